@@ -1,0 +1,37 @@
+"""A retrieval memory: index code and documents, find them again by meaning and by word, within a token budget."""
+
+from unspool.corpus import Check, Corpus, ProjectStatus, open
+from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
+from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Snippet, Source
+from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
+from unspool.errors import UnspoolError
+from unspool.settings import Settings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Check",
+    "Chunk",
+    "Corpus",
+    "Document",
+    "DocumentRecord",
+    "Failure",
+    "Form",
+    "Hit",
+    "IndexReport",
+    "Insights",
+    "Kind",
+    "Lines",
+    "Masked",
+    "Origin",
+    "Page",
+    "Progress",
+    "ProjectStatus",
+    "Settings",
+    "Skip",
+    "Snippet",
+    "Source",
+    "Status",
+    "UnspoolError",
+    "open",
+]

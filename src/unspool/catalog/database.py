@@ -1,0 +1,192 @@
+"""Opening a catalog: connections, pragmas, whose file it is, which version made it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+
+from unspool.catalog import schema
+from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError, ServiceTimeoutError, UnspoolError
+
+BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a second; a minute covers a disk that stalls
+
+
+class Catalog:
+    """An open catalog. `read()` gives a connection that never waits for a writer, `write()` the one transaction at a time."""
+
+    def __init__(self, engine: Engine, *, path: Path, identity: str) -> None:
+        self._engine = engine
+        self._write_lock = threading.Lock()
+        self.path = path
+        self.identity = identity
+
+    @classmethod
+    def open(cls, address: str, *, create: bool = True) -> Catalog:
+        """Open the catalog at an address, making or upgrading it first if need be."""
+        path = sqlite_path(address)
+        if not path.exists() and not create:
+            raise NotFoundError(f"no catalog at {path}; index something first, or correct UNSPOOL_DATABASE")
+        engine = sqlite_engine(path)
+        try:
+            with translated(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _upgrade(engine, path)
+                with engine.connect() as connection:
+                    identity = connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "catalog")).scalar_one()
+        except UnspoolError:
+            engine.dispose()
+            raise
+        return cls(engine, path=path, identity=identity)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; it sees one consistent state."""
+        with translated(self.path), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction: all of it happens, or none of it."""
+        # SQLite lets one writer in at a time; queueing our own threads here spares them its polling.
+        with self._write_lock, translated(self.path), self._engine.connect() as connection:
+            connection = connection.execution_options(unspool_write=True)
+            with connection.begin():
+                yield connection
+
+    def close(self) -> None:
+        """Give the connections back; the catalog can be opened again at any time."""
+        self._engine.dispose()
+
+
+def sqlite_path(address: str) -> Path:
+    """The file that a `sqlite:///` address names."""
+    scheme, separator, rest = address.partition("://")
+    if not separator or scheme != "sqlite" or not rest.startswith("/") or not rest.strip("/"):
+        shown = scheme if separator else address[:40]
+        raise AddressError(f"catalog address begins with {shown!r}; give sqlite:///relative.db or sqlite:////absolute.db in UNSPOOL_DATABASE")
+    if "?" in rest:
+        raise AddressError("a sqlite address takes no options; leave out everything from the '?'")
+    return Path(unquote(rest[1:])).expanduser().absolute()
+
+
+def sqlite_engine(path: Path) -> Engine:
+    """An engine whose transactions are SQLite's own, opened by us rather than guessed by the driver."""
+    engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(path), poolclass=sa.pool.QueuePool, pool_size=8, max_overflow=64)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # IMMEDIATE, because a transaction that begins by reading and then writes fails at once when another wrote in between.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("unspool_write") else "BEGIN")
+
+    return engine
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
+    try:
+        for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "mmap_size=268435456"):
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the file system say into our errors."""
+    try:
+        yield
+    except (sa.exc.DBAPIError, sqlite3.Error) as error:
+        raise _translation(error, path) from error
+    except OSError as error:
+        raise ServiceError(f"the catalog at {path} cannot be used: {error.strerror or error}; check the disk and the permissions") from error
+
+
+def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path) -> UnspoolError:
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    text = str(cause).lower()
+    if "not a database" in text:
+        return ConflictError(f"{path} is not an SQLite file; point UNSPOOL_DATABASE at another path, nothing was changed")
+    if "malformed" in text or "disk image" in text:
+        return ServiceError(f"the catalog at {path} is damaged; restore it from a backup, or delete it and index again")
+    if "locked" in text or "busy" in text:
+        return ServiceTimeoutError(
+            f"the catalog at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another process; try again when that has finished"
+        )
+    if "full" in text:
+        return ServiceError(f"the disk that holds {path} is full; free some space and run again, what was finished is kept")
+    if "readonly" in text or "read-only" in text:
+        return ServiceError(f"the catalog at {path} is read-only; give write permission or another UNSPOOL_DATABASE")
+    if "unable to open" in text:
+        return ServiceError(f"the catalog at {path} cannot be opened; check that the folder exists and can be written")
+    if isinstance(cause, sqlite3.IntegrityError):
+        return ConflictError(f"the catalog at {path} refused a write that contradicts what it holds ({cause}); run again")
+    if isinstance(cause, sqlite3.OperationalError | sqlite3.DatabaseError):
+        return ServiceError(f"the catalog at {path} failed: {cause}; unspool doctor checks it")
+    return InputError(f"the catalog at {path} could not take a value ({cause})")
+
+
+def revision_of(connection: Connection, path: Path) -> str:
+    """The migration a catalog stands at, '' for a new file; refuses a file that is not ours or newer than we are."""
+    application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+    tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+    if application != schema.APPLICATION_ID:
+        if tables or application:
+            raise ConflictError(f"{path} belongs to another program; point UNSPOOL_DATABASE at another path, nothing was changed")
+        return ""
+    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master WHERE name='alembic_version'").scalar_one():
+        return ""
+    revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    if revision and revision not in schema.KNOWN_REVISIONS:
+        raise ConflictError(
+            f"{path} was made by a newer unspool (catalog version {revision}, this one knows {schema.HEAD}); upgrade unspool: pip install -U unspool"
+        )
+    return str(revision or "")
+
+
+def _upgrade(engine: Engine, path: Path) -> None:
+    with engine.connect() as connection:
+        revision = revision_of(connection, path)
+    if revision != schema.HEAD:
+        migrate(engine, path, schema.HEAD)
+
+
+def migrate(engine: Engine, path: Path, target: str) -> None:
+    """Bring a catalog to a revision, up or down ("base" removes every table). Two processes may try at once: the second waits and finds it done."""
+    from alembic import command  # only here: it takes half a second to import and is needed once in a catalog's life
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    plain = _connect(path)
+    plain.execute("PRAGMA journal_mode=WAL")  # kept in the file's header; not possible inside a transaction
+    plain.close()
+    with engine.connect() as raw:
+        connection: Any = raw.execution_options(unspool_write=True)
+        with connection.begin():
+            current = revision_of(connection, path)
+            connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
+            config.attributes["connection"] = connection
+            downward = target == "base" or (
+                current in schema.KNOWN_REVISIONS and schema.KNOWN_REVISIONS.index(target) < schema.KNOWN_REVISIONS.index(current)
+            )
+            (command.downgrade if downward else command.upgrade)(config, target)
+            if target != "base" and not connection.execute(sa.select(schema.meta.c.key).where(schema.meta.c.key == "catalog")).first():
+                connection.execute(sa.insert(schema.meta).values(key="catalog", value=uuid.uuid4().hex))
+
+
+def size_bytes(path: Path) -> int:
+    """What the catalog's file and its log take on disk."""
+    return sum(os.stat(file).st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists())

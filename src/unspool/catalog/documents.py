@@ -1,0 +1,340 @@
+"""Documents and their chunks, written: queued, claimed, stored, failed, removed. Each function is part of a caller's transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from unspool.catalog.projects import ProjectRow, name_sha, next_seq
+from unspool.catalog.schema import chunks, document_fields, documents, embeddings, removals, skipped
+from unspool.domain.documents import Kind, Status, chunk_id
+from unspool.domain.prepared import PreparedDocument
+from unspool.domain.reports import Skip
+from unspool.errors import ConflictError
+
+IN_LIMIT = 900  # values in one IN list; SQL Server takes 2100 parameters, older SQLite 999
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentState:
+    """What the decision about a file needs to know of its document."""
+
+    id: int
+    path: str
+    sha256: str
+    size_bytes: int
+    modified_ns: int | None
+    status: Status
+    recipe: str
+    run_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """What a transaction wrote. `lost` paths were forgotten or taken over by another run meanwhile."""
+
+    documents: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    lost: tuple[str, ...] = ()
+
+
+def batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
+    """The items, so many at a time."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
+    """Every document of a project by path, as the last run left it."""
+    d = documents.c
+    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.run_id).where(d.project_id == project_id)
+    return {
+        path: DocumentState(
+            id=id_, path=path, sha256=sha, size_bytes=size, modified_ns=modified, status=Status(status), recipe=recipe, run_id=run_id
+        )
+        for id_, path, sha, size, modified, status, recipe, run_id in connection.execute(query)
+    }
+
+
+def queue(connection: Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]) -> None:
+    """Note what a run is going to do: new paths become pending, changed documents stale."""
+    rows = [_blank(project_id, path) for path in new]
+    if rows:
+        connection.execute(sa.insert(documents), rows)
+    for ids in batches(stale):
+        connection.execute(sa.update(documents).where(documents.c.id.in_(ids)).values(status=Status.STALE, version=documents.c.version + 1))
+
+
+def claim(connection: Connection, project_id: int, run_id: int, paths: Sequence[str], live: frozenset[int]) -> dict[str, int]:
+    """Take documents for a run; those that another live run holds are left alone. Returns path -> id of what was taken."""
+    taken: dict[str, int] = {}
+    for some in batches(paths):
+        query = sa.select(documents.c.path, documents.c.id, documents.c.status, documents.c.run_id).where(
+            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
+        )
+        free = {
+            path: id_
+            for path, id_, status, holder in connection.execute(query)
+            if not (status == Status.INDEXING and holder in live and holder != run_id)
+        }
+        if free:
+            update = sa.update(documents).where(documents.c.id.in_(list(free.values())))
+            connection.execute(update.values(status=Status.INDEXING, run_id=run_id))
+        taken |= free
+    return taken
+
+
+def store(connection: Connection, project: ProjectRow, prepared: Sequence[PreparedDocument], *, run_id: int | None, space_id: int) -> Stored:
+    """Replace documents with what was prepared: rows, chunks, vectors and what is now gone, all in the caller's transaction.
+
+    With a `run_id`, only documents that the run still holds are touched.
+    """
+    held = _held(connection, project.id, prepared, run_id)
+    kept = [document for document in prepared if document.path in held]
+    lost = tuple(document.path for document in prepared if document.path not in held)
+    if not kept:
+        return Stored(lost=lost)
+    seq = next_seq(connection, project.id)
+    old = _delete_chunks(connection, [held[document.path] for document in kept])
+    rows = [row for document in kept for row in _chunk_rows(project, document, held[document.path], seq, old)]
+    gone = old.keys() - {row["id"] for row in rows}
+    if gone:
+        connection.execute(sa.insert(removals), [{"project_id": project.id, "seq": seq, "chunk_id": id_} for id_ in gone])
+    if rows:
+        connection.execute(sa.insert(chunks), rows)
+    embedded = _store_vectors(connection, kept, space_id)
+    connection.execute(_UPDATE, [_document_row(document, held[document.path]) for document in kept])
+    _store_fields(connection, kept, held)
+    _unskip(connection, project.id, [document.path for document in kept])
+    return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost)
+
+
+def refresh(connection: Connection, seen: Sequence[tuple[int, int | None, int]]) -> None:
+    """The content turned out to be the same: note the new modification time (id, modified_ns, size) and that all is well."""
+    statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
+    statement = statement.values(modified_ns=sa.bindparam("b_modified"), size_bytes=sa.bindparam("b_size"), status=Status.INDEXED, run_id=None)
+    if seen:
+        connection.execute(statement, [{"b_id": id_, "b_modified": modified, "b_size": size} for id_, modified, size in seen])
+
+
+def fail(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
+    """Note why documents could not be indexed; what was searchable of them stays so."""
+    statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
+    statement = statement.values(status=Status.FAILED, error=sa.bindparam("b_error"), run_id=None, version=documents.c.version + 1)
+    if failures:
+        connection.execute(statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures])
+
+
+def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> int:
+    """Remove documents with their chunks, and note the chunks for what is derived; returns how many documents went."""
+    if not ids:
+        return 0
+    gone = _delete_chunks(connection, ids)
+    if gone:
+        seq = next_seq(connection, project_id)
+        connection.execute(sa.insert(removals), [{"project_id": project_id, "seq": seq, "chunk_id": id_} for id_ in gone])
+    count = 0
+    for some in batches(ids):
+        count += connection.execute(sa.delete(documents).where(documents.c.id.in_(some))).rowcount
+    return count
+
+
+def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]]) -> None:
+    """Remember files whose content said no, with their size and modification time."""
+    paths = [one.path for one, _, _ in skips]
+    _unskip(connection, project_id, paths)
+    rows = [
+        {"project_id": project_id, "path_sha": name_sha(one.path), "path": one.path, "size_bytes": size, "modified_ns": modified}
+        | {"reason": one.reason, "detail": one.detail}
+        for one, size, modified in skips
+    ]
+    if rows:
+        connection.execute(sa.insert(skipped), rows)
+
+
+def known_skips(connection: Connection, project_id: int) -> dict[str, tuple[int, int, Skip]]:
+    """Path -> size, modification time and the skip of files that an earlier run looked into and left out."""
+    rows = connection.execute(sa.select(skipped).where(skipped.c.project_id == project_id))
+    return {row.path: (row.size_bytes, row.modified_ns, Skip(path=row.path, reason=row.reason, detail=row.detail)) for row in rows}
+
+
+def forget_skips(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+    """Forget skips of files that are no longer there."""
+    _unskip(connection, project_id, paths)
+
+
+def ids_of(connection: Connection, project_id: int, paths: Sequence[str]) -> dict[str, int]:
+    """Path -> id of the documents that exist."""
+    found: dict[str, int] = {}
+    for some in batches(paths):
+        query = sa.select(documents.c.path, documents.c.id).where(
+            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
+        )
+        found.update((path, id_) for path, id_ in connection.execute(query))
+    return found
+
+
+def ensure_document(connection: Connection, project_id: int, path: str) -> bool:
+    """Make the document's row if it is new, so that `store` finds it; returns whether it was."""
+    if ids_of(connection, project_id, [path]):
+        return False
+    connection.execute(sa.insert(documents), [_blank(project_id, path)])
+    return True
+
+
+def _blank(project_id: int, path: str) -> dict[str, Any]:
+    return {
+        "project_id": project_id,
+        "path": path,
+        "path_sha": name_sha(path),
+        "sha256": "",
+        "title": "",
+        "size_bytes": 0,
+        "modified_ns": None,
+        "chunk_count": 0,
+        "status": Status.PENDING,
+        "error": "",
+        "language": "",
+        "kind": Kind.DOCS,
+        "metadata": {},
+        "recipe": "",
+        "version": 0,
+    }
+
+
+def _held(connection: Connection, project_id: int, prepared: Sequence[PreparedDocument], run_id: int | None) -> dict[str, int]:
+    found = ids_of(connection, project_id, [document.path for document in prepared])
+    if run_id is None:
+        return found
+    held: set[int] = set()
+    for some in batches(found.values()):
+        held.update(row[0] for row in connection.execute(sa.select(documents.c.id).where(documents.c.id.in_(some), documents.c.run_id == run_id)))
+    return {path: id_ for path, id_ in found.items() if id_ in held}
+
+
+def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[int, int]:
+    """Delete the chunks of documents; returns id -> seq of what was there."""
+    old: dict[int, int] = {}
+    for some in batches(document_ids):
+        old.update((id_, seq) for id_, seq in connection.execute(sa.select(chunks.c.id, chunks.c.seq).where(chunks.c.document_id.in_(some))))
+        connection.execute(sa.delete(chunks).where(chunks.c.document_id.in_(some)))
+    return old
+
+
+def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]) -> Iterator[dict[str, Any]]:
+    seen: Counter[bytes] = Counter()
+    for position, chunk in enumerate(document.chunks):
+        piece, sha = chunk.piece, chunk.text_sha
+        id_ = chunk_id(project.name, document.path, sha, seen[sha])
+        seen[sha] += 1
+        yield {
+            "id": id_,
+            "project_id": project.id,
+            "document_id": document_id,
+            "position": position,
+            "start_offset": piece.start,
+            "end_offset": piece.end,
+            "first_line": piece.lines.first,
+            "last_line": piece.lines.last,
+            "headings": "\n".join(piece.headings),
+            "level": piece.level,
+            "symbol": piece.symbol,
+            "defines": " ".join(piece.defines),
+            "token_count": piece.token_count,
+            "text_sha": sha,
+            "seq": old.get(id_, seq),  # what only moved inside its document has not changed for anyone
+            "text": chunk.text,
+        }
+
+
+def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], space_id: int) -> int:
+    vectors = {sha: vector for document in prepared for sha, vector in document.vectors.items()}
+    known = known_embeddings(connection, space_id, vectors)
+    rows = [{"space_id": space_id, "text_sha": sha, "vector": vector} for sha, vector in vectors.items() if sha not in known]
+    if rows:
+        connection.execute(sa.insert(embeddings), rows)
+    wanted = {chunk.text_sha for document in prepared for chunk in document.chunks} - vectors.keys()
+    missing = wanted - known_embeddings(connection, space_id, wanted)
+    if missing:  # they were there when the batch was prepared
+        raise ConflictError(f"{len(missing)} embeddings were removed while they were needed; run again")
+    return len(rows)
+
+
+def known_embeddings(connection: Connection, space_id: int, shas: Iterable[bytes]) -> set[bytes]:
+    """Which of these texts have a vector already."""
+    known: set[bytes] = set()
+    for some in batches(shas):
+        query = sa.select(embeddings.c.text_sha).where(embeddings.c.space_id == space_id, embeddings.c.text_sha.in_(some))
+        known.update(row[0] for row in connection.execute(query))
+    return known
+
+
+_UPDATE = (
+    sa.update(documents)
+    .where(documents.c.id == sa.bindparam("b_id"))
+    .values(
+        sha256=sa.bindparam("b_sha256"),
+        title=sa.bindparam("b_title"),
+        size_bytes=sa.bindparam("b_size_bytes"),
+        modified_ns=sa.bindparam("b_modified_ns"),
+        indexed_at=sa.bindparam("b_indexed_at"),
+        chunk_count=sa.bindparam("b_chunk_count"),
+        language=sa.bindparam("b_language"),
+        kind=sa.bindparam("b_kind"),
+        metadata=sa.bindparam("b_metadata", type_=sa.JSON),
+        recipe=sa.bindparam("b_recipe"),
+        status=Status.INDEXED,
+        error="",
+        run_id=None,
+        version=documents.c.version + 1,
+    )
+)
+
+
+def _document_row(document: PreparedDocument, document_id: int) -> dict[str, Any]:
+    return {
+        "b_id": document_id,
+        "b_sha256": document.sha256,
+        "b_title": document.title,
+        "b_size_bytes": document.size_bytes,
+        "b_modified_ns": document.modified_ns,
+        "b_indexed_at": datetime.now(UTC),
+        "b_chunk_count": len(document.chunks),
+        "b_language": document.language,
+        "b_kind": document.kind,
+        "b_metadata": dict(document.metadata),
+        "b_recipe": document.recipe,
+    }
+
+
+def _store_fields(connection: Connection, prepared: Sequence[PreparedDocument], held: dict[str, int]) -> None:
+    for ids in batches(held.values()):
+        connection.execute(sa.delete(document_fields).where(document_fields.c.document_id.in_(ids)))
+    rows = [
+        {
+            "document_id": held[document.path],
+            "key": key,
+            "text": value[:400] if isinstance(value, str) else None,
+            "number": float(value) if not isinstance(value, str) else None,
+        }
+        for document in prepared
+        for key, value in document.metadata.items()
+    ]
+    if rows:
+        connection.execute(sa.insert(document_fields), rows)
+
+
+def _unskip(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+    for some in batches(paths):
+        query = sa.delete(skipped).where(skipped.c.project_id == project_id, skipped.c.path_sha.in_([name_sha(path) for path in some]))
+        connection.execute(query)

@@ -1,0 +1,83 @@
+"""Filters as SQL: a filter tree becomes a condition over documents and, if it asks for headings, chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from unspool.catalog.schema import chunks, document_fields, documents, projects
+from unspool.domain.filters import All, Any_, Compare, Filter, Not, fields_of, glob_regex
+
+Condition = sa.ColumnElement[bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What a filter lets through in one project: sorted ids of documents, or of chunks where the filter looks inside documents."""
+
+    documents: npt.NDArray[np.int64] | None = None
+    chunks: npt.NDArray[np.int64] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        chosen = self.documents if self.chunks is None else self.chunks
+        return chosen is not None and len(chosen) == 0
+
+
+def select(connection: Connection, project_id: int, condition: Filter) -> Selection:
+    """Everything in a project that a filter lets through."""
+    if "heading" in fields_of(condition):
+        query = sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, _sql(condition))
+        return Selection(chunks=_ids(connection, query))
+    return Selection(documents=_ids(connection, sa.select(documents.c.id).where(documents.c.project_id == project_id, _sql(condition))))
+
+
+def _ids(connection: Connection, query: sa.Select[tuple[int]]) -> npt.NDArray[np.int64]:
+    return np.sort(np.fromiter((row[0] for row in connection.execute(query)), dtype=np.int64))
+
+
+def _sql(condition: Filter) -> Condition:
+    if isinstance(condition, Compare):
+        return _compare(condition)
+    if isinstance(condition, Not):
+        return sa.not_(sa.func.coalesce(_sql(condition.inner), sa.false()))
+    if isinstance(condition, All):
+        return sa.and_(sa.true(), *(_sql(part) for part in condition.parts))
+    assert isinstance(condition, Any_)
+    return sa.or_(sa.false(), *(_sql(part) for part in condition.parts))
+
+
+def _compare(condition: Compare) -> Condition:
+    field, value = condition.field, condition.value
+    if field == "path":
+        return documents.c.path.regexp_match(glob_regex(str(value)))
+    if field == "document":
+        return documents.c.path == str(value)
+    if field == "language":
+        return documents.c.language == str(value).lower()
+    if field == "kind":
+        return documents.c.kind == str(value)
+    if field == "heading":
+        return chunks.c.headings.icontains(str(value), autoescape=True)
+    if field == "project":
+        return documents.c.project_id.in_(sa.select(projects.c.id).where(projects.c.name == str(value)))
+    if field == "modified":
+        assert isinstance(value, datetime)
+        return _ordered(documents.c.modified_ns, condition.op, int(value.timestamp()) * 10**9 + value.microsecond * 1000)
+    return _metadata(field.removeprefix("metadata."), condition)
+
+
+def _metadata(key: str, condition: Compare) -> Condition:
+    number = isinstance(condition.value, int | float)  # a boolean is kept as 0 or 1
+    column: sa.ColumnElement[object] = document_fields.c.number if number else document_fields.c.text
+    value = float(condition.value) if isinstance(condition.value, int | float) else str(condition.value)[:400]
+    return sa.exists().where(document_fields.c.document_id == documents.c.id, document_fields.c.key == key, _ordered(column, condition.op, value))
+
+
+def _ordered(column: sa.ColumnElement[object], op: str, value: object) -> Condition:
+    return {"eq": column == value, "lt": column < value, "le": column <= value, "gt": column > value, "ge": column >= value}[op]

@@ -1,0 +1,162 @@
+"""Projects, vector spaces and indexing runs."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, spaces
+from unspool.errors import ConflictError
+
+# A run says that it lives with every batch. Twice a minute is plenty; three minutes of silence on another host is a dead run.
+HEARTBEAT_LIMIT = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectRow:
+    """A project as the catalog knows it. `seq` counts the changes of its chunks."""
+
+    id: int
+    name: str
+    root: str
+    seq: int
+    floor: int
+    created_at: datetime
+
+
+def name_sha(name: str) -> bytes:
+    """The key of a project's or document's name."""
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+
+
+def all_projects(connection: Connection) -> list[ProjectRow]:
+    """Every project, by name."""
+    return [_row(row) for row in connection.execute(_select().order_by(projects.c.name))]
+
+
+def find(connection: Connection, name: str) -> ProjectRow | None:
+    """The project of that name."""
+    row = connection.execute(_select().where(projects.c.name_sha == name_sha(name))).first()
+    return _row(row) if row else None
+
+
+def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
+    """The project of that name, made if need be. A root given for a project without one is noted; another root is a conflict."""
+    known = find(connection, name)
+    if known is None:
+        connection.execute(
+            sa.insert(projects).values(name=name, name_sha=name_sha(name), root=root, seq=0, floor=0, created_at=datetime.now(UTC))
+        )
+    elif root and known.root and known.root != root:
+        raise ConflictError(
+            f"project {name!r} was indexed from {known.root}, not {root}; give this one another name with --project, or forget that one first"
+        )
+    elif root and not known.root:
+        connection.execute(sa.update(projects).where(projects.c.id == known.id).values(root=root))
+    found = find(connection, name)
+    assert found is not None
+    return found
+
+
+def next_seq(connection: Connection, project_id: int) -> int:
+    """The next sequence number; call it inside the transaction that changes chunks."""
+    connection.execute(sa.update(projects).where(projects.c.id == project_id).values(seq=projects.c.seq + 1))
+    return int(connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar_one())
+
+
+def drop(connection: Connection, project_id: int) -> int:
+    """Remove a project with everything under it; returns how many documents went."""
+    count = connection.execute(sa.select(sa.func.count()).where(documents.c.project_id == project_id)).scalar_one()
+    connection.execute(sa.delete(chunks).where(chunks.c.project_id == project_id))
+    connection.execute(sa.delete(removals).where(removals.c.project_id == project_id))
+    connection.execute(sa.delete(documents).where(documents.c.project_id == project_id))
+    connection.execute(sa.delete(projects).where(projects.c.id == project_id))
+    return int(count)
+
+
+def prune_removals(connection: Connection, project_id: int, *, upto: int) -> None:
+    """Forget removals that have been absorbed; whoever is further behind starts anew."""
+    if connection.execute(sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)).rowcount:
+        connection.execute(sa.update(projects).where(projects.c.id == project_id).values(floor=upto))
+
+
+def prune_embeddings(connection: Connection) -> int:
+    """Drop the embeddings of texts that no chunk holds any more; returns how many went."""
+    kept = sa.select(chunks.c.text_sha)
+    return connection.execute(sa.delete(embeddings).where(embeddings.c.text_sha.not_in(kept))).rowcount
+
+
+def ensure_space(connection: Connection, *, embedder: str, revision: str, dimension: int) -> int:
+    """The vector space of an embedder. A catalog that was filled by another one is a conflict, never silent nonsense."""
+    active = connection.execute(sa.select(spaces).where(spaces.c.active)).first()
+    if active is None:
+        connection.execute(
+            sa.insert(spaces).values(embedder=embedder, revision=revision, dimension=dimension, active=True, created_at=datetime.now(UTC))
+        )
+        return int(connection.execute(sa.select(spaces.c.id).where(spaces.c.active)).scalar_one())
+    if (active.embedder, active.revision, active.dimension) != (embedder, revision, dimension):
+        raise ConflictError(
+            f"this catalog was made with embedder {active.embedder} (revision {active.revision}, {active.dimension} dimensions), not {embedder} "
+            f"(revision {revision}, {dimension}); set UNSPOOL_EMBEDDER back, or use another UNSPOOL_DATABASE"
+        )
+    return int(active.id)
+
+
+def active_space(connection: Connection) -> sa.Row[tuple[object, ...]] | None:
+    """The vector space in use, if anything was ever indexed."""
+    return connection.execute(sa.select(spaces).where(spaces.c.active)).first()
+
+
+def begin_run(connection: Connection, project_id: int) -> int:
+    """Note that this process indexes a project; returns the run's id."""
+    now = datetime.now(UTC)
+    result = connection.execute(
+        sa.insert(runs).values(project_id=project_id, host=socket.gethostname(), pid=os.getpid(), started_at=now, heartbeat_at=now)
+    )
+    key = result.inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def beat(connection: Connection, run_id: int, *, finished: bool = False) -> None:
+    """Say that a run is alive, or that it has ended."""
+    now = datetime.now(UTC)
+    values = {"heartbeat_at": now, "finished_at": now} if finished else {"heartbeat_at": now}
+    connection.execute(sa.update(runs).where(runs.c.id == run_id).values(**values))
+
+
+def live_runs(connection: Connection, project_id: int) -> frozenset[int]:
+    """The runs that are still at work: not ended, heard of lately and, on this machine, with a process that exists."""
+    query = sa.select(runs.c.id, runs.c.host, runs.c.pid, runs.c.heartbeat_at).where(runs.c.project_id == project_id, runs.c.finished_at.is_(None))
+    now, host = datetime.now(UTC), socket.gethostname()
+    return frozenset(
+        run_id
+        for run_id, run_host, pid, heartbeat in connection.execute(query)
+        if now - heartbeat < HEARTBEAT_LIMIT and (run_host != host or _exists(pid))
+    )
+
+
+def _exists(pid: int) -> bool:
+    if os.name == "nt":  # signal 0 would end the process there; the heartbeat alone decides
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _select() -> sa.Select[tuple[int, str, str, int, int, datetime]]:
+    return sa.select(projects.c.id, projects.c.name, projects.c.root, projects.c.seq, projects.c.floor, projects.c.created_at)
+
+
+def _row(row: sa.Row[tuple[int, str, str, int, int, datetime]]) -> ProjectRow:
+    return ProjectRow(id=row.id, name=row.name, root=row.root, seq=row.seq, floor=row.floor, created_at=row.created_at)

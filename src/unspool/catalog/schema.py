@@ -1,0 +1,184 @@
+"""The tables, once, for SQLite, PostgreSQL and SQL Server.
+
+What shapes them:
+- A path may be longer than an index key may be on SQL Server, and its collations may ignore case, so documents are unique by the SHA-256
+  of the path, not by the path.
+- Chunk ids are a function of their content (`domain.documents.chunk_id`), so a chunk row can be written again without anything
+  derived from it noticing. `seq` is the project's sequence number at which the chunk last changed; what is derived catches up by it.
+- Vectors are kept by content, not by chunk: `embeddings` is keyed by vector space and SHA-256 of the embedded text.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Dialect
+
+HEAD = "0001"  # the newest migration; a test compares it with the scripts
+KNOWN_REVISIONS = ("0001",)
+APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
+
+metadata = sa.MetaData()
+
+# SQLite only counts up by itself on a column of type INTEGER.
+_Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_Sha = sa.LargeBinary(32)
+
+
+class UtcTime(sa.TypeDecorator[datetime]):
+    """An aware datetime in UTC, whatever the database makes of time zones."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        moment = value.astimezone(UTC)
+        return moment if dialect.name == "postgresql" else moment.replace(tzinfo=None)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        moment: datetime = value
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+meta = sa.Table(
+    "meta",
+    metadata,
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("value", sa.String(255), nullable=False),
+)
+
+spaces = sa.Table(
+    "spaces",
+    metadata,
+    sa.Column("id", _Id, primary_key=True, autoincrement=True),
+    sa.Column("embedder", sa.String(200), nullable=False),
+    sa.Column("revision", sa.String(100), nullable=False),
+    sa.Column("dimension", sa.Integer, nullable=False),
+    sa.Column("active", sa.Boolean, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("embedder", "revision", "dimension", name="uq_spaces_embedder"),
+)
+
+projects = sa.Table(
+    "projects",
+    metadata,
+    sa.Column("id", _Id, primary_key=True, autoincrement=True),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("name_sha", _Sha, nullable=False),
+    sa.Column("root", sa.Text, nullable=False),  # where it was indexed from; empty for documents given as text
+    sa.Column("seq", sa.BigInteger, nullable=False),  # the last change of a chunk
+    sa.Column("floor", sa.BigInteger, nullable=False),  # removals up to here are forgotten; who is behind starts anew
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.UniqueConstraint("name_sha", name="uq_projects_name"),
+    sqlite_autoincrement=True,  # an id is never used twice, so a folder derived from a forgotten project can't be mistaken
+)
+
+runs = sa.Table(
+    "runs",
+    metadata,
+    sa.Column("id", _Id, primary_key=True, autoincrement=True),
+    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("host", sa.String(255), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("started_at", UtcTime, nullable=False),
+    sa.Column("heartbeat_at", UtcTime, nullable=False),
+    sa.Column("finished_at", UtcTime),
+    sa.Index("ix_runs_project", "project_id"),
+    sqlite_autoincrement=True,
+)
+
+documents = sa.Table(
+    "documents",
+    metadata,
+    sa.Column("id", _Id, primary_key=True, autoincrement=True),
+    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("path_sha", _Sha, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("modified_ns", sa.BigInteger),  # nanoseconds since 1970, as file systems count
+    sa.Column("indexed_at", UtcTime),
+    sa.Column("chunk_count", sa.Integer, nullable=False),
+    sa.Column("status", sa.String(10), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("language", sa.String(40), nullable=False),
+    sa.Column("kind", sa.String(10), nullable=False),
+    sa.Column("metadata", sa.JSON, nullable=False),
+    sa.Column("recipe", sa.String(64), nullable=False),  # how it was cut; another recipe makes it stale
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("run_id", sa.BigInteger),  # who is indexing it
+    sa.UniqueConstraint("project_id", "path_sha", name="uq_documents_path"),
+    sa.Index("ix_documents_status", "project_id", "status"),
+    sqlite_autoincrement=True,
+)
+
+document_fields = sa.Table(
+    "document_fields",  # the metadata again, one row per key, so that filters can use an index on every engine
+    metadata,
+    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("key", sa.String(200), primary_key=True),
+    sa.Column("text", sa.String(400)),
+    sa.Column("number", sa.Double),
+    sa.Index("ix_document_fields_text", "key", "text"),
+    sa.Index("ix_document_fields_number", "key", "number"),
+)
+
+chunks = sa.Table(
+    "chunks",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True, autoincrement=False),
+    sa.Column("project_id", sa.BigInteger, nullable=False),
+    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("start_offset", sa.Integer, nullable=False),
+    sa.Column("end_offset", sa.Integer, nullable=False),
+    sa.Column("first_line", sa.Integer, nullable=False),
+    sa.Column("last_line", sa.Integer, nullable=False),
+    sa.Column("headings", sa.Text, nullable=False),  # outermost first, one per line
+    sa.Column("level", sa.Integer, nullable=False),
+    sa.Column("symbol", sa.Text, nullable=False),
+    sa.Column("defines", sa.Text, nullable=False),  # bare names, separated by spaces
+    sa.Column("token_count", sa.Integer, nullable=False),
+    sa.Column("text_sha", _Sha, nullable=False),  # of what was embedded, which is more than the text: title and headings too
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.UniqueConstraint("document_id", "position", name="uq_chunks_position"),
+    sa.Index("ix_chunks_seq", "project_id", "seq"),
+)
+
+removals = sa.Table(
+    "removals",
+    metadata,
+    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("chunk_id", sa.BigInteger, primary_key=True),
+)
+
+embeddings = sa.Table(
+    "embeddings",
+    metadata,
+    sa.Column("id", _Id, primary_key=True, autoincrement=True),
+    sa.Column("space_id", sa.BigInteger, sa.ForeignKey("spaces.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("text_sha", _Sha, nullable=False),
+    sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
+    sa.UniqueConstraint("space_id", "text_sha", name="uq_embeddings_text"),
+)
+
+skipped = sa.Table(
+    "skipped",  # files whose content said no, so that the next run need not read them again
+    metadata,
+    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("path_sha", _Sha, primary_key=True),
+    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("modified_ns", sa.BigInteger, nullable=False),
+    sa.Column("reason", sa.String(40), nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+)

@@ -1,0 +1,410 @@
+"""The corpus: everything unspool does, as one object. `open()` wires it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from unspool.domain import filters
+from unspool.domain.documents import Document, DocumentRecord, Status, check_project
+from unspool.domain.queries import Hit, Page
+from unspool.domain.reports import IndexReport, Progress
+from unspool.errors import ConfigError, DimensionError, InputError, NotFoundError
+from unspool.settings import Settings
+
+if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+    from unspool.catalog import Catalog
+    from unspool.catalog.projects import ProjectRow
+    from unspool.embedded.store import EmbeddedStore
+    from unspool.embedders.base import Embedder
+    from unspool.indexing.pipeline import Indexer
+
+MAX_LIMIT = 1000
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStatus:
+    """A project at a glance. `waiting` chunks are stored but not yet absorbed by the index."""
+
+    name: str
+    root: str
+    documents: Mapping[Status, int]
+    chunks: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One finding of `doctor`: what was looked at, whether it is well, and what to do if not."""
+
+    name: str
+    ok: bool
+    detail: str
+    cure: str = ""
+
+
+def open(address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None) -> Corpus:  # noqa: A001
+    """The corpus at an address, or the one that the settings name. It is made if it does not exist."""
+    given = {"database": address, "vectors": vectors, "embedder": embedder}
+    if settings is None:
+        settings = Settings.load(arguments=given)
+    else:
+        settings = settings.with_arguments(given)
+    if settings.vectors:
+        raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
+    return Corpus(settings)
+
+
+class Corpus:
+    """An open corpus. Safe to use from several threads; several processes may open the same one."""
+
+    def __init__(self, settings: Settings) -> None:
+        from unspool.catalog import Catalog, projects
+        from unspool.embedders import open_embedder
+
+        self.settings = settings
+        self._embedder: Embedder = open_embedder(settings.embedder)
+        self._catalog: Catalog = Catalog.open(settings.database_address)
+        self._guard = threading.Lock()
+        self._store: EmbeddedStore | None = None
+        with self._catalog.read() as connection:
+            space = projects.active_space(connection)
+        if space is not None:
+            self._ready()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of every file and connection."""
+        with self._guard:
+            if self._store is not None:
+                self._store.close()
+                self._store = None
+        self._catalog.close()
+
+    # In
+
+    def index(
+        self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None
+    ) -> IndexReport:
+        """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
+        from unspool.indexing.pipeline import index_folder
+        from unspool.sources import git
+
+        text = str(source)
+        if git.is_git_url(text):
+            name = project or git.project_name(text)
+            check_project(name)
+            root = git.clone(text, into=self._clones() / name, ref=ref)
+            return index_folder(self._indexer(), project=name, root=root, source=git.redact(text), on_progress=on_progress)
+        if not text.strip() or "\x00" in text:
+            raise InputError("the path is empty; give a folder, a file or a git URL")
+        root = Path(source).expanduser().resolve()
+        if not root.exists():
+            raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
+        name = project or self.project_of(root) or self._free_name(root)
+        check_project(name)
+        return index_folder(self._indexer(), project=name, root=root, on_progress=on_progress)
+
+    def put(self, *documents: Document) -> IndexReport:
+        """Store documents given as text, replacing those of the same path. They are findable when this returns."""
+        from unspool.indexing.pipeline import put
+
+        if not documents:
+            raise InputError("no document was given; put takes at least one")
+        names = {document.project for document in documents}
+        if len(names) > 1:
+            raise InputError(f"the documents belong to {len(names)} projects; put one project at a time")
+        if len({document.path for document in documents}) < len(documents):
+            raise InputError("two of the documents have the same path; give each path once")
+        return put(self._indexer(), documents)
+
+    def forget(self, *, project: str, path: str | None = None) -> int:
+        """Remove a document, or with no path the whole project; returns how many documents went."""
+        from unspool.catalog import documents, projects
+
+        row = self._project(project)
+        with self._catalog.write() as connection:
+            if path is not None:
+                found = documents.ids_of(connection, row.id, [path])
+                if not found:
+                    raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
+                return documents.remove(connection, row.id, list(found.values()))
+            count = projects.drop(connection, row.id)
+            projects.prune_embeddings(connection)
+        if self._store is not None:
+            self._store.drop(row.id)
+        clone = self._clones() / project
+        if clone.parent == self._clones() and clone.is_dir():
+            shutil.rmtree(clone, ignore_errors=True)
+        return count
+
+    # Out
+
+    def search(
+        self,
+        query: str,
+        *,
+        projects: Sequence[str] | str | None = None,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        alpha: float | None = None,
+        where: Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+        explain: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Page:
+        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident."""
+        from unspool.search import engine, plan
+
+        limit = self.settings.limit if limit is None else limit
+        max_tokens = self.settings.max_tokens if max_tokens is None else max_tokens
+        if not 1 <= limit <= MAX_LIMIT:
+            raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
+        if max_tokens < 0:
+            raise InputError(f"max_tokens is {max_tokens}; give 0 for no budget, or the number of tokens a page may take")
+        planned = plan.make(
+            query,
+            alpha=self.settings.alpha if alpha is None else alpha,
+            best_alpha=self._embedder.alpha,
+            limit=limit,
+            pool=engine.POOL,
+        )
+        condition = filters.parse(where)
+        rows = self._named(projects)
+        if not rows:
+            return Page(query=query, projects=(), hits=(), alpha=planned.alpha, notes=("nothing is indexed yet",))
+        store = self._ready()
+        waiting = sum(store.fresh(row.id, on_progress) for row in rows)
+        request = engine.Request(
+            plan=planned,
+            projects=tuple(rows),
+            vector=self._embedder.embed_query(query) if planned.uses_vectors else None,
+            where=condition,
+            limit=limit,
+            max_tokens=max_tokens,
+            min_score=min_score,
+            explain=explain,
+        )
+        page = engine.search(self._catalog, store, store.words, request, count_tokens=self._embedder.count_tokens)
+        return engine.with_waiting(page, waiting)
+
+    def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
+        """The chunks most like the one at a line of a document, itself left out."""
+        from unspool.catalog import reading
+        from unspool.search import engine
+
+        limit = self.settings.limit if limit is None else limit
+        if not 1 <= limit <= MAX_LIMIT:
+            raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
+        if line < 1:
+            raise InputError(f"line is {line}; lines are counted from 1")
+        row = self._only(self._named([project] if project else None), "related")
+        store = self._ready()
+        store.fresh(row.id)
+        with self._catalog.read() as connection:
+            chunk = reading.chunk_at(connection, row.id, path, line)
+        if chunk is None:
+            raise NotFoundError(f"no document {path!r} in project {row.name!r}; `unspool documents` lists them")
+        return engine.related(self._catalog, store, row, chunk, space_id=self._space(), limit=limit, count_tokens=self._embedder.count_tokens)
+
+    def nearest(
+        self,
+        vector: Sequence[float],
+        *,
+        k: int = 10,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> list[Hit]:
+        """The k chunks whose vectors are closest by cosine: raw vector search, no words and no ranking."""
+        import numpy as np
+
+        from unspool.search import engine
+
+        if not 1 <= k <= 10_000:
+            raise InputError(f"k is {k}; give a number from 1 to 10000")
+        array = np.asarray(vector, dtype=np.float32)
+        if array.shape != (self._embedder.dimension,):
+            raise DimensionError(f"the vector has {array.size} numbers, the vector space {self._embedder.dimension}; embed it with {self._embedder.name}")
+        length = float(np.linalg.norm(array))
+        if not np.isfinite(length) or length == 0:
+            raise InputError("the vector is zero or not finite; it has no direction to search in")
+        rows = self._named(projects)
+        if not rows:
+            return []
+        store = self._ready()
+        for row in rows:
+            store.fresh(row.id)
+        return engine.nearest(
+            self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens
+        )
+
+    def embed(self, text: str) -> list[float]:
+        """A text's vector in this corpus's space, as `nearest` takes it."""
+        if not text.strip():
+            raise InputError("the text is blank; it has no vector")
+        return [float(value) for value in self._embedder.embed_query(text)]
+
+    def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
+        """What is known of each document, by project and path."""
+        from unspool.catalog import reading
+
+        if status is not None and status not in list(Status):
+            raise InputError(f"status {status!r} does not exist; it is one of {', '.join(Status)}")
+        ids = None if project is None else [self._project(project).id]
+        with self._catalog.read() as connection:
+            return list(reading.records(connection, project_ids=ids, status=None if status is None else Status(status), path=path))
+
+    def count(self, *, project: str | None = None) -> int:
+        """How many chunks there are, in one project or in all."""
+        from unspool.catalog import projects, reading
+
+        with self._catalog.read() as connection:
+            rows = projects.all_projects(connection) if project is None else [self._project(project)]
+            return sum(reading.chunk_count(connection, row.id) for row in rows)
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens a text has for the embedder."""
+        return self._embedder.count_tokens(text)
+
+    def projects(self) -> list[str]:
+        """The names of all projects."""
+        from unspool.catalog import projects
+
+        with self._catalog.read() as connection:
+            return [row.name for row in projects.all_projects(connection)]
+
+    def status(self) -> list[ProjectStatus]:
+        """Every project with its counts."""
+        from unspool.catalog import projects, reading
+
+        out = []
+        with self._catalog.read() as connection:
+            for row in projects.all_projects(connection):
+                absorbed = -1 if self._store is None else self._store.absorbed(row.id)
+                out.append(
+                    ProjectStatus(
+                        name=row.name,
+                        root=row.root,
+                        documents=reading.status_counts(connection, row.id),
+                        chunks=reading.chunk_count(connection, row.id),
+                        waiting=reading.changed_count(connection, row.id, after=absorbed),
+                    )
+                )
+        return out
+
+    def project_of(self, path: str | Path) -> str | None:
+        """The project that was indexed from a path or a folder above it; the nearest one."""
+        from unspool.catalog import projects
+
+        wanted = Path(path).expanduser().resolve()
+        with self._catalog.read() as connection:
+            roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
+        for folder in (wanted, *wanted.parents):
+            if str(folder) in roots:
+                return roots[str(folder)]
+        return None
+
+    def refresh(self, *, on_progress: OnProgress | None = None) -> None:
+        """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
+        from unspool.catalog import projects
+
+        store = self._ready()
+        with self._catalog.read() as connection:
+            rows = projects.all_projects(connection)
+        for row in rows:
+            store.absorb(row.id, on_progress=on_progress)
+
+    # Inside
+
+    def _ready(self) -> EmbeddedStore:
+        """The index, with the vector space that belongs to the embedder."""
+        from unspool.embedded.store import EmbeddedStore
+
+        with self._guard:
+            if self._store is None:
+                space = f"{self._embedder.name}@{self._embedder.revision}"
+                self._store = EmbeddedStore(self._catalog, space_id=self._space(), space=space, dimension=self._embedder.dimension)
+            return self._store
+
+    def _space(self) -> int:
+        from unspool.catalog import projects
+
+        wanted = {"embedder": self._embedder.name, "revision": self._embedder.revision, "dimension": self._embedder.dimension}
+        with self._catalog.read() as connection:
+            if projects.active_space(connection) is not None:
+                return projects.ensure_space(connection, **wanted)
+        with self._catalog.write() as connection:
+            return projects.ensure_space(connection, **wanted)
+
+    def _indexer(self) -> Indexer:
+        from unspool.indexing.pipeline import Indexer
+
+        return Indexer(
+            catalog=self._catalog,
+            database=f"sqlite:///{self._catalog.path.as_posix()}",
+            store=self._ready(),
+            space_id=self._space(),
+            embedder=self._embedder,
+            embedder_name=self.settings.embedder,
+            chunk_tokens=self.settings.chunk_tokens,
+            max_file_bytes=self.settings.max_file_bytes,
+            jobs=self.settings.jobs,
+        )
+
+    def _project(self, name: str) -> ProjectRow:
+        from unspool.catalog import projects
+
+        with self._catalog.read() as connection:
+            row = projects.find(connection, name)
+            if row is None:
+                known = [other.name for other in projects.all_projects(connection)]
+                raise NotFoundError(f"no project {name!r}; " + (f"there are: {', '.join(known[:20])}" if known else "nothing is indexed yet"))
+        return row
+
+    def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
+        """The projects a call is about. None means the only one there is; '*' means all, by name."""
+        from unspool.catalog import projects
+
+        if names is None and self.settings.project:
+            names = [self.settings.project]
+        if isinstance(names, str):
+            names = [names]
+        if names is not None and "*" not in names:
+            if not names:
+                raise InputError("the list of projects is empty; name at least one, or '*' for all")
+            return [self._project(name) for name in dict.fromkeys(names)]
+        with self._catalog.read() as connection:
+            rows = projects.all_projects(connection)
+        if names is None and len(rows) > 1:
+            shown = ", ".join(row.name for row in rows[:20])
+            raise InputError(f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all")
+        return rows
+
+    def _only(self, rows: list[ProjectRow], task: str) -> ProjectRow:
+        if len(rows) != 1:
+            raise InputError(f"{task} needs one project; " + ("name it" if rows else "nothing is indexed yet"))
+        return rows[0]
+
+    def _free_name(self, root: Path) -> str:
+        """A project name for a folder that has none yet: its own name, told apart from others by its parent's or a number."""
+        from unspool.catalog import projects
+
+        with self._catalog.read() as connection:
+            taken = {row.name for row in projects.all_projects(connection)}
+        base = "".join(c for c in root.name if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
+        names: Iterable[str] = (base, f"{root.parent.name}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
+        return next(name for name in names if name not in taken)
+
+    def _clones(self) -> Path:
+        return self._catalog.path.with_name(self._catalog.path.name + ".clones")

@@ -1,0 +1,1 @@
+"""What unspool is about, in plain frozen values. Standard library only."""

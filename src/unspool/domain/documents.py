@@ -1,0 +1,182 @@
+"""Documents and chunks: what is indexed, and where each piece of it came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from unspool.errors import InputError
+
+Scalar = str | int | float | bool
+Metadata = Mapping[str, Scalar]
+
+DEFAULT_PROJECT = "default"
+MAX_NAME_LENGTH = 200
+MAX_PATH_LENGTH = 4096
+
+
+class Status(StrEnum):
+    """Where a document stands between being seen and being searchable."""
+
+    PENDING = "pending"  # seen, nothing of it is searchable yet
+    INDEXING = "indexing"  # a live run has claimed it
+    INDEXED = "indexed"
+    FAILED = "failed"  # see its error; tried again by the next run
+    STALE = "stale"  # changed since it was indexed; the old chunks still answer
+
+
+class Kind(StrEnum):
+    """What sort of text a document is; decides how it is cut and ranked."""
+
+    CODE = "code"
+    DOCS = "docs"
+    DATA = "data"
+
+
+class Lines(NamedTuple):
+    """A range of lines, counted from 1, both ends included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}" if self.last != self.first else str(self.first)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One document given as text. The project and the path together are its name."""
+
+    path: str
+    text: str
+    project: str = DEFAULT_PROJECT
+    title: str = ""
+    language: str = ""
+    modified: datetime | None = None
+    metadata: Metadata = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_project(self.project)
+        check_path(self.path)
+        if self.modified is not None and self.modified.tzinfo is None:
+            raise InputError(f"modified of {self.path!r} has no time zone; give an aware datetime such as datetime.now(UTC)")
+        object.__setattr__(self, "metadata", checked_metadata(self.metadata))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentRecord:
+    """What the catalog knows of one document."""
+
+    id: int
+    project: str
+    path: str
+    sha256: str
+    title: str
+    size_bytes: int
+    modified: datetime | None
+    indexed_at: datetime | None
+    chunk_count: int
+    status: Status
+    error: str
+    language: str
+    kind: Kind
+    metadata: Metadata
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A cut of a text, before it has a name: `text[start:end]` and what is known of the place."""
+
+    start: int
+    end: int
+    lines: Lines
+    token_count: int
+    headings: tuple[str, ...] = ()
+    level: int = 0  # of the innermost heading; 0 where there is none
+    symbol: str = ""  # the qualified name of what it is, or is part of: "Corpus.search"
+    defines: tuple[str, ...] = ()  # bare names that are defined in it: ("search", "more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunk:
+    """A piece of an indexed document. `start` and `end` are character offsets into the document's text."""
+
+    id: int
+    project: str
+    path: str
+    index: int
+    text: str
+    start: int
+    end: int
+    lines: Lines
+    token_count: int
+    title: str = ""
+    headings: tuple[str, ...] = ()
+    level: int = 0
+    symbol: str = ""
+    defines: tuple[str, ...] = ()
+    language: str = ""
+    kind: Kind = Kind.DOCS
+    modified: datetime | None = None
+    status: Status = Status.INDEXED  # of its document
+    metadata: Metadata = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """The innermost heading, or an empty string."""
+        return self.headings[-1] if self.headings else ""
+
+    @property
+    def location(self) -> str:
+        """`path:first-last`, as editors and compilers write it."""
+        return f"{self.path}:{self.lines}"
+
+
+def check_project(name: str) -> None:
+    """Refuse a project name that is empty, too long, or that a terminal or an address could not carry."""
+    if not name or len(name) > MAX_NAME_LENGTH or name != name.strip() or any(ord(c) < 32 or c in "*,\x7f" for c in name):
+        raise InputError(
+            f"project name {name[:80]!r} cannot be used; give 1 to {MAX_NAME_LENGTH} characters without '*', ',', control characters or outer spaces"
+        )
+
+
+def check_path(path: str) -> None:
+    """Refuse a document path that is empty, too long or holds a NUL."""
+    if not path or len(path) > MAX_PATH_LENGTH or "\x00" in path:
+        raise InputError(f"document path {path[:80]!r} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL")
+
+
+def checked_metadata(metadata: Metadata) -> Metadata:
+    """A read-only copy; only strings, numbers and booleans may stand in it."""
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not key or len(key) > MAX_NAME_LENGTH:
+            raise InputError(f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} characters")
+        if not isinstance(value, str | int | float | bool):
+            raise InputError(f"metadata {key!r} is a {type(value).__name__}; give a string, number or boolean")
+        if isinstance(value, float) and value != value:
+            raise InputError(f"metadata {key!r} is not a number (NaN); leave it out")
+    return MappingProxyType(dict(metadata))
+
+
+def sha256(data: bytes) -> str:
+    """The fingerprint by which content is recognised, as 64 hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def chunk_id(project: str, path: str, content_sha: bytes, occurrence: int) -> int:
+    """The id of a chunk: a positive 63-bit number that depends on its name and content, not on its position.
+
+    A chunk that only moves inside its document keeps its id, so nothing that is derived from it has to change. Equal
+    text twice in one document differs by `occurrence`. At ten million chunks the chance of any collision is 5 in a million.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for part in (project.encode("utf-8", "surrogatepass"), path.encode("utf-8", "surrogatepass"), content_sha, str(occurrence).encode()):
+        digest.update(len(part).to_bytes(4, "big"))
+        digest.update(part)
+    return int.from_bytes(digest.digest(), "big") >> 1

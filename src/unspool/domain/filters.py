@@ -1,0 +1,189 @@
+"""Filters: what a hit must be, as a small tree that every store can translate. Pure.
+
+    {"language": "python"}                          equal
+    {"language": ["python", "go"]}                  one of
+    {"path": "src/**/*.py"}                         glob; without a slash it matches the file name at any depth
+    {"modified": {"ge": "2026-01-01", "lt": ...}}   ranges: lt, le, gt, ge
+    {"language": {"not": "python"}}                 also keeps what has no language
+    {"not": {...}}, {"any": [{...}, {...}]}, {"all": [...]}
+    {"metadata.author": "ann"}                      a document's own metadata; "metadata": {"author": "ann"} is the same
+Several fields in one mapping must all hold.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+from unspool.domain.documents import Kind, Scalar
+from unspool.errors import FilterError
+
+FIELDS = ("project", "document", "path", "language", "kind", "heading", "modified")
+_RANGES = ("lt", "le", "gt", "ge")
+_SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq", "==": "eq", "!=": "not", "ne": "not"}
+_MAX_DEPTH = 20
+_MAX_VALUES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compare:
+    """One field against one value. `op` is eq, lt, le, gt or ge; for `path` eq is a glob, for `heading` it is 'contains'."""
+
+    field: str
+    op: str
+    value: Scalar | datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Not:
+    """True where the inner one is not, which includes what lacks the field."""
+
+    inner: Filter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class All:
+    """True where every part is; an empty one is always true."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Any_:
+    """True where at least one part is; an empty one never is."""
+
+    parts: tuple[Filter, ...]
+
+
+Filter = Compare | Not | All | Any_
+
+
+def parse(where: Mapping[str, Any] | None) -> Filter | None:
+    """The filter that a mapping describes, or None for none. Unknown fields and operators are refused with the known ones named."""
+    if not where:
+        return None
+    return _mapping(where, 0)
+
+
+def _mapping(where: object, depth: int) -> Filter:
+    if not isinstance(where, Mapping):
+        raise FilterError(f"a filter is a mapping such as {{'language': 'python'}}; this is a {type(where).__name__}")
+    if depth > _MAX_DEPTH:
+        raise FilterError(f"the filter is nested more than {_MAX_DEPTH} deep; flatten it")
+    parts: list[Filter] = []
+    for key, value in where.items():
+        if key == "not":
+            parts.append(Not(inner=_mapping(value, depth + 1)))
+        elif key in ("any", "all"):
+            if not isinstance(value, Sequence) or isinstance(value, str):
+                raise FilterError(f"{key!r} takes a list of filters, not a {type(value).__name__}")
+            inner = tuple(_mapping(part, depth + 1) for part in value)
+            parts.append(Any_(parts=inner) if key == "any" else All(parts=inner))
+        elif key == "metadata" and isinstance(value, Mapping):
+            parts.extend(_field(f"metadata.{name}", inner) for name, inner in value.items())
+        else:
+            parts.append(_field(key, value))
+    return parts[0] if len(parts) == 1 else All(parts=tuple(parts))
+
+
+def _field(name: str, value: object) -> Filter:
+    if name not in FIELDS and not (isinstance(name, str) and name.startswith("metadata.") and len(name) > 9):
+        near = difflib.get_close_matches(str(name), [*FIELDS, "metadata."], n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise FilterError(f"no field {str(name)[:60]!r} to filter by; {hint}fields are {', '.join(FIELDS)} and metadata.<key>")
+    if not isinstance(value, Mapping):
+        return _equal(name, value)
+    parts: list[Filter] = []
+    for op, operand in value.items():
+        op = _SIGNS.get(op, op)
+        if op in ("eq", "in"):
+            parts.append(_equal(name, operand))
+        elif op in ("not", "not in"):
+            parts.append(Not(inner=_equal(name, operand)))
+        elif op in _RANGES:
+            parts.append(_range(name, op, operand))
+        else:
+            raise FilterError(f"no operator {str(op)[:40]!r} on {name!r}; operators are eq, in, not, lt, le, gt, ge")
+    return parts[0] if len(parts) == 1 else All(parts=tuple(parts))
+
+
+def _equal(name: str, value: object) -> Filter:
+    if isinstance(value, list | tuple | set | frozenset):
+        if len(value) > _MAX_VALUES:
+            raise FilterError(f"{name!r} lists {len(value)} values; give at most {_MAX_VALUES}")
+        return Any_(parts=tuple(_equal(name, one) for one in value))
+    return Compare(field=name, op="eq", value=_value(name, value))
+
+
+def _range(name: str, op: str, value: object) -> Compare:
+    if name != "modified" and not name.startswith("metadata."):
+        raise FilterError(f"{name!r} has no order, so {op!r} cannot be used; ranges work on modified and metadata.<key>")
+    return Compare(field=name, op=op, value=_value(name, value))
+
+
+def _value(name: str, value: object) -> Scalar | datetime:
+    if name == "modified":
+        return _moment(value)
+    if name.startswith("metadata."):
+        if isinstance(value, str | int | float | bool):
+            return value
+        raise FilterError(f"{name!r} is compared with a {type(value).__name__}; give a string, number or boolean")
+    if not isinstance(value, str) or not value:
+        raise FilterError(f"{name!r} is compared with {value!r}; give a string that is not empty")
+    if name == "kind" and value not in list(Kind):
+        raise FilterError(f"kind {value!r} does not exist; kinds are {', '.join(Kind)}")
+    if len(value) > 4096:
+        raise FilterError(f"the value for {name!r} has {len(value)} characters; give at most 4096")
+    return value
+
+
+def _moment(value: object) -> datetime:
+    if isinstance(value, datetime):
+        moment = value
+    elif isinstance(value, date):
+        moment = datetime(value.year, value.month, value.day)
+    elif isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise FilterError(f"modified is compared with {value[:40]!r}; give a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+    else:
+        raise FilterError(f"modified is compared with a {type(value).__name__}; give a datetime or an ISO string")
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def fields_of(condition: Filter) -> frozenset[str]:
+    """Every field that a filter looks at."""
+    if isinstance(condition, Compare):
+        return frozenset((condition.field,))
+    if isinstance(condition, Not):
+        return fields_of(condition.inner)
+    return frozenset().union(*(fields_of(part) for part in condition.parts))
+
+
+def glob_regex(pattern: str) -> str:
+    """The regular expression of a path glob: `*` and `?` stay inside a folder, `**` crosses them."""
+    pattern = pattern.removeprefix("./").removeprefix("/")
+    anchored = "/" in pattern.rstrip("/")
+    if pattern.endswith("/"):
+        pattern += "**"
+    parts: list[str] = []
+    position = 0
+    for match in re.finditer(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?\]?[^\]]*\]", pattern):
+        parts.append(re.escape(pattern[position : match.start()]))
+        parts.append(_glob_part(match.group()))
+        position = match.end()
+    parts.append(re.escape(pattern[position:]))
+    return ("^" if anchored else "(^|/)") + "".join(parts) + "$"
+
+
+def _glob_part(part: str) -> str:
+    simple = {"**/": "(.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    if part in simple:
+        return simple[part]
+    inner = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
+    return "[^" + inner[1:] + "]" if inner.startswith("!") else "[" + inner + "]"

@@ -1,0 +1,63 @@
+"""What an indexing run did, and how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """A file that was left out, and why: `reason` is one of a few words, `detail` is for people."""
+
+    path: str
+    reason: str  # ignored, binary, minified, generated, huge, vendored, unreadable, symlink, empty
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masked:
+    """A secret that was masked before anything was stored."""
+
+    path: str
+    line: int
+    kind: str  # "private key", "aws access key", "password", ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A document that could not be indexed; the run went on without it."""
+
+    path: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """What changed in one project. `busy` documents were being indexed by another run and left alone."""
+
+    project: str
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    failed: int = 0
+    busy: int = 0
+    chunks: int = 0  # written by this run
+    embedded: int = 0  # of those, how many had to be embedded anew
+    seconds: float = 0.0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    skips: tuple[Skip, ...] = ()
+    masked: tuple[Masked, ...] = ()
+    failures: tuple[Failure, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a long task is. `total` is 0 while it is not known."""
+
+    task: str  # "scanning", "indexing", "rebuilding"
+    done: int
+    total: int
+    chunks: int = 0

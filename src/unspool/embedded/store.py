@@ -1,0 +1,431 @@
+"""The embedded store: words and vectors of each project in a folder, kept up with the catalog.
+
+Several processes may share a catalog. One of them at a time holds a project's lock file and writes its folder; the others read what was
+committed last. A search never waits for that lock.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import tantivy
+from filelock import FileLock, Timeout
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog, filters, reading
+from unspool.catalog.filters import Selection
+from unspool.domain.filters import Filter
+from unspool.domain.reports import Progress
+from unspool.embedded import flat, lexical, tail
+from unspool.embedded.tail import Tail
+from unspool.errors import DimensionError, UnsupportedError
+from unspool.vectors.base import Capabilities, Ids, Matches, Points, Stability, Vectors
+
+# A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a commit to the folder (60 to 150 ms).
+TAIL_LIMIT = 256
+PAGE = 4_000  # chunks read from the catalog at a time
+COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
+_SELECTIONS = 16  # filters remembered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a search looks at: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
+
+    view: flat.View | None = None
+    words: lexical.State | None = None
+    searcher: tantivy.Searcher | None = None
+    tail: Tail | None = None
+
+    @property
+    def position(self) -> int:
+        """The sequence number up to which both halves have absorbed; -1 where one is missing."""
+        return -1 if self.view is None or self.words is None else min(self.view.state.position, self.words.position)
+
+
+class Partition:
+    """One project's folder as this process sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
+        self.words = lexical.WordFolder(folder / "words")
+        self.now = Snapshot()
+
+    @contextmanager
+    def writing(self, *, wait: bool) -> Iterator[bool]:
+        """The right to write the folder; False where another process has it and we would not wait."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder / "lock", thread_local=False)
+        try:
+            lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+
+class EmbeddedStore:
+    """Both retrievers over one folder. Satisfies the `VectorIndex` port; `words` satisfies `WordIndex`."""
+
+    capabilities = Capabilities(
+        knn=True, filters=True, metadata_filtering=True, exact=False, max_k=100_000, stability=Stability.DETERMINISTIC
+    )
+
+    def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:
+        self.folder = catalog.path.with_name(catalog.path.name + ".derived")
+        self._catalog = catalog
+        self._space_id = space_id
+        self._space = space
+        self._dimension = dimension
+        self._partitions: dict[int, Partition] = {}
+        self._selections: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
+        self._guard = threading.Lock()
+        self.words = EmbeddedWords(self)
+
+    # Keeping up with the catalog
+
+    def fresh(self, project: int, on_progress: Callable[[Progress], None] | None = None) -> int:
+        """Make everything that is committed findable; returns how many chunks are not yet, because another process is absorbing them."""
+        part = self.partition(project)
+        with part.guard, self._catalog.read() as connection:
+            now = self._reload(part)
+            seq, floor = reading.counters(connection, project)
+            if now.position == seq:
+                part.now = replace(now, tail=None)
+                return 0
+            if now.tail is not None and (now.tail.position, now.tail.seq) == (now.position, seq):
+                return 0
+            pending = reading.changed_count(connection, project, after=now.position)
+            removed = reading.removed(connection, project, after=now.position) if now.position >= 0 else []
+            if floor <= now.position <= seq and pending + len(removed) <= TAIL_LIMIT:
+                changed = reading.changed(connection, project, space_id=self._space_id, after=(now.position, _LAST), limit=TAIL_LIMIT)
+                part.now = replace(now, tail=tail.make(now.position, seq, changed, removed, self._dimension))
+                return 0
+        return 0 if self.absorb(project, wait=False, on_progress=on_progress) else pending
+
+    def absorb(self, project: int, *, wait: bool = True, finish: bool = True, on_progress: Callable[[Progress], None] | None = None) -> bool:
+        """Write everything that is committed into the folder; False where another process is at it and we did not wait.
+
+        With `finish=False` the word index's writer stays open for the next call, as a long run wants.
+        """
+        part = self.partition(project)
+        with part.writing(wait=wait) as allowed:
+            if not allowed:
+                return False
+            try:
+                self._absorb(part, project, on_progress)
+            except (flat.DamagedError, lexical.DamagedError):
+                self._absorb(part, project, on_progress, anew=True)
+            if finish:
+                part.words.release()
+        return True
+
+    def position(self, project: int) -> int:
+        """The sequence number up to which the project's folder has absorbed, as far as this process knows."""
+        return self.partition(project).now.position
+
+    def absorbed(self, project: int) -> int:
+        """The same, looked up in the folder."""
+        part = self.partition(project)
+        with part.guard:
+            return self._reload(part).position
+
+    def release(self, project: int) -> None:
+        """Let go of what a long run kept open."""
+        self.partition(project).words.release()
+
+    def partition(self, project: int) -> Partition:
+        """The project's folder."""
+        with self._guard:
+            if project not in self._partitions:
+                self._partitions[project] = Partition(self.folder / f"p{project}")
+            return self._partitions[project]
+
+    def _absorb(self, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: bool = False) -> None:
+        with self._catalog.read() as connection:
+            with part.guard:
+                now = self._reload(part)
+                seq, floor = reading.counters(connection, project)
+                if anew or not floor <= now.position <= seq:
+                    now = self._reset(part)
+            start = now.position
+            if start == seq:
+                return
+            total = reading.changed_count(connection, project, after=start) if on_progress else 0
+            removed = reading.removed(connection, project, after=start)
+            for page, position, done in self._pages(connection, project, start, seq):
+                now = self._apply(part, now, page, removed, position)
+                removed = []
+                if on_progress:
+                    on_progress(Progress(task="rebuilding" if start == 0 else "absorbing", done=done, total=total))
+
+    def _pages(self, connection: Connection, project: int, start: int, seq: int) -> Iterator[tuple[list[reading.ChangedChunk], int, int]]:
+        """Changed chunks in commits, each with the sequence number that is complete once it is in."""
+        after, done = (start, _LAST), 0
+        batch: list[reading.ChangedChunk] = []
+        while True:
+            page = reading.changed(connection, project, space_id=self._space_id, after=after, limit=PAGE)
+            batch += page
+            done += len(page)
+            if len(page) < PAGE:
+                yield batch, seq, done
+                return
+            after = (page[-1].seq, page[-1].id)
+            if len(batch) >= COMMIT_EVERY:
+                yield batch, page[-1].seq - 1, done
+                batch = []
+
+    def _apply(self, part: Partition, now: Snapshot, page: list[reading.ChangedChunk], removed: Sequence[int], position: int) -> Snapshot:
+        assert now.view is not None and now.words is not None
+        entries = (lexical.Entry(chunk.id, chunk.document_id, tail.terms_of(chunk)) for chunk in page)
+        words = part.words.apply(now.words, entries, removed, position=position)
+        points = Points(
+            ids=np.array([chunk.id for chunk in page], dtype=np.int64),
+            documents=np.array([chunk.document_id for chunk in page], dtype=np.int64),
+            vectors=tail.vectors_of(page, self._dimension),
+        )
+        folder = part.folder / "vectors"
+        state = flat.append(folder, now.view.state, now.view, points, removed=np.array(removed, dtype=np.int64), position=position)
+        now = Snapshot(view=flat.open_view(folder, state, now.view), words=words, searcher=part.words.searcher(words))
+        with part.guard:
+            part.now = now
+        return now
+
+    def _reload(self, part: Partition) -> Snapshot:
+        """Pick up what was committed since, by us or by another process; what cannot be read counts as missing."""
+        now = part.now
+        words, state = part.words.state(), flat.read_state(part.folder / "vectors")
+        if words is None or (words.format, words.catalog) != (lexical.FORMAT, self._catalog.identity):
+            words = None
+        expected = (self._catalog.identity, self._space, self._dimension, flat.FORMAT)
+        if state is None or (state.catalog, state.space, state.dimension, state.format) != expected:
+            state = None
+        if now.view is not None and (now.view.state, now.words) == (state, words):
+            return now
+        if words is None or state is None:
+            part.now = Snapshot()
+            return part.now
+        try:
+            view = now.view if now.view is not None and now.view.state == state else _patiently(part.folder / "vectors", state, now.view)
+            part.now = Snapshot(view=view, words=words, searcher=part.words.searcher(words), tail=now.tail)
+        except (flat.DamagedError, lexical.DamagedError):
+            part.now = Snapshot()
+        return part.now
+
+    def _reset(self, part: Partition) -> Snapshot:
+        words = lexical.State(catalog=self._catalog.identity)
+        part.words.reset(words)
+        folder = part.folder / "vectors"
+        shutil.rmtree(folder, ignore_errors=True)
+        state = flat.State(catalog=self._catalog.identity, space=self._space, dimension=self._dimension)
+        part.now = Snapshot(view=flat.open_view(folder, state), words=words, searcher=part.words.searcher(words))
+        return part.now
+
+    # The VectorIndex port
+
+    def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
+        """The k nearest by cosine. This store has no native continuation, so a hint is refused."""
+        if hint is not None:
+            raise UnsupportedError("the embedded store has no native continuation; search again with a larger k")
+        self._check(vector)
+        now = self.partition(project).now
+        view, rest = now.view, now.tail
+        selection = self.select(project, where)
+        if view is None or (selection is not None and selection.is_empty):
+            return Matches.none()
+        if rest is None:
+            return flat.search(view, vector, k, _chosen(view, selection))
+        found = flat.search(view, vector, k + len(rest.hidden), _chosen(view, selection))
+        scores = np.round(rest.vectors @ vector, 6)
+        return merge(found, rest, scores, _tail_chosen(rest, selection), k)
+
+    def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
+        """Cosine of each id; NaN for what is absent."""
+        self._check(vector)
+        now = self.partition(project).now
+        view, rest = now.view, now.tail
+        scores = np.full(len(ids), np.nan, dtype=np.float32) if view is None else flat.score(view, vector, ids)
+        if rest is not None:
+            overlay(scores, ids, rest, np.round(rest.vectors @ vector, 6), np.nan)
+        return scores
+
+    def count(self, project: int) -> int:
+        """How many points are findable."""
+        now = self.partition(project).now
+        view, rest = now.view, now.tail
+        if view is None:
+            return 0
+        absorbed = view.state.rows - view.state.dead
+        if rest is None:
+            return absorbed
+        hidden = np.fromiter(rest.hidden, dtype=np.int64)
+        return absorbed - int((flat.rows_of(view, hidden) >= 0).sum()) + len(rest.ids)
+
+    def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
+        """Absorbed ids in ascending order."""
+        view = self.partition(project).now.view
+        if view is None:
+            return np.zeros(0, dtype=np.int64)
+        alive = view.chunk_ids if view.alive is None else view.chunk_ids[view.alive]
+        return np.sort(alive[alive > after])[:limit]
+
+    def upsert(self, project: int, points: Points) -> None:
+        """Refused: what this store holds is derived from the catalog alone."""
+        raise UnsupportedError("the embedded store takes its points from the catalog; store documents there and absorb")
+
+    def delete(self, project: int, ids: Sequence[int]) -> None:
+        """Refused, as `upsert` is."""
+        raise UnsupportedError("the embedded store takes its points from the catalog; remove documents there and absorb")
+
+    def drop(self, project: int) -> None:
+        """Remove the project's folder; a project that still exists is rebuilt when it is next searched."""
+        part = self.partition(project)
+        with part.guard, part.writing(wait=True):
+            part.words.close()
+            part.now = Snapshot()
+            for child in ("words", "vectors"):
+                shutil.rmtree(part.folder / child, ignore_errors=True)
+        shutil.rmtree(part.folder, ignore_errors=True)
+        with self._guard:
+            self._partitions.pop(project, None)
+
+    def close(self) -> None:
+        """Let go of every file."""
+        with self._guard:
+            for part in self._partitions.values():
+                part.words.close()
+            self._partitions.clear()
+
+    def select(self, project: int, where: Filter | None) -> Selection | None:
+        """What a filter lets through, remembered while the catalog stays as it is."""
+        if where is None:
+            return None
+        with self._catalog.read() as connection:
+            seq, _ = reading.counters(connection, project)
+            with self._guard:
+                known = self._selections.get((project, seq, where))
+            if known is None:
+                known = filters.select(connection, project, where)
+        with self._guard:
+            self._selections[(project, seq, where)] = known
+            if len(self._selections) > _SELECTIONS:
+                self._selections.popitem(last=False)
+        return known
+
+    def _check(self, vector: Vectors) -> None:
+        if vector.shape != (self._dimension,):
+            raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._dimension}; embed with {self._space}")
+
+
+class EmbeddedWords:
+    """The word half of the store, as the `WordIndex` port."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        self._store = store
+
+    def search(self, project: int, terms: Sequence[str], *, k: int, where: Filter | None = None) -> Matches:
+        """The k best chunks that hold at least one of the terms."""
+        part = self._store.partition(project)
+        now = part.now
+        rest = now.tail
+        selection = self._store.select(project, where)
+        if now.searcher is None or not terms or (selection is not None and selection.is_empty):
+            return Matches.none()
+        among = None if selection is None else _among(selection)
+        found = part.words.search(now.searcher, terms, k + (len(rest.hidden) if rest else 0), among)
+        if rest is None:
+            return found
+        scores = _tail_scores(now, rest, terms)
+        return merge(found, rest, scores, _tail_chosen(rest, selection) & (scores > 0), k)
+
+    def score(self, project: int, terms: Sequence[str], ids: Ids) -> Vectors:
+        """The score of each id; 0 for what holds none of the terms."""
+        part = self._store.partition(project)
+        now = part.now
+        rest = now.tail
+        if now.searcher is None or not terms:
+            return np.zeros(len(ids), dtype=np.float32)
+        scores = lexical.as_vector(part.words.score(now.searcher, terms, ids), ids)
+        if rest is not None:
+            overlay(scores, ids, rest, _tail_scores(now, rest, terms), 0.0)
+        return scores
+
+
+_LAST = 2**63 - 1  # after every id of a sequence number
+
+
+def _tail_scores(now: Snapshot, rest: Tail, terms: Sequence[str]) -> Vectors:
+    assert now.searcher is not None and now.words is not None
+    frequencies = {term: now.searcher.doc_freq("body", term) for term in set(terms)}
+    return rest.word_scores(terms, frequencies, now.searcher.num_docs, now.words.added_terms / max(now.words.added_chunks, 1))
+
+
+def _patiently(folder: Path, state: flat.State, previous: flat.View | None) -> flat.View:
+    """A writer may have moved on to the next generation between our reading the state and mapping its files; then look again."""
+    for _ in range(3):
+        try:
+            return flat.open_view(folder, state, previous)
+        except flat.DamagedError:
+            newer = flat.read_state(folder)
+            if newer is None or newer == state:
+                raise
+            state = newer
+    return flat.open_view(folder, state, previous)
+
+
+def _chosen(view: flat.View, selection: Selection | None) -> npt.NDArray[np.bool_] | None:
+    if selection is None:
+        return None
+    chosen = np.zeros(view.state.rows, dtype=np.bool_)
+    if selection.chunks is not None:
+        rows = flat.rows_of(view, selection.chunks)
+        chosen[rows[rows >= 0]] = True
+    elif selection.documents is not None and view.state.rows:
+        allowed = np.zeros(max(int(view.document_ids.max()), int(selection.documents[-1])) + 1, dtype=np.bool_)
+        allowed[selection.documents] = True
+        chosen = allowed[view.document_ids]
+    return chosen
+
+
+def _tail_chosen(rest: Tail, selection: Selection | None) -> npt.NDArray[np.bool_]:
+    if selection is None:
+        return np.ones(len(rest.ids), dtype=np.bool_)
+    if selection.chunks is not None:
+        return np.isin(rest.ids, selection.chunks)
+    assert selection.documents is not None
+    return np.isin(rest.documents, selection.documents)
+
+
+def _among(selection: Selection) -> tuple[str, Ids]:
+    if selection.chunks is not None:
+        return "id", selection.chunks
+    assert selection.documents is not None
+    return "document", selection.documents
+
+
+def merge(found: Matches, rest: Tail, scores: Vectors, chosen: npt.NDArray[np.bool_], k: int) -> Matches:
+    """What was absorbed, without what the tail hides, together with the tail's own matches."""
+    hidden = np.fromiter(rest.hidden, dtype=np.int64, count=len(rest.hidden))
+    kept = ~np.isin(found.ids, hidden)
+    ids = np.concatenate([found.ids[kept], rest.ids[chosen]])
+    return flat.top(ids, np.concatenate([found.scores[kept], scores[chosen].astype(np.float32)]), k)
+
+
+def overlay(scores: Vectors, ids: Ids, rest: Tail, tail_scores: Vectors, absent: float) -> None:
+    """Replace the scores of ids that the tail holds, and blank those that it hides."""
+    known = dict(zip(rest.ids.tolist(), tail_scores.tolist(), strict=True))
+    for index, id_ in enumerate(ids.tolist()):
+        if id_ in rest.hidden:
+            scores[index] = known.get(id_, absent)

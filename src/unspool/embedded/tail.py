@@ -1,0 +1,62 @@
+"""The tail: what the catalog holds and the folder has not absorbed yet, scored directly so that it is findable at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unspool.catalog.reading import ChangedChunk
+from unspool.embedded import lexical
+from unspool.vectors.base import Ids, Vectors
+from unspool.words import analysis
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Chunks changed after `position` and up to `seq`, and the ids that what is absorbed must not show any more."""
+
+    position: int
+    seq: int
+    ids: Ids
+    documents: Ids
+    vectors: Vectors
+    counts: tuple[Counter[str], ...]
+    hidden: frozenset[int]
+
+    def word_scores(self, terms: Sequence[str], frequencies: dict[str, int], chunks: int, average: float) -> Vectors:
+        """BM25 of each chunk, with the statistics of the index and the tail together."""
+        wanted = list(dict.fromkeys(terms))
+        for term in wanted:
+            frequencies[term] = frequencies.get(term, 0) + sum(term in counts for counts in self.counts)
+        lengths = [counts.total() for counts in self.counts]
+        if not average and lengths:
+            average = sum(lengths) / len(lengths)
+        scores = [lexical.bm25(c, n, terms, frequencies, chunks + len(lengths), average) for c, n in zip(self.counts, lengths, strict=True)]
+        return np.array(scores, dtype=np.float32)
+
+
+def make(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int) -> Tail:
+    """The tail of a change feed."""
+    ids = np.array([chunk.id for chunk in changed], dtype=np.int64)
+    return Tail(
+        position=position,
+        seq=seq,
+        ids=ids,
+        documents=np.array([chunk.document_id for chunk in changed], dtype=np.int64),
+        vectors=vectors_of(changed, dimension),
+        counts=tuple(Counter(terms_of(chunk)) for chunk in changed),
+        hidden=frozenset(ids.tolist()) | frozenset(removed),
+    )
+
+
+def vectors_of(changed: Sequence[ChangedChunk], dimension: int) -> Vectors:
+    """The stored vectors, one row each."""
+    return np.frombuffer(b"".join(chunk.vector for chunk in changed), dtype="<f4").reshape(len(changed), dimension)
+
+
+def terms_of(chunk: ChangedChunk) -> list[str]:
+    """What the word index holds for a chunk."""
+    return analysis.chunk_terms(path=chunk.path, title=chunk.title, headings=chunk.headings, symbol=chunk.symbol, text=chunk.text)

@@ -1,0 +1,142 @@
+"""Every error unspool raises on purpose, and nothing else.
+
+    UnspoolError                     code, exit_code, http_status, retryable
+    ├─ ConfigError                   the operator must change something
+    │  ├─ AddressError               unknown scheme, bad or unknown option
+    │  └─ MissingDependencyError     an extra or a program is not installed
+    ├─ InputError                    the request is wrong
+    │  ├─ FilterError                a filter names an unknown field or operator
+    │  ├─ ContinuationError          a continuation is malformed, expired or foreign
+    │  └─ DimensionError             a vector has the wrong length
+    ├─ NotFoundError                 no such project, document or path
+    ├─ ConflictError                 what is stored contradicts what was asked
+    ├─ UnsupportedError              this store cannot do that; names the capability
+    └─ ServiceError                  a system we call failed
+       ├─ UnreachableError           retryable
+       ├─ ServiceTimeoutError        retryable
+       ├─ RateLimitedError           retryable, with retry_after
+       └─ RejectedError              key or quota refused; not retryable
+
+A message says what happened, with which value, and what to do next. It never holds a key, a password or indexed text.
+Anything that is not an `UnspoolError` is a bug.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class UnspoolError(Exception):
+    """The root of the tree; catch this to catch everything unspool raises on purpose."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 2
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+
+class ConfigError(UnspoolError):
+    """A setting is wrong; the message names it and the fix."""
+
+    code = "config"
+
+
+class AddressError(ConfigError):
+    """An address has an unknown scheme or option."""
+
+    code = "address"
+
+
+class MissingDependencyError(ConfigError, ImportError):
+    """Something optional is needed and not installed; the message holds the install command."""
+
+    code = "missing_dependency"
+
+
+class InputError(UnspoolError, ValueError):
+    """The request is wrong: a value is out of range, empty or malformed."""
+
+    code = "input"
+    http_status = 422
+
+
+class FilterError(InputError):
+    """A filter names an unknown field, or an operator that the field does not have."""
+
+    code = "filter"
+
+
+class ContinuationError(InputError):
+    """A continuation cannot be followed."""
+
+    code = "continuation"
+
+
+class DimensionError(InputError):
+    """A vector's length is not that of the vector space."""
+
+    code = "dimension"
+
+
+class NotFoundError(UnspoolError, LookupError):
+    """No such path, project or document."""
+
+    code = "not_found"
+    exit_code = 1
+    http_status = 404
+
+
+class ConflictError(UnspoolError):
+    """What is stored was made by another program, version or embedder, or by a concurrent writer."""
+
+    code = "conflict"
+    http_status = 409
+
+
+class UnsupportedError(UnspoolError):
+    """The store lacks the capability that the message names."""
+
+    code = "unsupported"
+    http_status = 501
+
+
+class ServiceError(UnspoolError):
+    """A system that unspool calls (a database, a disk, a provider) failed."""
+
+    code = "service"
+    exit_code = 3
+    http_status = 502
+
+
+class UnreachableError(ServiceError):
+    """The system did not answer at all."""
+
+    code = "unreachable"
+    http_status = 503
+    retryable = True
+
+
+class ServiceTimeoutError(ServiceError):
+    """The system did not answer in time."""
+
+    code = "timeout"
+    http_status = 504
+    retryable = True
+
+
+class RateLimitedError(ServiceError):
+    """The system asked to be called less often."""
+
+    code = "rate_limited"
+    http_status = 503
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RejectedError(ServiceError):
+    """The system refused the key, the quota or the request; trying again will not help."""
+
+    code = "rejected"

@@ -1,0 +1,1 @@
+"""Documents in: what changed, read, cut, embedded, stored, absorbed."""

@@ -1,0 +1,268 @@
+"""An indexing run: scan, decide, prepare in parallel, store in batches, absorb. Safe to kill at any instant and to repeat."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog, documents, projects
+from unspool.catalog.documents import batches
+from unspool.catalog.projects import ProjectRow
+from unspool.domain.documents import Document
+from unspool.domain.prepared import PreparedDocument
+from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
+from unspool.embedded.store import TAIL_LIMIT, EmbeddedStore
+from unspool.embedders.base import Embedder
+from unspool.indexing import changes, preparing
+from unspool.indexing.changes import Changes, Work
+from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
+from unspool.indexing.workers import Pool, Recipe
+from unspool.sources.folders import scan
+
+# Below this, starting worker processes (half a second each) costs more than they save.
+INLINE_FILES, INLINE_BYTES = 64, 1_500_000
+BATCH_FILES, BATCH_BYTES = 32, 400_000  # one task of a worker
+COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transaction
+CLAIM_FILES = 512
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexer:
+    """What a run works with."""
+
+    catalog: Catalog
+    database: str
+    store: EmbeddedStore
+    space_id: int
+    embedder: Embedder
+    embedder_name: str
+    chunk_tokens: int
+    max_file_bytes: int
+    jobs: int
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What a run has done so far."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    busy: int = 0
+    looked_at: int = 0
+    skips: list[Skip] = field(default_factory=list)
+    masked: list[Masked] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+
+
+def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = "", on_progress: OnProgress | None = None) -> IndexReport:
+    """Bring a project up to date with a folder. `source` is what the project's root is called, the folder itself if empty."""
+    started = time.monotonic()
+    tell = on_progress or (lambda progress: None)
+    found = scan(root, max_bytes=indexer.max_file_bytes, on_progress=lambda count: tell(Progress(task="scanning", done=count, total=0)))
+    tally = _Tally(skips=list(found.skips))
+    with indexer.catalog.write() as connection:
+        row = projects.ensure(connection, project, root=source or str(root))
+        run_id = projects.begin_run(connection, row.id)
+        live = projects.live_runs(connection, row.id) - {run_id}
+        known = documents.states(connection, row.id)
+        plan = changes.plan(
+            found.found,
+            known,
+            recipe=preparing.recipe(indexer.embedder, indexer.chunk_tokens),
+            live_runs=live,
+            unread=found.unread,
+            known_skips=documents.known_skips(connection, row.id),
+        )
+        stale = [known[work.found.path].id for work in plan.suspect]
+        documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
+        tally.removed = documents.remove(connection, row.id, [state.id for state in plan.removed])
+    tally.unchanged, tally.busy = plan.unchanged, len(plan.busy)
+    tally.skips += plan.skips
+    run = _Run(indexer, row, run_id, live, known, tally, tell, total=len(plan.new) + len(plan.suspect))
+    try:
+        run.work(plan)
+    finally:
+        with indexer.catalog.write() as connection:
+            projects.beat(connection, run_id, finished=True)
+    _absorb(indexer, row.id, tell)
+    warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
+    return _report(project, tally, warnings, time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    indexer: Indexer
+    project: ProjectRow
+    run_id: int
+    live: frozenset[int]
+    known: dict[str, documents.DocumentState]
+    tally: _Tally
+    tell: OnProgress
+    total: int
+
+    def work(self, plan: Changes) -> None:
+        """Prepare everything and store it as it comes."""
+        work = [*plan.new, *plan.suspect]
+        small = len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES
+        if small or self.indexer.jobs == 1:
+            self._store(self._inline(work))
+            return
+        recipe = Recipe(
+            database=self.indexer.database,
+            space_id=self.indexer.space_id,
+            embedder=self.indexer.embedder_name,
+            chunk_tokens=self.indexer.chunk_tokens,
+            max_bytes=self.indexer.max_file_bytes,
+        )
+        with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
+            self._store(pool.map(self._tasks(work)))
+
+    def _inline(self, work: Sequence[Work]) -> Iterator[list[Outcome]]:
+        for task in self._tasks(work):
+            yield preparing.prepare_files(
+                task,
+                embedder=self.indexer.embedder,
+                known=self._known,
+                chunk_tokens=self.indexer.chunk_tokens,
+                max_bytes=self.indexer.max_file_bytes,
+            )
+
+    def _known(self, shas: Iterable[bytes]) -> set[bytes]:
+        with self.indexer.catalog.read() as connection:
+            return documents.known_embeddings(connection, self.indexer.space_id, shas)
+
+    def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
+        """Claimed work in portions of about the same size."""
+        for group in batches(work, CLAIM_FILES):
+            with self.indexer.catalog.write() as connection:
+                paths = [one.found.path for one in group]
+                taken = documents.claim(connection, self.project.id, self.run_id, paths, self.live)
+                projects.beat(connection, self.run_id)
+            self.tally.busy += len(group) - len(taken)
+            task: list[Work] = []
+            size = 0
+            for one in group:
+                if one.found.path in taken:
+                    task.append(one)
+                    size += one.found.size_bytes
+                    if len(task) >= BATCH_FILES or size >= BATCH_BYTES:
+                        yield task
+                        task, size = [], 0
+            if task:
+                yield task
+
+    def _store(self, results: Iterator[list[Outcome]]) -> None:
+        waiting: list[Outcome] = []
+        chunks, since = 0, time.monotonic()
+        for outcomes in results:
+            waiting += outcomes
+            chunks += sum(len(one.chunks) for one in outcomes if isinstance(one, PreparedDocument))
+            if chunks >= COMMIT_CHUNKS or len(waiting) >= COMMIT_DOCUMENTS or time.monotonic() - since > COMMIT_SECONDS:
+                self._commit(waiting)
+                waiting, chunks, since = [], 0, time.monotonic()
+        if waiting:
+            self._commit(waiting)
+
+    def _commit(self, outcomes: Sequence[Outcome]) -> None:
+        with self.indexer.catalog.write() as connection:
+            self._write(connection, outcomes)
+            projects.beat(connection, self.run_id)
+        self.tally.looked_at += len(outcomes)
+        self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks))
+        self.indexer.store.absorb(self.project.id, wait=False, finish=False)
+
+    def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> None:
+        prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
+        stored = documents.store(connection, self.project, prepared, run_id=self.run_id, space_id=self.indexer.space_id)
+        same = [one for one in outcomes if isinstance(one, Same)]
+        documents.refresh(connection, [(self.known[one.work.found.path].id, one.modified_ns, one.size_bytes) for one in same])
+        skipped = [one for one in outcomes if isinstance(one, Skipped)]
+        failed = [one for one in outcomes if isinstance(one, Failed)]
+        ids = documents.ids_of(connection, self.project.id, [*(one.skip.path for one in skipped), *(one.path for one in failed)])
+        documents.skip(connection, self.project.id, [(o.skip, o.work.found.size_bytes, o.work.found.modified_ns) for o in skipped])
+        gone = documents.remove(connection, self.project.id, [ids[one.skip.path] for one in skipped if one.skip.path in ids])
+        documents.fail(connection, [(ids[one.path], one.error) for one in failed if one.path in ids])
+        self._count(prepared, stored, same, skipped, failed, gone)
+
+    def _count(
+        self,
+        prepared: Sequence[PreparedDocument],
+        stored: documents.Stored,
+        same: Sequence[Same],
+        skipped: Sequence[Skipped],
+        failed: Sequence[Failed],
+        gone: int,
+    ) -> None:
+        tally, lost = self.tally, frozenset(stored.lost)
+        old = sum(one.path in self.known and bool(self.known[one.path].sha256) for one in prepared if one.path not in lost)
+        tally.added += stored.documents - old
+        tally.updated += old
+        tally.unchanged += len(same)
+        tally.chunks += stored.chunks
+        tally.embedded += stored.embedded
+        tally.busy += len(lost)
+        tally.removed += sum(one.skip.path in self.known for one in skipped)
+        tally.skips += [one.skip for one in skipped]
+        tally.failures += [Failure(path=one.path, error=one.error) for one in failed]
+        tally.masked += chain.from_iterable(one.masked for one in prepared)
+
+
+def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
+    """Store documents given as text, all of one project, in one transaction; findable when this returns."""
+    started = time.monotonic()
+    outcomes = [preparing.prepare_document(one, embedder=indexer.embedder, chunk_tokens=indexer.chunk_tokens) for one in given]
+
+    def known(shas: Iterable[bytes]) -> set[bytes]:
+        with indexer.catalog.read() as connection:
+            return documents.known_embeddings(connection, indexer.space_id, shas)
+
+    prepared = [one for one in preparing.with_vectors(outcomes, indexer.embedder, known) if isinstance(one, PreparedDocument)]
+    with indexer.catalog.write() as connection:
+        row = projects.ensure(connection, given[0].project)
+        new = sum(documents.ensure_document(connection, row.id, document.path) for document in given)
+        stored = documents.store(connection, row, prepared, run_id=None, space_id=indexer.space_id)
+    if stored.chunks > TAIL_LIMIT:
+        indexer.store.absorb(row.id)
+    tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded)
+    tally.masked += chain.from_iterable(one.masked for one in prepared)
+    return _report(row.name, tally, [], time.monotonic() - started)
+
+
+def _absorb(indexer: Indexer, project: int, tell: OnProgress) -> None:
+    indexer.store.absorb(project, wait=True, finish=True, on_progress=tell)
+    with indexer.catalog.write() as connection:
+        projects.prune_removals(connection, project, upto=indexer.store.position(project))
+
+
+def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:
+    return IndexReport(
+        project=project,
+        added=tally.added,
+        updated=tally.updated,
+        unchanged=tally.unchanged,
+        removed=tally.removed,
+        failed=len(tally.failures),
+        busy=tally.busy,
+        chunks=tally.chunks,
+        embedded=tally.embedded,
+        seconds=round(seconds, 3),
+        skipped=dict(Counter(skip.reason for skip in tally.skips)),
+        skips=tuple(tally.skips),
+        masked=tuple(tally.masked),
+        failures=tuple(tally.failures),
+        warnings=tuple(warnings),
+    )

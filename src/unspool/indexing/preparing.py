@@ -1,0 +1,142 @@
+"""From a file or a text to a document that can be stored: read, cut, fingerprinted, embedded where no vector is known.
+
+This is what runs in the worker processes, several files at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unspool import chunking
+from unspool.domain.documents import Document, Piece, sha256
+from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_text, text_fingerprint
+from unspool.domain.reports import Skip
+from unspool.embedders.base import Embedder
+from unspool.errors import UnspoolError
+from unspool.indexing.changes import Work
+from unspool.sources.reading import Reading, mask_text, read
+
+CHUNKER = "1"  # raised when the cutting changes; documents cut by another one are stale
+PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
+_EMBED_BATCH = 64
+
+Known = Callable[[Iterable[bytes]], set[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Same:
+    """The content is what the catalog holds already."""
+
+    work: Work
+    modified_ns: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The document could not be prepared."""
+
+    path: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """The content said no."""
+
+    work: Work
+    skip: Skip
+
+
+Outcome = PreparedDocument | Same | Failed | Skipped
+
+
+def recipe(embedder: Embedder, chunk_tokens: int) -> str:
+    """How documents are cut; a change makes them stale."""
+    return f"{CHUNKER}/{min(chunk_tokens, embedder.max_tokens - PLACE_TOKENS)}/{embedder.max_tokens}"
+
+
+def prepare_files(work: Sequence[Work], *, embedder: Embedder, known: Known, chunk_tokens: int, max_bytes: int) -> list[Outcome]:
+    """Prepare files; one that fails does not stop the others."""
+    outcomes: list[Outcome] = []
+    for one in work:
+        try:
+            reading = read(one.found, max_bytes=max_bytes)
+            if isinstance(reading, Skip):
+                outcomes.append(Skipped(work=one, skip=reading))
+            elif one.known_sha and reading.sha256 == one.known_sha:
+                outcomes.append(Same(work=one, modified_ns=reading.modified_ns, size_bytes=reading.size_bytes))
+            else:
+                outcomes.append(_from_reading(one.found.path, reading, embedder, chunk_tokens))
+        except UnspoolError as error:
+            outcomes.append(Failed(path=one.found.path, error=str(error)))
+        except (OSError, RecursionError, MemoryError) as error:
+            outcomes.append(Failed(path=one.found.path, error=f"{type(error).__name__}: {error}"))
+    return with_vectors(outcomes, embedder, known)
+
+
+def prepare_document(document: Document, *, embedder: Embedder, chunk_tokens: int) -> PreparedDocument:
+    """Prepare a document given as text, without vectors. Its secrets are masked as a file's are."""
+    data = document.text.encode("utf-8", "surrogatepass")
+    text, masked = mask_text(document.text, document.path)
+    reading = Reading(text=text, sha256=sha256(data), size_bytes=len(data), modified_ns=0, encoding="", masked=masked)
+    prepared = _from_reading(document.path, reading, embedder, chunk_tokens, language=document.language, title=document.title)
+    modified = None if document.modified is None else int(document.modified.timestamp() * 1e9)
+    return replace(prepared, metadata=document.metadata, modified_ns=modified)
+
+
+def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:
+    language = language.lower() or chunking.language_of(path, reading.text[:2000])
+    kind = chunking.kind_of(language)
+    title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
+    limit = embedder.max_tokens - PLACE_TOKENS
+    pieces = chunking.chunk(
+        reading.text, language=language, kind=kind, limit=limit, count=embedder.count_tokens, target=min(chunk_tokens, limit)
+    )
+    return PreparedDocument(
+        path=path,
+        sha256=reading.sha256,
+        title=title,
+        size_bytes=reading.size_bytes,
+        modified_ns=reading.modified_ns,
+        language=language,
+        kind=kind,
+        recipe=recipe(embedder, chunk_tokens),
+        chunks=tuple(_chunk(piece, reading.text, title) for piece in pieces),
+        masked=reading.masked,
+    )
+
+
+def _chunk(piece: Piece, text: str, title: str) -> PreparedChunk:
+    own = text[piece.start : piece.end]
+    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(_embedded(title, piece, own)))
+
+
+def _embedded(title: str, piece: Piece, text: str) -> str:
+    return embedded_text(title=title[:100], headings=tuple(heading[:60] for heading in piece.headings[-3:]), symbol=piece.symbol[:60], text=text)
+
+
+def with_vectors(outcomes: Sequence[Outcome], embedder: Embedder, known: Known) -> list[Outcome]:
+    """Embed what has no vector yet: each different text once, in batches."""
+    wanted: dict[bytes, str] = {}
+    for one in outcomes:
+        if isinstance(one, PreparedDocument):
+            for chunk in one.chunks:
+                if chunk.text_sha not in wanted:
+                    wanted[chunk.text_sha] = _embedded(one.title, chunk.piece, chunk.text)
+    have = known(wanted) if wanted else set()
+    missing = [sha for sha in wanted if sha not in have]
+    vectors: dict[bytes, bytes] = {}
+    for start in range(0, len(missing), _EMBED_BATCH):
+        some = missing[start : start + _EMBED_BATCH]
+        rows = np.ascontiguousarray(embedder.embed_passages([wanted[sha] for sha in some]), dtype="<f4")
+        vectors.update((sha, row.tobytes()) for sha, row in zip(some, rows, strict=True))
+    return [
+        replace(one, vectors={c.text_sha: vectors[c.text_sha] for c in one.chunks if c.text_sha in vectors})
+        if isinstance(one, PreparedDocument)
+        else one
+        for one in outcomes
+    ]

@@ -1,0 +1,154 @@
+"""Worker processes that prepare files.
+
+They are plain child processes that speak pickles over their pipes, not `multiprocessing` ones: those import the caller's main module
+again, so that a script without a guard around its last lines would index inside each of its own workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from typing import BinaryIO, cast
+
+from unspool.errors import ServiceError
+from unspool.indexing.changes import Work
+from unspool.indexing.preparing import Outcome
+
+_START = "import json, sys; setup = json.loads(sys.argv[1]); sys.path[:] = setup.pop('path'); from unspool.indexing.workers import serve; serve(setup)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything a worker needs to know; plain values, so that it can be handed to another process."""
+
+    database: str
+    space_id: int
+    embedder: str
+    chunk_tokens: int
+    max_bytes: int
+
+
+class Pool:
+    """So many workers, started when first used."""
+
+    def __init__(self, recipe: Recipe, jobs: int) -> None:
+        self._recipe = recipe
+        self._jobs = jobs
+        self._idle: queue.LifoQueue[subprocess.Popen[bytes]] = queue.LifoQueue()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="unspool-worker")
+
+    def map(self, batches: Iterator[Sequence[Work]]) -> Iterator[list[Outcome]]:
+        """Prepare batches; results come as they are ready, and at most two batches per worker are under way."""
+        under_way: set[Future[list[Outcome]]] = set()
+        for batch in batches:
+            under_way.add(self._threads.submit(self._run, batch))
+            if len(under_way) >= 2 * self._jobs:
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+
+    def close(self) -> None:
+        """End the workers, also those that are at work."""
+        for process in self._processes:
+            process.kill()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # a killed worker's pipe may hold what was never read
+                        pipe.close()
+            process.wait()
+
+    def _run(self, batch: Sequence[Work]) -> list[Outcome]:
+        process = self._take()
+        try:
+            _send(cast(BinaryIO, process.stdin), batch)
+            outcomes = _receive(cast(BinaryIO, process.stdout))
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            first = batch[0].found.path if batch else ""
+            raise ServiceError(
+                f"a worker process ended while it prepared {len(batch)} files from {first!r} on, perhaps for want of memory; "
+                "run again, with UNSPOOL_JOBS=1 if it happens twice"
+            ) from error
+        self._idle.put(process)
+        if isinstance(outcomes, Exception):
+            raise outcomes
+        return cast(list[Outcome], outcomes)
+
+    def _take(self) -> subprocess.Popen[bytes]:
+        try:
+            return self._idle.get_nowait()
+        except queue.Empty:
+            setup = json.dumps({"path": sys.path, **asdict(self._recipe)})
+            process = subprocess.Popen([sys.executable, "-c", _START, setup], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._processes.append(process)
+            return process
+
+
+def serve(setup: dict[str, object]) -> None:
+    """The worker's side: prepare batch after batch until the pipe closes."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing that is printed by accident may reach the pipe
+    prepare = preparer(Recipe(**setup))  # type: ignore[arg-type]
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        while True:
+            batch = cast(Sequence[Work], _receive(sys.stdin.buffer))
+            try:
+                result: object = prepare(batch)
+            except Exception as error:  # noqa: BLE001 - it is raised again on the other side of the pipe
+                result = _portable(error)
+            _send(answers, result)
+
+
+def _portable(error: Exception) -> Exception:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever an exception's own pickling does wrong
+        return ServiceError(f"a worker process failed with {type(error).__name__}: {error}")
+    return error
+
+
+def preparer(recipe: Recipe):  # type: ignore[no-untyped-def]
+    """The function that prepares a batch, with its own embedder and its own reading connection."""
+    from unspool.catalog import Catalog, documents
+    from unspool.embedders import open_embedder
+    from unspool.indexing.preparing import prepare_files
+
+    embedder = open_embedder(recipe.embedder)
+    catalog = Catalog.open(recipe.database, create=False)
+
+    def known(shas):  # type: ignore[no-untyped-def]
+        with catalog.read() as connection:
+            return documents.known_embeddings(connection, recipe.space_id, shas)
+
+    def prepare(batch: Sequence[Work]) -> list[Outcome]:
+        return prepare_files(batch, embedder=embedder, known=known, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes)
+
+    return prepare
+
+
+def _send(pipe: BinaryIO, value: object) -> None:
+    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(len(data).to_bytes(8, "big"))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _receive(pipe: BinaryIO) -> object:
+    size = pipe.read(8)
+    if len(size) < 8:
+        raise EOFError
+    data = pipe.read(int.from_bytes(size, "big"))
+    return pickle.loads(data)

@@ -1,0 +1,1 @@
+"""Hits out: plan, retrieve, fuse, rank, hydrate to a budget. Everything but the engine is pure."""

@@ -1,0 +1,63 @@
+"""Fitting hits into a token budget: whole, then a snippet, then the location alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from unspool.domain.documents import Chunk
+from unspool.domain.queries import Form, Snippet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """In which form a hit is shown and what that costs."""
+
+    form: Form
+    tokens: int
+
+
+def header(chunk: Chunk) -> str:
+    """The line above a hit: where it is and what it is. It is counted, because it is read."""
+    place = chunk.symbol or " > ".join(chunk.headings)
+    return f"{chunk.location} {place}".rstrip()
+
+
+def fit(items: Sequence[tuple[Chunk, Snippet]], *, max_tokens: int, count: Callable[[str], int]) -> list[Fitted]:
+    """The form of each hit, in order; shorter than `items` where not even the location fits any more. No budget (0): all whole.
+
+    A hit is shown whole only if the locations of all that follow still fit: a page that shows one hit and hides nine is no page.
+    """
+    heads = [count(header(chunk)) for chunk, _ in items]
+    if not max_tokens:
+        return [Fitted(form=Form.WHOLE, tokens=head + chunk.token_count) for head, (chunk, _) in zip(heads, items, strict=True)]
+    fitted: list[Fitted] = []
+    left = max_tokens
+    reserved = _affordable(heads, max_tokens)
+    for index, (chunk, snippet) in enumerate(items):
+        reserved -= heads[index] if index < len(heads) else 0
+        room = left - max(reserved, 0)
+        best = _best(heads[index], chunk, snippet, room, left, count)
+        if best is None:
+            break
+        fitted.append(best)
+        left -= best.tokens
+    return fitted
+
+
+def _affordable(heads: Sequence[int], max_tokens: int) -> int:
+    total = 0
+    for head in heads:
+        if total + head > max_tokens:
+            break
+        total += head
+    return total
+
+
+def _best(head: int, chunk: Chunk, snippet: Snippet, room: int, left: int, count: Callable[[str], int]) -> Fitted | None:
+    if head + chunk.token_count <= room:
+        return Fitted(form=Form.WHOLE, tokens=head + chunk.token_count)
+    short = head + count(snippet.text)
+    if short <= room:
+        return Fitted(form=Form.SNIPPET, tokens=short)
+    return Fitted(form=Form.LOCATION, tokens=head) if head <= left else None

@@ -1,0 +1,262 @@
+"""The search itself: candidates from both retrievers, one ranking, hydrated to a budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unspool.catalog import Catalog, reading
+from unspool.catalog.projects import ProjectRow
+from unspool.domain.documents import Chunk, Status
+from unspool.domain.filters import Filter
+from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Source
+from unspool.errors import NotFoundError
+from unspool.search import budget, fusion, ranking
+from unspool.search.plan import Plan
+from unspool.search.snippets import snippet
+from unspool.vectors.base import Ids, VectorIndex, Vectors
+from unspool.words import analysis
+from unspool.words.base import WordIndex
+
+POOL = 100  # candidates from each retriever; twice as many change nDCG@10 by less than .002 (bench/quality.py)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A checked query over named projects."""
+
+    plan: Plan
+    projects: tuple[ProjectRow, ...]
+    vector: Vectors | None
+    where: Filter | None = None
+    limit: int = 10
+    max_tokens: int = 0
+    min_score: float | None = None
+    explain: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieved:
+    """The candidates of a request with their scores on each side."""
+
+    ids: Ids
+    meaning: Vectors | None
+    words: Vectors | None
+
+
+def search(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request, *, count_tokens: Callable[[str], int]) -> Page:
+    """One page, best first."""
+    window, retrieved = ranked(catalog, vectors, words, request)
+    return page(catalog, request, window, retrieved, count_tokens=count_tokens)
+
+
+def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request) -> tuple[list[ranking.Ranked], Retrieved]:
+    """Every candidate, ranked."""
+    plan = request.plan
+    retrieved = _retrieve(vectors, words, request)
+    fused = fusion.fuse(retrieved.meaning, retrieved.words, plan.alpha) if len(retrieved.ids) else np.zeros(0, dtype=np.float32)
+    with catalog.read() as connection:
+        candidates = reading.candidates(connection, retrieved.ids.tolist())
+    scores = dict(zip(retrieved.ids.tolist(), fused.tolist(), strict=True))
+    order = ranking.rank(list(candidates.values()), scores, terms=plan.terms, identifiers=plan.identifiers)
+    if request.min_score is not None:
+        order = [one for one in order if one.score >= request.min_score]
+    return order, retrieved
+
+
+def _retrieve(vectors: VectorIndex, words: WordIndex, request: Request) -> Retrieved:
+    parts = [_retrieve_one(vectors, words, request, project.id) for project in request.projects]
+    return Retrieved(
+        ids=np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, dtype=np.int64),
+        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None]) if parts and request.plan.uses_vectors else None,
+        words=np.concatenate([part.words for part in parts if part.words is not None]) if parts and request.plan.uses_words else None,
+    )
+
+
+def _retrieve_one(vectors: VectorIndex, words: WordIndex, request: Request, project: int) -> Retrieved:
+    """Candidates of one project: the best of each side, every one of them scored on both."""
+    plan = request.plan
+    pools: list[Ids] = []
+    if plan.uses_vectors:
+        assert request.vector is not None
+        pools.append(vectors.search(project, request.vector, k=plan.pool, where=request.where).ids)
+    if plan.uses_words:
+        pools.append(words.search(project, plan.terms, k=plan.pool, where=request.where).ids)
+    ids = np.unique(np.concatenate(pools)) if pools else np.zeros(0, dtype=np.int64)
+    return Retrieved(
+        ids=ids,
+        meaning=vectors.score(project, request.vector, ids) if plan.uses_vectors and request.vector is not None else None,
+        words=words.score(project, plan.terms, ids) if plan.uses_words else None,
+    )
+
+
+def page(
+    catalog: Catalog, request: Request, window: Sequence[ranking.Ranked], retrieved: Retrieved, *, count_tokens: Callable[[str], int]
+) -> Page:
+    """The first hits of a window, hydrated and fitted to the budget."""
+    shown = window[: request.limit]
+    with catalog.read() as connection:
+        chunks = reading.hydrate(connection, [one.candidate.id for one in shown])
+    present = [one for one in shown if one.candidate.id in chunks]
+    wanted = frozenset(request.plan.terms)
+    items = []
+    for one in present:
+        chunk = chunks[one.candidate.id]
+        items.append((chunk, snippet(chunk.text, chunk.lines.first, wanted)))
+    fitted = budget.fit(items, max_tokens=request.max_tokens, count=count_tokens)
+    hits = [
+        Hit(
+            chunk=chunk,
+            score=round(one.score, 6),
+            rank=index + 1,
+            origin=_origin(request.plan),
+            form=fit.form,
+            snippet=excerpt,
+            tokens=fit.tokens,
+            reason=_reason(one, chunk, request.plan, retrieved) if request.explain else "",
+        )
+        for index, (one, (chunk, excerpt), fit) in enumerate(zip(present, items, fitted, strict=False))
+    ]
+    return Page(
+        query=request.plan.query,
+        projects=tuple(project.name for project in request.projects),
+        hits=tuple(hits),
+        sources=_sources(hits),
+        insights=_insights(hits),
+        notes=tuple(_notes(hits, present, request)),
+        tokens=sum(hit.tokens for hit in hits),
+        alpha=request.plan.alpha,
+    )
+
+
+def _origin(plan: Plan) -> Origin:
+    if plan.uses_vectors and plan.uses_words:
+        return Origin.FUSED
+    return Origin.VECTOR if plan.uses_vectors else Origin.KEYWORD
+
+
+def _reason(one: ranking.Ranked, chunk: Chunk, plan: Plan, retrieved: Retrieved) -> str:
+    """Why this hit, in one line: words, closeness, boosts."""
+    at = int(np.searchsorted(retrieved.ids, chunk.id)) if len(retrieved.ids) else 0
+    at = int(np.flatnonzero(retrieved.ids == chunk.id)[0]) if at >= len(retrieved.ids) or retrieved.ids[at] != chunk.id else at
+    parts: list[str] = []
+    if retrieved.words is not None:
+        held = Counter(analysis.terms(chunk.text))
+        words = [f"{term} x{held[term]}" if held[term] > 1 else term for term in dict.fromkeys(plan.terms) if held[term]]
+        parts.append(f"words {retrieved.words[at]:.1f} ({', '.join(words) or 'only in its path or headings'})")
+    if retrieved.meaning is not None:
+        parts.append(f"meaning {retrieved.meaning[at]:.2f}")
+    parts.append(f"fused {one.fused:.2f}")
+    return "; ".join([*parts, *one.reasons])
+
+
+def _sources(hits: Sequence[Hit]) -> tuple[Source, ...]:
+    grouped: dict[tuple[str, str], list[Hit]] = {}
+    for hit in hits:
+        grouped.setdefault((hit.chunk.project, hit.chunk.path), []).append(hit)
+    return tuple(
+        Source(
+            project=project,
+            path=path,
+            title=some[0].chunk.title,
+            language=some[0].chunk.language,
+            hits=len(some),
+            best_score=max(hit.score for hit in some),
+        )
+        for (project, path), some in grouped.items()
+    )
+
+
+def _insights(hits: Sequence[Hit]) -> Insights:
+    languages = Counter(hit.chunk.language for hit in hits if hit.chunk.language)
+    times = sorted(hit.chunk.modified for hit in hits if hit.chunk.modified is not None)
+    return Insights(
+        languages=dict(languages.most_common()),
+        files=len({(hit.chunk.project, hit.chunk.path) for hit in hits}),
+        earliest=times[0] if times else None,
+        latest=times[-1] if times else None,
+    )
+
+
+def _notes(hits: Sequence[Hit], present: Sequence[ranking.Ranked], request: Request) -> list[str]:
+    notes: list[str] = []
+    stale = sum(hit.chunk.status is not Status.INDEXED for hit in hits)
+    if stale:
+        notes.append(f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them")
+    if len(hits) < len(present):
+        notes.append(f"{len(present) - len(hits)} more hits did not fit into {request.max_tokens} tokens")
+    shortened = sum(hit.form.value != "whole" for hit in hits)
+    if shortened:
+        notes.append(f"{shortened} hits are shortened to fit into {request.max_tokens} tokens")
+    if request.plan.alpha < 1 and not request.plan.terms:
+        notes.append("the query holds no word to look for, only meaning was searched")
+    return notes
+
+
+def with_waiting(page: Page, waiting: int) -> Page:
+    """The page, saying that another process is still absorbing chunks that therefore could not be found."""
+    if not waiting:
+        return page
+    return replace(page, warnings=(*page.warnings, f"{waiting} chunks are still being taken in by another process and were not searched; ask again soon"))
+
+
+def nearest(
+    catalog: Catalog,
+    vectors: VectorIndex,
+    projects: Sequence[ProjectRow],
+    vector: Vectors,
+    *,
+    k: int,
+    where: Filter | None,
+    count_tokens: Callable[[str], int],
+) -> list[Hit]:
+    """The k nearest over all the projects, by cosine alone."""
+    found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
+    pairs = sorted(
+        ((float(score), int(id_)) for matches in found for id_, score in zip(matches.ids, matches.scores, strict=True)),
+        key=lambda pair: (-pair[0], pair[1]),
+    )[:k]
+    with catalog.read() as connection:
+        chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
+    present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
+    return [
+        Hit(
+            chunk=chunk,
+            score=score,
+            rank=rank,
+            origin=Origin.VECTOR,
+            form=Form.WHOLE,
+            snippet=snippet(chunk.text, chunk.lines.first, frozenset()),
+            tokens=chunk.token_count + count_tokens(budget.header(chunk)),
+        )
+        for rank, (score, chunk) in enumerate(present, 1)
+    ]
+
+
+def related(
+    catalog: Catalog, vectors: VectorIndex, project: ProjectRow, chunk: Chunk, *, space_id: int, limit: int, count_tokens: Callable[[str], int]
+) -> Page:
+    """The chunks nearest to one, itself left out."""
+    with catalog.read() as connection:
+        stored = reading.vector_of(connection, chunk.id, space_id)
+    if stored is None:
+        raise NotFoundError(f"{chunk.location} has no vector; index again")
+    vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)
+    hits = [
+        hit
+        for hit in nearest(catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens)
+        if hit.chunk.id != chunk.id
+    ][:limit]
+    hits = [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
+    return Page(
+        query=chunk.location,
+        projects=(project.name,),
+        hits=tuple(hits),
+        sources=_sources(hits),
+        insights=_insights(hits),
+        tokens=sum(hit.tokens for hit in hits),
+        alpha=1.0,
+    )

@@ -1,0 +1,81 @@
+"""What a query asks for: its terms, the identifiers in it, and how much meaning weighs against words. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from unspool.errors import InputError
+from unspool.words import analysis
+
+MAX_QUERY_CHARACTERS = 20_000
+# A query's first words carry it; beyond this many different terms the word search only gets slower.
+MAX_TERMS = 64
+
+# What people write as code: snake_case, camelCase, dotted or scoped names, a call, anything in back-ticks.
+_IDENTIFIER = re.compile(r"`[^`]+`|\b\w*[a-z0-9][A-Z]\w*\b|\b\w+_\w*\b|\b_\w+\b|\b\w+(?:(?:\.|::|->|#)\w+)+\b|\b\w+(?=\(\))")
+_BARE = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How a query is going to be answered."""
+
+    query: str
+    terms: tuple[str, ...]  # with repeats; what the word index is asked for
+    identifiers: frozenset[str]  # bare names, in lower case without underscores, that the query spells as code
+    alpha: float
+    pool: int  # candidates from each retriever
+
+    @property
+    def uses_words(self) -> bool:
+        return self.alpha < 1 and bool(self.terms)
+
+    @property
+    def uses_vectors(self) -> bool:
+        return self.alpha > 0
+
+
+def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool: int) -> Plan:
+    """Check a query and decide how to answer it. `best_alpha` is the embedder's own."""
+    if not query.strip():
+        raise InputError("the query is empty; ask for something")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise InputError(f"the query has {len(query)} characters; give at most {MAX_QUERY_CHARACTERS}, the question rather than the document")
+    if alpha is not None and not 0 <= alpha <= 1:
+        raise InputError(f"alpha is {alpha}; give a number from 0 (words only) to 1 (meaning only)")
+    terms = _terms(query)
+    identifiers = _identifiers(query)
+    if alpha is None:
+        alpha = _alpha(query, terms, identifiers, best_alpha)
+    return Plan(query=query, terms=terms, identifiers=identifiers, alpha=alpha, pool=max(pool, 2 * limit))
+
+
+def _terms(query: str) -> tuple[str, ...]:
+    kept: list[str] = []
+    distinct: set[str] = set()
+    for term in analysis.terms(query):
+        if term in distinct or len(distinct) < MAX_TERMS:
+            distinct.add(term)
+            kept.append(term)
+    return tuple(kept)
+
+
+def _identifiers(query: str) -> frozenset[str]:
+    spelled = [word for match in _IDENTIFIER.findall(query) for word in _BARE.findall(match)]
+    words = query.split()
+    if len(words) == 1:  # a query of one word is as likely a name as a word
+        spelled += _BARE.findall(query)
+    return frozenset(name.replace("_", "").lower() for name in spelled if len(name) > 1)
+
+
+def _alpha(query: str, terms: tuple[str, ...], identifiers: frozenset[str], best: float) -> float:
+    if not terms:
+        return 1.0  # nothing but stop words or signs: only meaning can answer
+    if identifiers and len(query.split()) == len(_IDENTIFIER.findall(query)) or len(query.split()) == 1:
+        return best * SYMBOL_SHARE
+    return best
+
+
+# A query that is nothing but a name is looked up, not interpreted.
+SYMBOL_SHARE = 0.5

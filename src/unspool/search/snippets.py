@@ -1,0 +1,51 @@
+"""The few lines of a chunk that show why it was found. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from unspool.domain.queries import Snippet
+from unspool.words import analysis
+
+LINES = 6
+MAX_LINE = 240  # characters of one line; minified code and prose without line breaks are cut around the match
+
+
+def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES) -> Snippet:
+    """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the matches marked."""
+    spans = analysis.matches(text, wanted) if wanted else []
+    rows = text.split("\n")
+    starts = [0]
+    for row in rows:
+        starts.append(starts[-1] + len(row) + 1)
+    begin = _best(text, spans, starts, len(rows), lines)
+    end = min(begin + lines, len(rows))
+    while begin < end - 1 and not rows[begin].strip():
+        begin += 1
+    while end > begin + 1 and not rows[end - 1].strip():
+        end -= 1
+    low, high = starts[begin], starts[end] - 1
+    if high - low > lines * MAX_LINE:
+        low, high = _cut(spans, low, high, lines * MAX_LINE)
+    marks = tuple((max(a, low) - low, min(b, high) - low) for a, b in spans if a < high and b > low)
+    return Snippet(text=text[low:high], first_line=first_line + bisect_right(starts, low) - 1, marks=marks)
+
+
+def _best(text: str, spans: list[tuple[int, int]], starts: list[int], rows: int, lines: int) -> int:
+    terms_by_row: dict[int, set[str]] = {}
+    for a, b in spans:
+        terms_by_row.setdefault(bisect_right(starts, a) - 1, set()).update(analysis.terms(text[a:b]))
+    best, best_score = 0, 0.0
+    for row in terms_by_row:
+        begin = max(0, min(row - 1, rows - lines))  # a line of context before the match
+        inside = [terms for other, terms in terms_by_row.items() if begin <= other < begin + lines]
+        score = len(set().union(*inside)) + 0.01 * sum(len(terms) for terms in inside)
+        if score > best_score or (score == best_score and begin < best):
+            best, best_score = begin, score
+    return best
+
+
+def _cut(spans: list[tuple[int, int]], low: int, high: int, size: int) -> tuple[int, int]:
+    first = next((a for a, b in spans if low <= a < high), low)
+    begin = max(low, min(first - size // 4, high - size))
+    return begin, min(high, begin + size)

@@ -1,0 +1,179 @@
+"""One frozen object with every setting, and where each value came from.
+
+Argument > flag > `UNSPOOL_*` variable > `.env` > `unspool.toml` > default. This is the only module that reads the environment
+or a file of settings; below `corpus.py` nobody sees `Settings`, functions receive the values they use.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, get_type_hints
+from urllib.parse import urlsplit, urlunsplit
+
+from unspool.errors import ConfigError
+
+PREFIX = "UNSPOOL_"
+MASK = "***"
+
+
+def default_database() -> str:
+    """The embedded catalog in the user's data folder."""
+    import platformdirs  # not at the top: it costs 20 ms that a caller with an address of his own need not pay
+
+    return "sqlite:///" + (Path(platformdirs.user_data_dir("unspool", appauthor=False)) / "unspool.db").as_posix()
+
+
+def _setting(default: Any, about: str, *, low: float | None = None, high: float | None = None, secret: bool = False) -> Any:
+    return field(default=default, metadata={"about": about, "low": low, "high": high, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting; field `max_tokens` is the flag `--max-tokens` and the variable `UNSPOOL_MAX_TOKENS`."""
+
+    database: str = _setting("", "address of the catalog; empty means sqlite in the user's data folder")
+    vectors: str = _setting("", "address of the vector index; empty means inside the catalog's database")
+    embedder: str = _setting("static", "who turns text into vectors, as provider[:model]")
+    project: str = _setting("", "the project that is meant when a command names none")
+    limit: int = _setting(10, "how many hits a page holds", low=1, high=1000)
+    max_tokens: int = _setting(0, "token budget of a page; 0 means no budget", low=0, high=10_000_000)
+    alpha: float | None = _setting(None, "share of meaning, 0 (words only) to 1 (meaning only); unset, the engine chooses", low=0, high=1)
+    chunk_tokens: int = _setting(350, "preferred size of a chunk in tokens", low=32, high=8192)
+    max_file_bytes: int = _setting(2_000_000, "larger files are skipped", low=1, high=2**40)
+    jobs: int = _setting(0, "processes that read and chunk while indexing; 0 means one per core", low=0, high=256)
+    debounce_ms: int = _setting(400, "how long `watch` waits for a burst of changes to end", low=10, high=600_000)
+
+    origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        arguments: Mapping[str, object] | None = None,
+        flags: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
+    ) -> Settings:
+        """Read every layer, check every value, and say in one message what is wrong with the first bad one."""
+        folder = folder or Path.cwd()
+        layers: list[tuple[str, Mapping[str, object]]] = [
+            ("unspool.toml", _toml(folder / "unspool.toml")),
+            (".env", _dotenv(folder / ".env")),
+            ("environment", _from_environment(os.environ if environment is None else environment)),
+            ("flag", flags or {}),
+            ("argument", arguments or {}),
+        ]
+        values: dict[str, Any] = {}
+        origins: dict[str, str] = {name: "default" for name in names()}
+        for origin, layer in layers:
+            for name, value in layer.items():
+                if value is not None:
+                    values[name] = _checked(name, value, origin)
+                    origins[name] = origin
+        return replace(cls(**values), origins=MappingProxyType(origins))
+
+    def with_arguments(self, arguments: Mapping[str, object]) -> Settings:
+        """The same settings with those that are given as arguments on top."""
+        given = {name: _checked(name, value, "argument") for name, value in arguments.items() if value is not None}
+        return replace(self, **given, origins=MappingProxyType({**self.origins, **dict.fromkeys(given, "argument")}))
+
+    @property
+    def database_address(self) -> str:
+        """The catalog's address with the default filled in."""
+        return self.database or default_database()
+
+    def shown(self) -> list[tuple[str, str, str, str]]:
+        """Name, value with secrets masked, origin and meaning of each setting, for people and `--json`."""
+        rows = []
+        for setting in _fields():
+            value = self.database_address if setting.name == "database" else getattr(self, setting.name)
+            text = MASK if setting.metadata["secret"] and value else redacted(str(value if value is not None else ""))
+            rows.append((setting.name, text, self.origins.get(setting.name, "default"), setting.metadata["about"]))
+        return rows
+
+
+def names() -> list[str]:
+    """The names of all settings, in the order in which they are shown."""
+    return [setting.name for setting in _fields()]
+
+
+def variable(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def about(name: str) -> str:
+    """What a setting means, in one line."""
+    return str(next(s.metadata["about"] for s in _fields() if s.name == name))
+
+
+def redacted(address: str) -> str:
+    """An address without its password; anything else as it is."""
+    if "://" not in address or "@" not in address:
+        return address
+    try:
+        parts = urlsplit(address)
+        if parts.password is None:
+            return address
+        user, _, host = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:{MASK}@{host}"))
+    except ValueError:
+        return f"{address.split('://')[0]}://{MASK}"
+
+
+def _fields() -> list[Any]:
+    return [f for f in fields(Settings) if f.name != "origins"]
+
+
+def _checked(name: str, value: object, origin: str) -> Any:
+    known = {f.name: f for f in _fields()}
+    where = variable(name) if origin in ("environment", ".env") else f"{name} ({origin})"
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known settings: {', '.join(known)}"
+        raise ConfigError(f"{where} is not a setting; {hint}")
+    kind = get_type_hints(Settings)[name]
+    low, high = known[name].metadata["low"], known[name].metadata["high"]
+    if kind is str:
+        return str(value)
+    try:
+        if isinstance(value, bool) or value == "":
+            raise ValueError
+        number = int(str(value)) if kind is int else float(str(value))
+    except ValueError:
+        raise ConfigError(f"{where} is {str(value)!r}; give a {'whole ' if kind is int else ''}number from {low} to {high}") from None
+    if not low <= number <= high:
+        raise ConfigError(f"{where} is {value}; give a number from {low} to {high}")
+    return number
+
+
+def _from_environment(variables: Mapping[str, str | None]) -> dict[str, object]:
+    """Known `UNSPOOL_*` variables; `UNSPOOL_TEST_*` and the like belong to others and are left alone."""
+    known = {variable(name): name for name in names()}
+    return {known[key]: value for key, value in variables.items() if key in known and value not in (None, "")}
+
+
+def _dotenv(path: Path) -> dict[str, object]:
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values
+
+    try:
+        return _from_environment(dotenv_values(path, interpolate=False))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); make it a readable UTF-8 file or remove it") from error
+
+
+def _toml(path: Path) -> dict[str, object]:
+    if not path.is_file():
+        return {}
+    try:
+        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); correct it or remove it") from error

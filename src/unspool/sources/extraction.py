@@ -1,0 +1,155 @@
+"""Text out of PDF and DOCX files.
+
+Offsets and lines of such a document count in the extracted text, not in the file. HTML is not extracted: it stays source text, so
+that offsets point into the file and the result does not depend on what is installed; only its title is taken.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+import struct
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unspool.errors import InputError, MissingDependencyError
+from unspool.sources.names import extension
+
+if TYPE_CHECKING:
+    from docx.document import Document as DocxDocument
+    from docx.table import Table
+    from pypdf import PdfReader
+
+_MAX_PAGES = 5_000
+_MAX_CHARS = 20_000_000
+_MAX_SECONDS = 60.0  # a hostile file can make a parser crawl; asked between pages and paragraphs
+_MAX_UNPACKED_BYTES = 300_000_000
+_MAX_ENTRIES = 10_000
+_MAX_RATIO = 500  # XML packs at most about 1:100; bombs lie above 1:1000
+
+# What the parsers let through on damaged files besides their own errors, seen with files cut or altered at random.
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError, OSError, zlib.error, struct.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """What was in a document. An empty `text` means that it has none, as in a scanned PDF."""
+
+    text: str
+    title: str = ""
+
+
+def extract(data: bytes, path: str) -> Extracted | None:
+    """The text of a PDF or DOCX, by its name or, for PDF, its first bytes; None where the file is neither.
+
+    Raises `MissingDependencyError` with the install command, and `InputError` for what is encrypted, damaged or too large.
+    """
+    suffix = extension(path)
+    if suffix == ".pdf" or data.startswith(b"%PDF-"):
+        return _pdf(data, path)
+    if suffix == ".docx":
+        return _docx(data, path)
+    return None
+
+
+def html_title(text: str) -> str:
+    """The content of `<title>`, looked for in the first 4 KB."""
+    found = re.search(r"<title[^>]{0,200}>([^<]{1,300})</title", text[:4096], re.IGNORECASE)
+    return " ".join(found[1].split()) if found else ""
+
+
+def _pdf(data: bytes, path: str) -> Extracted:
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import DependencyError, PyPdfError
+    except ModuleNotFoundError as error:
+        raise _missing(error, "pypdf", "pdf", path) from error
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it warns about every flaw of a file on the user's terminal
+    try:
+        reader = PdfReader(io.BytesIO(data), strict=False)
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise InputError(f"{path!r} is encrypted; index a copy without a password")
+        text = _joined(_pages(reader, path), path)
+        title = str(reader.metadata.title or "") if reader.metadata else ""
+    except DependencyError as error:
+        raise InputError(f"{path!r} is encrypted in a way that needs another package; index a copy without a password") from error
+    except InputError:
+        raise  # it is a ValueError too
+    except (PyPdfError, *_DAMAGE) as error:
+        raise InputError(f"{path!r} is not a readable PDF ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
+    return Extracted(text=text, title=" ".join(title.split()))
+
+
+def _pages(reader: PdfReader, path: str) -> Iterator[str]:
+    count = len(reader.pages)
+    if count > _MAX_PAGES:
+        raise InputError(f"{path!r} has {count} pages; split it into files of at most {_MAX_PAGES}")
+    for page in reader.pages:
+        yield page.extract_text().strip()
+
+
+def _docx(data: bytes, path: str) -> Extracted:
+    try:
+        import docx
+        from docx.opc.exceptions import OpcError
+    except ModuleNotFoundError as error:
+        raise _missing(error, "docx", "docx", path) from error
+    try:
+        _check_archive(data, path)
+        document = docx.Document(io.BytesIO(data))
+        text = _joined(_blocks(document), path)
+        title = document.core_properties.title or ""
+    except InputError:
+        raise
+    except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:  # SyntaxError: lxml's, of damaged XML
+        raise InputError(f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
+    return Extracted(text=text, title=" ".join(title.split()))
+
+
+def _check_archive(data: bytes, path: str) -> None:
+    """Refuse archives that would unpack to more than any document needs; zipfile never unpacks more than is declared."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        entries = archive.infolist()
+    unpacked = sum(entry.file_size for entry in entries)
+    packed = sum(entry.compress_size for entry in entries)
+    if len(entries) > _MAX_ENTRIES or unpacked > _MAX_UNPACKED_BYTES or unpacked > 1_000_000 + packed * _MAX_RATIO:
+        raise InputError(f"{path!r} would unpack to {unpacked} bytes in {len(entries)} parts; save it again from a word processor")
+
+
+def _blocks(document: DocxDocument) -> Iterator[str]:
+    for block in document.iter_inner_content():
+        yield block.text.strip() if hasattr(block, "text") else "\n".join(_rows(block))
+
+
+def _rows(table: Table) -> Iterator[str]:
+    for row in table.rows:
+        cells = [cell.text.strip() for cell in row.cells]
+        # A merged cell is reported once per column it spans.
+        yield " | ".join(cell for index, cell in enumerate(cells) if index == 0 or cell != cells[index - 1])
+
+
+def _joined(parts: Iterator[str], path: str) -> str:
+    deadline = time.monotonic() + _MAX_SECONDS
+    kept: list[str] = []
+    size = 0
+    for part in parts:
+        if time.monotonic() > deadline:
+            raise InputError(f"{path!r} took more than {_MAX_SECONDS:.0f} seconds to read; leave it out in .unspoolignore")
+        size += len(part)
+        if size > _MAX_CHARS:
+            raise InputError(f"{path!r} holds more than {_MAX_CHARS} characters; split it")
+        if part:
+            kept.append(part)
+    return "\n\n".join(kept)
+
+
+def _missing(error: ModuleNotFoundError, driver: str, extra: str, path: str) -> Exception:
+    """An install hint only if the missing module is the one the extra brings; anything else is a fault to be seen as it is."""
+    if error.name is None or error.name.split(".")[0] not in (driver, "lxml"):
+        return error
+    return MissingDependencyError(f"{path!r} needs the {extra!r} extra; pip install 'unspool[{extra}]'")

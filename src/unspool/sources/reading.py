@@ -1,0 +1,149 @@
+"""The text of a file: read whole, decoded, and with secrets masked, so that nothing else ever sees them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from dataclasses import dataclass
+
+from unspool.domain.documents import sha256
+from unspool.domain.reports import Masked, Skip
+from unspool.errors import InputError, MissingDependencyError, NotFoundError, ServiceError
+from unspool.sources import decoding
+from unspool.sources.extraction import extract, html_title
+from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
+from unspool.sources.names import extension
+from unspool.sources.secrets import mask
+
+_TRIES = 3
+_PAUSE_S = 0.02
+# NOFOLLOW and NONBLOCK: the file may have become a link or a pipe since it was scanned.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # databases refuse NUL and lone surrogates
+_HTML = frozenset({".html", ".htm", ".xhtml"})
+_MINIFIABLE = frozenset({".js", ".mjs", ".cjs", ".css", ".json", *_HTML})
+_LONGEST_LINE = 5_000
+_AVERAGE_LINE = 500
+# Prose may well speak of generated code in its first lines.
+_PROSE = frozenset({"", ".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ".tex", ".pdf", ".docx"})
+_COMMENT = r"^[ \t]*(?:/[/*]|\*|#|--|<!--|;|%|'''|\"\"\")[^\n]*?"
+_GENERATED = re.compile(
+    _COMMENT + r"(?:(?<![\w`'\"])@generated\b(?![`'\"])"
+    r"|[Cc]ode generated [^\n]*DO NOT EDIT"
+    r"|(?:(?i:auto(?:matically)?[- ]?generated))(?s:.){0,200}?(?i:do not (?:edit|modify|change)))",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A file as it was at one instant. `sha256` is of its bytes, `text` what was in them, masked."""
+
+    text: str
+    sha256: str
+    size_bytes: int
+    modified_ns: int
+    encoding: str  # "" where the text was extracted
+    masked: tuple[Masked, ...] = ()
+    title: str = ""
+
+
+def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
+    """The text of one file, or why it is not worth indexing.
+
+    Line ends stay as they are, so offsets into `text` count characters of the decoded file behind its byte order mark. For
+    PDF and DOCX they count in the extracted text. Raises `NotFoundError` if the file is gone, `InputError` if it may not be
+    read or is damaged, `ServiceError` if the disk fails or the file keeps changing.
+    """
+    content = _stable(found, max_bytes_of(found.path, max_bytes))
+    if isinstance(content, Skip):
+        return content
+    data, status = content
+    try:
+        extracted = extract(data, found.path)
+    except MissingDependencyError as error:
+        return Skip(path=found.path, reason="needs extra", detail=str(error).rpartition("; ")[2])
+    if extracted is not None:
+        text, title, encoding = extracted.text, extracted.title, ""
+        if not text.strip():
+            return Skip(path=found.path, reason="empty", detail="it holds no text, only images perhaps")
+    else:
+        decoded = decoding.decode(data)
+        if decoded is None:
+            return Skip(path=found.path, reason="binary", detail="by its content")
+        text, encoding = decoded
+        if skip := _unwanted(text, found.path):
+            return skip
+        title = html_title(text) if extension(found.path) in _HTML else ""
+    text, masked = mask_text(text, found.path)
+    return Reading(
+        text=text,
+        sha256=sha256(data),
+        size_bytes=status.st_size,
+        modified_ns=status.st_mtime_ns,
+        encoding=encoding,
+        masked=masked,
+        title=_UNSTORABLE.sub("\ufffd", title),
+    )
+
+
+def mask_text(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
+    """What `read` does to a file's text, for documents given as text: same length, nothing that a database refuses, no secrets."""
+    return mask(_UNSTORABLE.sub("\ufffd", text), path)
+
+
+def _stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:
+    """The whole content at one instant, and the status that belongs to it."""
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_PAUSE_S)
+        try:
+            content = _attempt(found, limit)
+        except FileNotFoundError:
+            raise NotFoundError(f"{found.path!r} vanished before it could be read; the next run takes note") from None
+        except PermissionError as error:
+            raise InputError(f"{found.path!r} may not be read by this user; change its permissions or leave it out in .unspoolignore") from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return Skip(path=found.path, reason="symlink", detail="became a link since it was listed")
+            if error.errno == errno.ENXIO:
+                return Skip(path=found.path, reason="special", detail="a socket or device")
+            raise ServiceError(f"{found.path!r} cannot be read: {error.strerror}; check the disk and index again") from error
+        if content is not None:
+            return content
+    raise ServiceError(f"{found.path!r} kept changing while it was read; the next run takes it")
+
+
+def _attempt(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | None:
+    descriptor = os.open(found.file, _FLAGS)
+    with open(descriptor, "rb", buffering=0) as file:
+        before = os.fstat(descriptor)
+        if not stat.S_ISREG(before.st_mode):
+            return Skip(path=found.path, reason="special", detail="no regular file any more")
+        if before.st_size > limit:
+            return Skip(path=found.path, reason="huge", detail=f"{before.st_size} bytes; the limit is {limit}")
+        data = bytearray()
+        # One byte more than expected: a longer read shows that it grew.
+        while len(data) <= before.st_size and (block := file.read(before.st_size + 1 - len(data))):
+            data += block
+        after = os.fstat(descriptor)
+    unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and len(data) == before.st_size
+    return (bytes(data), before) if unchanged else None
+
+
+def _unwanted(text: str, path: str) -> Skip | None:
+    if not text.strip():
+        return Skip(path=path, reason="empty", detail="only blank")
+    suffix = extension(path)
+    if suffix not in _PROSE and _GENERATED.search("\n".join(text[:2048].split("\n", 5)[:5])):
+        return Skip(path=path, reason="generated", detail="its header says so")
+    if suffix in _MINIFIABLE and len(text) > _LONGEST_LINE:
+        lines = text.split("\n")
+        # Both: a readable page may hold one long inlined image, and a small script only short lines.
+        if max(map(len, lines)) > _LONGEST_LINE and len(text) / len(lines) > _AVERAGE_LINE:
+            return Skip(path=path, reason="minified", detail="lines too long for a reader")
+    return None

@@ -1,0 +1,1 @@
+"""Search by meaning: the VectorIndex port and its adapters."""

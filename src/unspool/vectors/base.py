@@ -1,0 +1,92 @@
+"""The VectorIndex port: nearest chunks by vector, inside one project at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from unspool.domain.filters import Filter
+
+Ids = npt.NDArray[np.int64]
+Vectors = npt.NDArray[np.float32]
+
+
+class Stability(StrEnum):
+    """What may happen to an order while others write."""
+
+    SNAPSHOT = "snapshot"
+    DETERMINISTIC = "deterministic"
+    BEST_EFFORT = "best_effort"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """Facts about a store. The engine plans from them before it calls."""
+
+    knn: bool = True
+    filters: bool = False
+    hybrid: bool = False
+    metadata_filtering: bool = False
+    sparse_vectors: bool = False
+    multi_vector: bool = False
+    native_continuation: bool = False
+    exact: bool = False
+    max_k: int = 10_000
+    stability: Stability = Stability.BEST_EFFORT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matches:
+    """Chunk ids with their scores, best first, ties by id. Higher is better. `hint` is opaque to everyone but its store."""
+
+    ids: Ids
+    scores: Vectors
+    hint: str | None = None
+
+    @classmethod
+    def none(cls) -> Matches:
+        return cls(ids=np.zeros(0, dtype=np.int64), scores=np.zeros(0, dtype=np.float32))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """Chunks as a vector index takes them in: one row each."""
+
+    ids: Ids
+    documents: Ids
+    vectors: Vectors
+
+
+@runtime_checkable
+class VectorIndex(Protocol):
+    """Points by project. Safe to call from several threads; every call names its project, so nothing can cross by omission."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def upsert(self, project: int, points: Points) -> None:
+        """Insert or replace by id."""
+
+    def delete(self, project: int, ids: Sequence[int]) -> None:
+        """Remove by id; what is absent is not an error."""
+
+    def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
+        """The k nearest by cosine, fewer if there are fewer."""
+
+    def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
+        """The score of each id, in order; NaN for what is absent."""
+
+    def count(self, project: int) -> int: ...
+
+    def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
+        """Ids in ascending order, for repair."""
+
+    def drop(self, project: int) -> None:
+        """Remove a project's points altogether."""
+
+    def close(self) -> None: ...

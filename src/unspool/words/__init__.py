@@ -1,0 +1,1 @@
+"""Search by word: how text becomes terms, and the index of those terms."""
