@@ -52,10 +52,7 @@ class Check:
 def open(address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None) -> Corpus:  # noqa: A001
     """The corpus at an address, or the one that the settings name. It is made if it does not exist."""
     given = {"database": address, "vectors": vectors, "embedder": embedder}
-    if settings is None:
-        settings = Settings.load(arguments=given)
-    else:
-        settings = settings.with_arguments(given)
+    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     if settings.vectors:
         raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
     return Corpus(settings)
@@ -94,10 +91,9 @@ class Corpus:
 
     # In
 
-    def index(
-        self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None
-    ) -> IndexReport:
+    def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
         """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
+        from unspool.embedded.store import mark_as_cache
         from unspool.indexing.pipeline import index_folder
         from unspool.sources import git
 
@@ -105,6 +101,7 @@ class Corpus:
         if git.is_git_url(text):
             name = project or git.project_name(text)
             check_project(name)
+            mark_as_cache(self._clones())
             root = git.clone(text, into=self._clones() / name, ref=ref)
             return index_folder(self._indexer(), project=name, root=root, source=git.redact(text), on_progress=on_progress)
         if not text.strip() or "\x00" in text:
@@ -112,7 +109,10 @@ class Corpus:
         root = Path(source).expanduser().resolve()
         if not root.exists():
             raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
-        name = project or self.project_of(root) or self._free_name(root)
+        if project is None and (known := self.project_of(root)) is not None:
+            root = Path(self._project(known).root)  # part of a project: its whole is brought up to date, nothing else may be removed
+            project = known
+        name = project or self._free_name(root)
         check_project(name)
         return index_folder(self._indexer(), project=name, root=root, on_progress=on_progress)
 
@@ -235,7 +235,9 @@ class Corpus:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
         array = np.asarray(vector, dtype=np.float32)
         if array.shape != (self._embedder.dimension,):
-            raise DimensionError(f"the vector has {array.size} numbers, the vector space {self._embedder.dimension}; embed it with {self._embedder.name}")
+            raise DimensionError(
+                f"the vector has {array.size} numbers, the vector space {self._embedder.dimension}; embed it with {self._embedder.name}"
+            )
         length = float(np.linalg.norm(array))
         if not np.isfinite(length) or length == 0:
             raise InputError("the vector is zero or not finite; it has no direction to search in")
@@ -245,9 +247,7 @@ class Corpus:
         store = self._ready()
         for row in rows:
             store.fresh(row.id)
-        return engine.nearest(
-            self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens
-        )
+        return engine.nearest(self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
 
     def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it."""
@@ -315,6 +315,10 @@ class Corpus:
                 return roots[str(folder)]
         return None
 
+    def root_of(self, project: str) -> str:
+        """Where a project was indexed from; empty for one made of documents given as text."""
+        return self._project(project).root
+
     def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         from unspool.catalog import projects
@@ -340,12 +344,11 @@ class Corpus:
     def _space(self) -> int:
         from unspool.catalog import projects
 
-        wanted = {"embedder": self._embedder.name, "revision": self._embedder.revision, "dimension": self._embedder.dimension}
         with self._catalog.read() as connection:
             if projects.active_space(connection) is not None:
-                return projects.ensure_space(connection, **wanted)
+                return projects.ensure_space(connection, self._embedder)
         with self._catalog.write() as connection:
-            return projects.ensure_space(connection, **wanted)
+            return projects.ensure_space(connection, self._embedder)
 
     def _indexer(self) -> Indexer:
         from unspool.indexing.pipeline import Indexer

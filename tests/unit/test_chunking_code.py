@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import sys
 import threading
@@ -536,6 +537,14 @@ def test_deep_nesting_is_cut_without_recursion(language: str, text: str) -> None
     assert all(piece.token_count <= 100 for piece in pieces)
     assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
     assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize("language", sorted(GRAMMARS))
+def test_no_grammar_hangs_on_what_it_cannot_read(language: str) -> None:
+    broken = "<a {{b:>c:d(e f)"  # the tsx grammar by itself never comes back from this
+    for text in (broken, "".join(random.Random(7).choices("abc(){}[];:,.'\"\n \t=+-*/<>!@#$%^&", k=20_000)), "é🙂" * 20_000, "x " * 20_000):
+        pieces = cut(text, language)
+        assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
 
 
 def test_a_missing_grammar_falls_back_to_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,10 +63,45 @@ tricky = st.text(st.sampled_from(list("ab1 .,;:#=-~`|*{}[]()<>\"'\\\n\r\t\f\x00\
 codeish = st.lists(
     st.sampled_from(
         [
-            "def f(x):", "class A:", "    return x", "  }", "{", "function g() {", "}", "if (a) {", "# note", "// note", "/* a", "*/", '"""', "@wraps",
-            "const a = 1;", "", "\t", "fn h() -> i32 { 1 }", "SELECT * FROM t;", "<div>", "</div>", "```", "~~~~", "# Title", "Title", "=====", "-----",
-            "| a | b |", "- item", "---", "x = 'é🙂漢'", "end", "\x0c", "a\rb", "very " * 30, "long(" * 20, "z" * 300, "🙂" * 40,
-        ]  # fmt: skip
+            "def f(x):",
+            "class A:",
+            "    return x",
+            "  }",
+            "{",
+            "function g() {",
+            "}",
+            "if (a) {",
+            "# note",
+            "// note",
+            "/* a",
+            "*/",
+            '"""',
+            "@wraps",
+            "const a = 1;",
+            "",
+            "\t",
+            "fn h() -> i32 { 1 }",
+            "SELECT * FROM t;",
+            "<div>",
+            "</div>",
+            "```",
+            "~~~~",
+            "# Title",
+            "Title",
+            "=====",
+            "-----",
+            "| a | b |",
+            "- item",
+            "---",
+            "x = 'é🙂漢'",
+            "end",
+            "\x0c",
+            "a\rb",
+            "very " * 30,
+            "long(" * 20,
+            "z" * 300,
+            "🙂" * 40,
+        ]
     ),
     max_size=60,
 )
@@ -118,7 +153,9 @@ def test_only_a_newline_ends_a_line() -> None:
 
 
 @pytest.mark.parametrize("language", ["python", "json", "text", "markdown"])
-@pytest.mark.parametrize("text", ["x" * 300_000, "x " * 150_000, "é🙂" * 100_000, " " * 300_000 + "x", "x\n" * 100_000, ",".join("0123456789" * 20_000)])
+@pytest.mark.parametrize(
+    "text", ["x" * 300_000, "x " * 150_000, "é🙂" * 100_000, " " * 300_000 + "x", "x\n" * 100_000, ",".join("0123456789" * 20_000)]
+)
 def test_enormous_texts_take_a_linear_number_of_counts(text: str, language: str) -> None:
     counted = 0
 

@@ -273,7 +273,6 @@ def test_masking_keeps_length_and_lines_and_is_done_after_one_time(text: str, pa
     [
         "a" * 1_000_000,
         "-----BEGIN " * 10_000,
-        PEM * 30_000,
         (PEM + "\n") * 30_000,
         PEM + "\n" + (RANDOM + "\n") * 20_000,
         "password=" * 100_000,
@@ -282,10 +281,8 @@ def test_masking_keeps_length_and_lines_and_is_done_after_one_time(text: str, pa
         "password:" + " " * 1_000_000,
         "password" + "_password" * 100_000,
         "eyJ" * 330_000,
-        "eyJ." * 250_000,
         "ghp_" * 250_000,
         "github_pat_" * 90_000,
-        "xoxb-" * 200_000,
         "sk-" * 330_000,
         "SK" * 500_000,
         "://" * 330_000,
@@ -294,8 +291,6 @@ def test_masking_keeps_length_and_lines_and_is_done_after_one_time(text: str, pa
         "bearer " * 140_000,
         "basic " + "A" * 1_000_000,
         "secret" * 160_000,
-        "key=" * 250_000,
-        "a:" * 500_000,
     ],
     ids=lambda text: text[:14],
 )

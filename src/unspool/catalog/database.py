@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,10 @@ from unspool.catalog import schema
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError, ServiceTimeoutError, UnspoolError
 
 BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a second; a minute covers a disk that stalls
+
+
+# The log is folded back into the file every 32 MB rather than every 4: each time waits for the disk, and a batch writes 4 to 8 MB.
+_PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "mmap_size=268435456", "wal_autocheckpoint=8000")
 
 
 class Catalog:
@@ -95,7 +98,7 @@ def sqlite_engine(path: Path) -> Engine:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
     try:
-        for pragma in ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "mmap_size=268435456"):
+        for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
     except sqlite3.Error:
         connection.close()
@@ -164,7 +167,13 @@ def _upgrade(engine: Engine, path: Path) -> None:
 
 
 def migrate(engine: Engine, path: Path, target: str) -> None:
-    """Bring a catalog to a revision, up or down ("base" removes every table). Two processes may try at once: the second waits and finds it done."""
+    """Bring a catalog to a revision, up or down: "head" is the newest, "base" removes every table.
+
+    Two processes may try at once: the second waits and finds it done.
+    """
+    target = schema.HEAD if target == "head" else target
+    if target != "base" and target not in schema.KNOWN_REVISIONS:
+        raise InputError(f"no catalog version {target!r}; give head, base or one of {', '.join(schema.KNOWN_REVISIONS)}")
     from alembic import command  # only here: it takes half a second to import and is needed once in a catalog's life
     from alembic.config import Config
 
@@ -187,6 +196,17 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
                 connection.execute(sa.insert(schema.meta).values(key="catalog", value=uuid.uuid4().hex))
 
 
+def insert_many(connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert many rows by the driver's own bulk call: a quarter of the time of the same rows as dictionaries."""
+    if rows:
+        statement = sa.insert(table).values({column: sa.bindparam(column) for column in columns})
+        compiled = statement.compile(dialect=connection.dialect, column_keys=list(columns))
+        assert compiled.positiontup is not None
+        order = [columns.index(name) for name in compiled.positiontup]
+        ordered = rows if order == list(range(len(columns))) else [tuple(row[index] for index in order) for row in rows]
+        connection.exec_driver_sql(str(compiled), list(ordered))
+
+
 def size_bytes(path: Path) -> int:
     """What the catalog's file and its log take on disk."""
-    return sum(os.stat(file).st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists())
+    return sum(file.stat().st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists())

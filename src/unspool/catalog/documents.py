@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from unspool.catalog.database import insert_many
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, removals, skipped
 from unspool.domain.documents import Kind, Status, chunk_id
@@ -20,6 +21,7 @@ from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
 
 IN_LIMIT = 900  # values in one IN list; SQL Server takes 2100 parameters, older SQLite 999
+_REMOVAL_COLUMNS = ("project_id", "seq", "chunk_id")
 _T = TypeVar("_T")
 
 
@@ -59,9 +61,7 @@ def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
     d = documents.c
     query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.run_id).where(d.project_id == project_id)
     return {
-        path: DocumentState(
-            id=id_, path=path, sha256=sha, size_bytes=size, modified_ns=modified, status=Status(status), recipe=recipe, run_id=run_id
-        )
+        path: DocumentState(id=id_, path=path, sha256=sha, size_bytes=size, modified_ns=modified, status=Status(status), recipe=recipe, run_id=run_id)
         for id_, path, sha, size, modified, status, recipe, run_id in connection.execute(query)
     }
 
@@ -107,11 +107,9 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
     seq = next_seq(connection, project.id)
     old = _delete_chunks(connection, [held[document.path] for document in kept])
     rows = [row for document in kept for row in _chunk_rows(project, document, held[document.path], seq, old)]
-    gone = old.keys() - {row["id"] for row in rows}
-    if gone:
-        connection.execute(sa.insert(removals), [{"project_id": project.id, "seq": seq, "chunk_id": id_} for id_ in gone])
-    if rows:
-        connection.execute(sa.insert(chunks), rows)
+    gone = old.keys() - {row[0] for row in rows}
+    insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
+    insert_many(connection, chunks, _CHUNK_COLUMNS, rows)
     embedded = _store_vectors(connection, kept, space_id)
     connection.execute(_UPDATE, [_document_row(document, held[document.path]) for document in kept])
     _store_fields(connection, kept, held)
@@ -142,7 +140,7 @@ def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> int:
     gone = _delete_chunks(connection, ids)
     if gone:
         seq = next_seq(connection, project_id)
-        connection.execute(sa.insert(removals), [{"project_id": project_id, "seq": seq, "chunk_id": id_} for id_ in gone])
+        insert_many(connection, removals, _REMOVAL_COLUMNS, [(project_id, seq, id_) for id_ in gone])
     count = 0
     for some in batches(ids):
         count += connection.execute(sa.delete(documents).where(documents.c.id.in_(some))).rowcount
@@ -231,38 +229,57 @@ def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[
     return old
 
 
-def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]) -> Iterator[dict[str, Any]]:
+_CHUNK_COLUMNS = (
+    "id",
+    "project_id",
+    "document_id",
+    "position",
+    "start_offset",
+    "end_offset",
+    "first_line",
+    "last_line",
+    "headings",
+    "level",
+    "symbol",
+    "defines",
+    "token_count",
+    "text_sha",
+    "seq",
+    "text",
+)
+
+
+def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]) -> Iterator[tuple[Any, ...]]:
     seen: Counter[bytes] = Counter()
     for position, chunk in enumerate(document.chunks):
         piece, sha = chunk.piece, chunk.text_sha
         id_ = chunk_id(project.name, document.path, sha, seen[sha])
         seen[sha] += 1
-        yield {
-            "id": id_,
-            "project_id": project.id,
-            "document_id": document_id,
-            "position": position,
-            "start_offset": piece.start,
-            "end_offset": piece.end,
-            "first_line": piece.lines.first,
-            "last_line": piece.lines.last,
-            "headings": "\n".join(piece.headings),
-            "level": piece.level,
-            "symbol": piece.symbol,
-            "defines": " ".join(piece.defines),
-            "token_count": piece.token_count,
-            "text_sha": sha,
-            "seq": old.get(id_, seq),  # what only moved inside its document has not changed for anyone
-            "text": chunk.text,
-        }
+        yield (
+            id_,
+            project.id,
+            document_id,
+            position,
+            piece.start,
+            piece.end,
+            piece.lines.first,
+            piece.lines.last,
+            "\n".join(piece.headings),
+            piece.level,
+            piece.symbol,
+            " ".join(piece.defines),
+            piece.token_count,
+            sha,
+            old.get(id_, seq),  # what only moved inside its document has not changed for anyone
+            chunk.text,
+        )
 
 
 def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], space_id: int) -> int:
     vectors = {sha: vector for document in prepared for sha, vector in document.vectors.items()}
     known = known_embeddings(connection, space_id, vectors)
-    rows = [{"space_id": space_id, "text_sha": sha, "vector": vector} for sha, vector in vectors.items() if sha not in known]
-    if rows:
-        connection.execute(sa.insert(embeddings), rows)
+    rows = [(space_id, sha, vector) for sha, vector in vectors.items() if sha not in known]
+    insert_many(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
     wanted = {chunk.text_sha for document in prepared for chunk in document.chunks} - vectors.keys()
     missing = wanted - known_embeddings(connection, space_id, wanted)
     if missing:  # they were there when the batch was prepared

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import chunks, document_fields, documents, projects
-from unspool.domain.filters import All, Any_, Compare, Filter, Not, fields_of, glob_regex
+from unspool.domain.filters import AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
 
 Condition = sa.ColumnElement[bool]
 
@@ -32,7 +32,9 @@ class Selection:
 def select(connection: Connection, project_id: int, condition: Filter) -> Selection:
     """Everything in a project that a filter lets through."""
     if "heading" in fields_of(condition):
-        query = sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, _sql(condition))
+        query = (
+            sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, _sql(condition))
+        )
         return Selection(chunks=_ids(connection, query))
     return Selection(documents=_ids(connection, sa.select(documents.c.id).where(documents.c.project_id == project_id, _sql(condition))))
 
@@ -46,9 +48,9 @@ def _sql(condition: Filter) -> Condition:
         return _compare(condition)
     if isinstance(condition, Not):
         return sa.not_(sa.func.coalesce(_sql(condition.inner), sa.false()))
-    if isinstance(condition, All):
+    if isinstance(condition, AllOf):
         return sa.and_(sa.true(), *(_sql(part) for part in condition.parts))
-    assert isinstance(condition, Any_)
+    assert isinstance(condition, AnyOf)
     return sa.or_(sa.false(), *(_sql(part) for part in condition.parts))
 
 

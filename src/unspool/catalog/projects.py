@@ -7,6 +7,7 @@ import os
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -50,9 +51,7 @@ def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
     """The project of that name, made if need be. A root given for a project without one is noted; another root is a conflict."""
     known = find(connection, name)
     if known is None:
-        connection.execute(
-            sa.insert(projects).values(name=name, name_sha=name_sha(name), root=root, seq=0, floor=0, created_at=datetime.now(UTC))
-        )
+        connection.execute(sa.insert(projects).values(name=name, name_sha=name_sha(name), root=root, seq=0, floor=0, created_at=datetime.now(UTC)))
     elif root and known.root and known.root != root:
         raise ConflictError(
             f"project {name!r} was indexed from {known.root}, not {root}; give this one another name with --project, or forget that one first"
@@ -92,8 +91,22 @@ def prune_embeddings(connection: Connection) -> int:
     return connection.execute(sa.delete(embeddings).where(embeddings.c.text_sha.not_in(kept))).rowcount
 
 
-def ensure_space(connection: Connection, *, embedder: str, revision: str, dimension: int) -> int:
+class SpaceOwner(Protocol):
+    """What names a vector space: an embedder."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def revision(self) -> str: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+
+def ensure_space(connection: Connection, owner: SpaceOwner) -> int:
     """The vector space of an embedder. A catalog that was filled by another one is a conflict, never silent nonsense."""
+    embedder, revision, dimension = owner.name, owner.revision, owner.dimension
     active = connection.execute(sa.select(spaces).where(spaces.c.active)).first()
     if active is None:
         connection.execute(

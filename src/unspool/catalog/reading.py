@@ -15,7 +15,7 @@ from unspool.catalog.schema import chunks, documents, embeddings, projects, remo
 from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """What ranking needs to know of a chunk; its text stays in the database."""
 
@@ -25,6 +25,7 @@ class Candidate:
     symbol: str
     defines: str
     kind: str
+    language: str
     first_line: int
 
 
@@ -48,15 +49,19 @@ def candidates(connection: Connection, ids: Sequence[int]) -> dict[int, Candidat
     found: dict[int, Candidate] = {}
     for some in batches(ids):
         query = _CANDIDATES.where(chunks.c.id.in_(some))
-        for id_, document_id, path, symbol, defines, kind, first_line in connection.execute(query):
-            found[id_] = Candidate(
-                id=id_, document_id=document_id, path=path, symbol=symbol, defines=defines, kind=kind, first_line=first_line
-            )
+        found.update((row[0], Candidate(*row)) for row in connection.execute(query))
     return found
 
 
 _CANDIDATES = sa.select(
-    chunks.c.id, chunks.c.document_id, documents.c.path, chunks.c.symbol, chunks.c.defines, documents.c.kind, chunks.c.first_line
+    chunks.c.id,
+    chunks.c.document_id,
+    documents.c.path,
+    chunks.c.symbol,
+    chunks.c.defines,
+    documents.c.kind,
+    documents.c.language,
+    chunks.c.first_line,
 ).join(documents, documents.c.id == chunks.c.document_id)
 
 
@@ -113,9 +118,7 @@ def _chunk(row: sa.Row[tuple[object, ...]]) -> Chunk:
 def chunk_at(connection: Connection, project_id: int, path: str, line: int) -> Chunk | None:
     """The chunk that holds a line of a document, or the nearest one before or after it."""
     query = _HYDRATE.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(path))
-    distance = sa.case(
-        (chunks.c.first_line > line, chunks.c.first_line - line), (chunks.c.last_line < line, line - chunks.c.last_line), else_=0
-    )
+    distance = sa.case((chunks.c.first_line > line, chunks.c.first_line - line), (chunks.c.last_line < line, line - chunks.c.last_line), else_=0)
     row = connection.execute(query.order_by(distance, chunks.c.position).limit(1)).first()
     return _chunk(row) if row else None
 

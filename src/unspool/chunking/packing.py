@@ -12,6 +12,7 @@ from unspool.chunking.prose import Cut, split
 # Shares of the target. A crumb is not worth a piece of its own; two large definitions in one piece hide each other in a search.
 _CRUMB = 1 / 4
 _LARGE = 1 / 3
+_JOINT = 2  # tokens: the line ends between two units, which are in neither's count
 
 
 class _Part(NamedTuple):
@@ -98,10 +99,10 @@ class _Level:
     def _add(self, unit: _Part) -> None:
         tokens = unit.span.token_count
         large = tokens >= _LARGE * self.page.target and self._is_named(unit, unit)
-        if self.units and ((large and self.has_large) or self.token_count + tokens > self.page.target):
+        if self.units and ((large and self.has_large) or self.token_count + _JOINT + tokens > self.page.target):
             self._close()
         self.units.append(unit)
-        self.token_count += tokens
+        self.token_count += tokens + (_JOINT if len(self.units) > 1 else 0)
         self.has_large = self.has_large or large
 
     def _oversized(self, unit: _Part) -> None:

@@ -2,7 +2,7 @@
 
 Captures: @name is the name's node; the other one spans the definition and says what it is: @type (a class, module, namespace: things
 lie in it), @function, @constant, or @scope (qualifies what lies in it but defines nothing, as a Rust impl does). @owner is written
-before the name where the owner doesn't enclose it, as a Go receiver.
+before the name where the owner doesn't enclose it, as a Go receiver. @exporter has to be CommonJS's `exports` or `module.exports`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ _JAVASCRIPT = """
 (pair key: (property_identifier) @name value: [(arrow_function) (function_expression)]) @function
 (assignment_expression left: (member_expression property: (property_identifier) @name) right: [(arrow_function) (function_expression)]) @function
 (assignment_expression left: (member_expression property: (property_identifier) @name) right: (class)) @type
-((assignment_expression left: (member_expression object: (_) @_object property: (property_identifier) @name)) @constant
-  (#match? @_object "^(module[.])?exports$"))
+(assignment_expression left: (member_expression object: (_) @exporter property: (property_identifier) @name)) @constant
 (program (lexical_declaration (variable_declarator name: (identifier) @name) @constant))
 (program (variable_declaration (variable_declarator name: (identifier) @name) @constant))
 (program (export_statement (lexical_declaration (variable_declarator name: (identifier) @name) @constant)))
@@ -42,18 +41,21 @@ _TYPESCRIPT = (
 _C = """
 (function_definition declarator: (function_declarator declarator: (_) @name)) @function
 (function_definition declarator: (pointer_declarator declarator: (function_declarator declarator: (_) @name))) @function
-(function_definition declarator: (pointer_declarator declarator: (pointer_declarator declarator: (function_declarator declarator: (_) @name)))) @function
+(function_definition declarator: (pointer_declarator declarator:
+  (pointer_declarator declarator: (function_declarator declarator: (_) @name)))) @function
 (struct_specifier name: (_) @name body: (_)) @type
 (union_specifier name: (_) @name body: (_)) @type
 (enum_specifier name: (_) @name body: (_)) @type
 (type_definition declarator: (type_identifier) @name) @constant
-(type_definition declarator: (function_declarator declarator: (parenthesized_declarator (pointer_declarator declarator: (type_identifier) @name)))) @constant
+(type_definition declarator: (function_declarator declarator:
+  (parenthesized_declarator (pointer_declarator declarator: (type_identifier) @name)))) @constant
 (preproc_def name: (identifier) @name value: (_)) @constant
 (preproc_function_def name: (identifier) @name) @function
 (translation_unit (declaration declarator: (init_declarator declarator: (identifier) @name)) @constant)
 (translation_unit (declaration declarator: (init_declarator declarator: (array_declarator declarator: (identifier) @name))) @constant)
 (translation_unit (declaration declarator: (init_declarator declarator: (pointer_declarator declarator: (identifier) @name))) @constant)
-(translation_unit (declaration declarator: (init_declarator declarator: (pointer_declarator declarator: (array_declarator declarator: (_) @name)))) @constant)
+(translation_unit (declaration declarator: (init_declarator declarator: (pointer_declarator declarator:
+  (array_declarator declarator: (_) @name)))) @constant)
 """
 
 PATTERNS: dict[str, str] = {

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from unspool.chunking.measure import Page, Span
+from unspool.chunking.measure import UNCOUNTED, Page, Span
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _SENTENCE_END = re.compile(r"[.!?][\"')\]]*\s+|[。！？]")
@@ -20,7 +20,6 @@ _SPACE = re.compile(r"\s")
 _INDENTED = re.compile(r"[^\S\n]*")
 _CLOSING = ("}", ")", "]", "end", "</", "fi", "done", "esac")
 _DEEPEST_INDENT = 30
-_SAMPLE = 1000
 _JOINERS = frozenset("\u200d\ufe0e\ufe0f")  # emoji sequences fall apart at these
 
 
@@ -59,7 +58,7 @@ def split(page: Page, start: int, end: int) -> Iterator[Span]:
     The length is guessed from the tokens per character so far, so the work stays linear in the text. Only a single character that
     is by itself more than the limit comes out longer than it.
     """
-    sample = page.measure(start, min(end, start + _SAMPLE))
+    sample = page.measure(start, min(end, start + 2 * page.limit))
     density = _characters_per_token(sample, 3.0)
     while start < end:
         stop, span = _take(page, start, end, size=max(1, int(density * page.target)))
@@ -77,7 +76,8 @@ def _take(page: Page, start: int, end: int, *, size: int) -> tuple[int, Span | N
         span = page.measure(start, stop)
         if span is None or span.token_count <= page.limit or stop - start == 1:
             return stop, span
-        size = max(1, min(stop - start - 1, int((stop - start) * 0.8 * page.limit / span.token_count)))
+        share = 0.5 if span.token_count == UNCOUNTED else 0.8 * page.limit / span.token_count
+        size = max(1, min(stop - start - 1, int((stop - start) * share)))
 
 
 def _boundary(text: str, start: int, stop: int) -> int:
@@ -99,7 +99,7 @@ def _boundary(text: str, start: int, stop: int) -> int:
 
 
 def _characters_per_token(span: Span | None, default: float) -> float:
-    if span is None:
+    if span is None or span.token_count == UNCOUNTED:
         return default
     return min(5.0, max(0.1, (span.end - span.start) / max(1, span.token_count)))
 

@@ -6,7 +6,7 @@ import importlib
 import re
 import threading
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
 from itertools import accumulate
@@ -17,10 +17,26 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 from unspool.chunking.languages import GRAMMARS
 from unspool.chunking.patterns import DEPTH, DEPTHS, PATTERNS
 
+# Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript issue 323). A parse can't be stopped from
+# Python 3.11 (the binding's progress callback crashes below 3.14), but a parser that gets nowhere keeps asking for its text, and
+# ends when it is told that there is none. Of 2000 ordinary files none asked more than 26 times.
+_READS = 1_000
+_BYTES_PER_READ = 256
+_READ_SIZE = 65_536
+# Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB took minutes). So a long text is first
+# tried on three samples, and cut by lines if they don't parse. Garbage has a share of 0 to 0.2 in whole nodes; one sample of real
+# code may have as little, as when it lies inside a table.
+_TRIED_FROM = 32_768
+_DOUBTED_FROM = 262_144
+_WINDOW = 8_192
+_CODE_SHARE = 0.25
+_LONG_LEAF = 20  # a comment or a string, not a stray word
+_UNINDENTED = re.compile(rb"\n(?=[^\s})\]])")
 _LONGEST_NAME = 200  # what is longer comes from a syntax error
 _FIRST_BYTES = bytes(0 if 0x80 <= byte < 0xC0 else 1 for byte in range(256))
 _TEMPLATE_ARGUMENTS = re.compile(r"<[^<>]*>(?=::)")
 _SEPARATORS = re.compile(r"::|->|[:.\\]")
+_EXPORTERS = ("exports", "module.exports")
 _QUOTES = "'\"`[]#@"
 
 
@@ -48,6 +64,7 @@ class Tree(NamedTuple):
     """A parsed text. `characters[byte]` is the character offset of a byte offset; a range where both are the same."""
 
     root: Node
+    data: bytes
     characters: Sequence[int]
 
 
@@ -70,8 +87,55 @@ def parse(text: str, language: str) -> Tree | None:
     if parser is None:
         parser = _parsers.by_language[language] = Parser(grammar)
     data = text.encode()
-    tree = parser.parse(data)
-    return Tree(tree.root_node, _characters(data, is_ascii=len(data) == len(text)))
+    if len(data) > _TRIED_FROM and sum(_is_code(parser, window) for window in _windows(data)) < (1 if len(data) < _DOUBTED_FROM else 2):
+        return None
+    root = _root(parser, data)
+    return None if root is None else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
+
+
+class _Reader:
+    """Hands a text to the parser, and nothing more once it has asked too often."""
+
+    __slots__ = ("data", "left")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.left = _READS + len(data) // _BYTES_PER_READ
+
+    def __call__(self, at: int, _point: object) -> bytes:
+        self.left -= 1
+        if self.left < 0:
+            return b""
+        return self.data[at : at + _READ_SIZE] if at else self.data
+
+
+def _root(parser: Parser, data: bytes) -> Node | None:
+    reader = _Reader(data)
+    tree = parser.parse(reader)
+    return tree.root_node if reader.left >= 0 else None
+
+
+def _windows(data: bytes) -> Iterator[bytes]:
+    """Samples from the beginning, the middle and the end, starting at an unindented line where there is one near."""
+    for at in (0, len(data) // 2 - _WINDOW, len(data) - 2 * _WINDOW):
+        found = _UNINDENTED.search(data, at, at + _WINDOW) if at else None
+        start = found.end() if found else at
+        yield data[start : start + _WINDOW]
+
+
+def _is_code(parser: Parser, window: bytes) -> bool:
+    """Whether enough of a sample forms whole syntax nodes."""
+    root = _root(parser, window)
+    nodes = [] if root is None else [root]
+    good = 0
+    while nodes:
+        node = nodes.pop()
+        if not node.has_error:
+            size = node.end_byte - node.start_byte
+            good += size if node.child_count or size >= _LONG_LEAF else 0
+        elif node.child_count:
+            nodes.extend(node.children)
+    return good > _CODE_SHARE * len(window)
 
 
 def definitions(tree: Tree, language: str) -> list[Definition]:
@@ -87,7 +151,7 @@ def definitions(tree: Tree, language: str) -> list[Definition]:
         role = roles.get(pattern)
         if role is None:
             role = roles[pattern] = next(role for role in Role if role in captures)
-        definition = _definition(captures, role, tree.characters)
+        definition = _definition(captures, role, tree)
         if definition is None:
             continue
         known = found.get(definition.at)
@@ -96,16 +160,17 @@ def definitions(tree: Tree, language: str) -> list[Definition]:
     return _qualified(sorted(found.values(), key=lambda one: (one.start, -one.end)))
 
 
-def _definition(captures: Mapping[str, list[Node]], role: Role, characters: Sequence[int]) -> Definition | None:
+def _definition(captures: Mapping[str, list[Node]], role: Role, tree: Tree) -> Definition | None:
     node, name_node = captures[role][0], captures["name"][0]
-    written = _text(name_node)
-    if not written or len(written) > _LONGEST_NAME:
+    written = _text(name_node, tree.data)
+    if not written or len(written) > _LONGEST_NAME or ("exporter" in captures and _text(captures["exporter"][0], tree.data) not in _EXPORTERS):
         return None
     parts = [written] if written.isidentifier() else _parts(written)
     symbol = ".".join(parts)
     if "owner" in captures:
-        symbol = f"{_text(captures['owner'][0])}.{symbol}"
-    return Definition(characters[node.start_byte], characters[node.end_byte], characters[name_node.start_byte], role, parts[-1], symbol)
+        symbol = f"{_text(captures['owner'][0], tree.data)}.{symbol}"
+    place = tree.characters
+    return Definition(place[node.start_byte], place[node.end_byte], place[name_node.start_byte], role, parts[-1], symbol)
 
 
 def _parts(written: str) -> list[str]:
@@ -114,8 +179,8 @@ def _parts(written: str) -> list[str]:
     return [part for part in _SEPARATORS.split(_TEMPLATE_ARGUMENTS.sub("", written)) if part] or [written]
 
 
-def _text(node: Node) -> str:
-    text = (node.text or b"").decode("utf-8", "replace")
+def _text(node: Node, data: bytes) -> str:
+    text = data[node.start_byte : node.end_byte].decode("utf-8", "replace")
     return text if text.isidentifier() else " ".join(text.strip(_QUOTES).split())
 
 

@@ -46,20 +46,20 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class All:
+class AllOf:
     """True where every part is; an empty one is always true."""
 
     parts: tuple[Filter, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Any_:
+class AnyOf:
     """True where at least one part is; an empty one never is."""
 
     parts: tuple[Filter, ...]
 
 
-Filter = Compare | Not | All | Any_
+Filter = Compare | Not | AllOf | AnyOf
 
 
 def parse(where: Mapping[str, Any] | None) -> Filter | None:
@@ -82,12 +82,12 @@ def _mapping(where: object, depth: int) -> Filter:
             if not isinstance(value, Sequence) or isinstance(value, str):
                 raise FilterError(f"{key!r} takes a list of filters, not a {type(value).__name__}")
             inner = tuple(_mapping(part, depth + 1) for part in value)
-            parts.append(Any_(parts=inner) if key == "any" else All(parts=inner))
+            parts.append(AnyOf(parts=inner) if key == "any" else AllOf(parts=inner))
         elif key == "metadata" and isinstance(value, Mapping):
             parts.extend(_field(f"metadata.{name}", inner) for name, inner in value.items())
         else:
             parts.append(_field(key, value))
-    return parts[0] if len(parts) == 1 else All(parts=tuple(parts))
+    return parts[0] if len(parts) == 1 else AllOf(parts=tuple(parts))
 
 
 def _field(name: str, value: object) -> Filter:
@@ -108,14 +108,14 @@ def _field(name: str, value: object) -> Filter:
             parts.append(_range(name, op, operand))
         else:
             raise FilterError(f"no operator {str(op)[:40]!r} on {name!r}; operators are eq, in, not, lt, le, gt, ge")
-    return parts[0] if len(parts) == 1 else All(parts=tuple(parts))
+    return parts[0] if len(parts) == 1 else AllOf(parts=tuple(parts))
 
 
 def _equal(name: str, value: object) -> Filter:
     if isinstance(value, list | tuple | set | frozenset):
         if len(value) > _MAX_VALUES:
             raise FilterError(f"{name!r} lists {len(value)} values; give at most {_MAX_VALUES}")
-        return Any_(parts=tuple(_equal(name, one) for one in value))
+        return AnyOf(parts=tuple(_equal(name, one) for one in value))
     return Compare(field=name, op="eq", value=_value(name, value))
 
 
@@ -167,8 +167,9 @@ def fields_of(condition: Filter) -> frozenset[str]:
 
 def glob_regex(pattern: str) -> str:
     """The regular expression of a path glob: `*` and `?` stay inside a folder, `**` crosses them."""
-    pattern = pattern.removeprefix("./").removeprefix("/")
+    pattern = pattern.removeprefix("./")
     anchored = "/" in pattern.rstrip("/")
+    pattern = pattern.removeprefix("/")
     if pattern.endswith("/"):
         pattern += "**"
     parts: list[str] = []

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import zlib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -206,14 +205,18 @@ def _nearest_signs(view: View, vector: Vectors, rows: npt.NDArray[np.intp] | Non
     distances = np.empty(len(codes), dtype=np.uint16)
     for start in range(0, len(codes), _BLOCK):
         counts = np.bitwise_count(codes[start : start + _BLOCK] ^ query)
-        if counts.shape[1] == 4:  # 256 dimensions: add the four bytes of a row in one multiplication
-            sums = (counts.view(np.uint32).ravel() * np.uint32(0x01010101)) >> np.uint32(24)
-        else:
-            sums = counts.sum(axis=1, dtype=np.uint16)
-        distances[start : start + _BLOCK] = sums
+        distances[start : start + _BLOCK] = _row_sums(counts)
     cumulative = np.cumsum(np.bincount(distances))
     chosen = np.flatnonzero(distances <= np.searchsorted(cumulative, min(wanted, len(codes))))
     return chosen if rows is None else rows[chosen]
+
+
+def _row_sums(counts: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+    if counts.shape[1] == 4:  # 256 dimensions: add the four bytes of a row in one multiplication
+        sums: npt.NDArray[Any] = (counts.view(np.uint32).ravel() * np.uint32(0x01010101)) >> np.uint32(24)
+        return sums
+    plain: npt.NDArray[Any] = counts.sum(axis=1, dtype=np.uint16)
+    return plain
 
 
 def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -228,7 +231,12 @@ def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArra
 def _write_rows(folder: Path, state: State, points: Points) -> State:
     vectors = np.ascontiguousarray(points.vectors, dtype=np.float32)
     ids = np.ascontiguousarray(points.ids, dtype=np.int64)
-    columns = {"vectors-{}.f32": vectors, "codes-{}.u64": signs(vectors), "ids-{}.i64": ids, "documents-{}.i64": points.documents}
+    columns: dict[str, npt.NDArray[Any]] = {
+        "vectors-{}.f32": vectors,
+        "codes-{}.u64": signs(vectors),
+        "ids-{}.i64": ids,
+        "documents-{}.i64": points.documents,
+    }
     for name, data in columns.items():
         file = folder / name.format(state.generation)
         width = data.itemsize * math.prod(data.shape[1:])
@@ -240,9 +248,7 @@ def _write_rows(folder: Path, state: State, points: Points) -> State:
 
 
 def _compact(folder: Path, state: State, view: View, points: Points, *, keep: npt.NDArray[np.bool_], position: int) -> State:
-    new = State(
-        catalog=state.catalog, space=state.space, dimension=state.dimension, generation=state.generation + 1, dead_version=state.dead_version
-    )
+    new = State(catalog=state.catalog, space=state.space, dimension=state.dimension, generation=state.generation + 1, dead_version=state.dead_version)
     kept = np.flatnonzero(keep)
     for start in range(0, len(kept), _BLOCK):
         rows = kept[start : start + _BLOCK]
@@ -254,7 +260,7 @@ def _compact(folder: Path, state: State, view: View, points: Points, *, keep: np
 def _commit(folder: Path, new: State, old: State) -> State:
     temporary = folder / "state.json.new"
     temporary.write_text(json.dumps(asdict(new)), encoding="utf-8")
-    os.replace(temporary, folder / "state.json")
+    temporary.replace(folder / "state.json")
     stale: list[Path] = []
     if new.generation != old.generation:
         stale += [folder / f"{name}-{old.generation}.{kind}" for name, kind in _FILES]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections import Counter
@@ -156,9 +155,7 @@ class WordFolder:
 
     def _restricted(self, query: tantivy.Query, field: str, ids: Ids) -> tantivy.Query:
         allowed = tantivy.Query.term_set_query(self._schema, field, ids.tolist())
-        return tantivy.Query.boolean_query(
-            [(tantivy.Occur.Must, tantivy.Query.const_score_query(allowed, 0.0)), (tantivy.Occur.Must, query)]
-        )
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, tantivy.Query.const_score_query(allowed, 0.0)), (tantivy.Occur.Must, query)])
 
     def _matches(self, searcher: tantivy.Searcher, query: tantivy.Query, k: int) -> Matches:
         try:
@@ -189,7 +186,7 @@ class WordFolder:
     def _commit_state(self, state: State) -> None:
         temporary = self.folder / "state.json.new"
         temporary.write_text(json.dumps(asdict(state)), encoding="utf-8")
-        os.replace(temporary, self.folder / "state.json")
+        temporary.replace(self.folder / "state.json")
 
 
 def _schema() -> tantivy.Schema:

@@ -63,6 +63,7 @@ class Partition:
     @contextmanager
     def writing(self, *, wait: bool) -> Iterator[bool]:
         """The right to write the folder; False where another process has it and we would not wait."""
+        mark_as_cache(self.folder.parent)
         self.folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder / "lock", thread_local=False)
         try:
@@ -79,9 +80,7 @@ class Partition:
 class EmbeddedStore:
     """Both retrievers over one folder. Satisfies the `VectorIndex` port; `words` satisfies `WordIndex`."""
 
-    capabilities = Capabilities(
-        knn=True, filters=True, metadata_filtering=True, exact=False, max_k=100_000, stability=Stability.DETERMINISTIC
-    )
+    capabilities = Capabilities(knn=True, filters=True, metadata_filtering=True, exact=False, max_k=100_000, stability=Stability.DETERMINISTIC)
 
     def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:
         self.folder = catalog.path.with_name(catalog.path.name + ".derived")
@@ -107,13 +106,17 @@ class EmbeddedStore:
                 return 0
             if now.tail is not None and (now.tail.position, now.tail.seq) == (now.position, seq):
                 return 0
-            pending = reading.changed_count(connection, project, after=now.position)
-            removed = reading.removed(connection, project, after=now.position) if now.position >= 0 else []
-            if floor <= now.position <= seq and pending + len(removed) <= TAIL_LIMIT:
-                changed = reading.changed(connection, project, space_id=self._space_id, after=(now.position, _LAST), limit=TAIL_LIMIT)
-                part.now = replace(now, tail=tail.make(now.position, seq, changed, removed, self._dimension))
+            behind = now.position < 0 or not floor <= now.position <= seq
+            start = -1 if behind else now.position
+            pending = reading.changed_count(connection, project, after=start)
+            removed = [] if behind else reading.removed(connection, project, after=start)
+            if pending + len(removed) <= TAIL_LIMIT:
+                changed = reading.changed(connection, project, space_id=self._space_id, after=(start, _LAST), limit=TAIL_LIMIT)
+                base = Snapshot() if behind else now
+                part.now = replace(base, tail=tail.make(start, seq, changed, removed, self._dimension))
                 return 0
-        return 0 if self.absorb(project, wait=False, on_progress=on_progress) else pending
+        # Where nothing is absorbed there is nothing to answer from, so this waits; otherwise what is there answers at once.
+        return 0 if self.absorb(project, wait=behind, on_progress=on_progress) else pending
 
     def absorb(self, project: int, *, wait: bool = True, finish: bool = True, on_progress: Callable[[Progress], None] | None = None) -> bool:
         """Write everything that is committed into the folder; False where another process is at it and we did not wait.
@@ -188,7 +191,8 @@ class EmbeddedStore:
                 batch = []
 
     def _apply(self, part: Partition, now: Snapshot, page: list[reading.ChangedChunk], removed: Sequence[int], position: int) -> Snapshot:
-        assert now.view is not None and now.words is not None
+        assert now.view is not None
+        assert now.words is not None
         entries = (lexical.Entry(chunk.id, chunk.document_id, tail.terms_of(chunk)) for chunk in page)
         words = part.words.apply(now.words, entries, removed, position=position)
         points = Points(
@@ -243,11 +247,12 @@ class EmbeddedStore:
         now = self.partition(project).now
         view, rest = now.view, now.tail
         selection = self.select(project, where)
-        if view is None or (selection is not None and selection.is_empty):
+        if selection is not None and selection.is_empty:
             return Matches.none()
+        more = 0 if rest is None else len(rest.hidden)
+        found = Matches.none() if view is None else flat.search(view, vector, k + more, _chosen(view, selection))
         if rest is None:
-            return flat.search(view, vector, k, _chosen(view, selection))
-        found = flat.search(view, vector, k + len(rest.hidden), _chosen(view, selection))
+            return found
         scores = np.round(rest.vectors @ vector, 6)
         return merge(found, rest, scores, _tail_chosen(rest, selection), k)
 
@@ -265,13 +270,11 @@ class EmbeddedStore:
         """How many points are findable."""
         now = self.partition(project).now
         view, rest = now.view, now.tail
-        if view is None:
-            return 0
-        absorbed = view.state.rows - view.state.dead
+        absorbed = 0 if view is None else view.state.rows - view.state.dead
         if rest is None:
             return absorbed
-        hidden = np.fromiter(rest.hidden, dtype=np.int64)
-        return absorbed - int((flat.rows_of(view, hidden) >= 0).sum()) + len(rest.ids)
+        hidden = 0 if view is None else int((flat.rows_of(view, np.fromiter(rest.hidden, dtype=np.int64)) >= 0).sum())
+        return absorbed - hidden + len(rest.ids)
 
     def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
         """Absorbed ids in ascending order."""
@@ -341,10 +344,11 @@ class EmbeddedWords:
         now = part.now
         rest = now.tail
         selection = self._store.select(project, where)
-        if now.searcher is None or not terms or (selection is not None and selection.is_empty):
+        if not terms or (selection is not None and selection.is_empty):
             return Matches.none()
         among = None if selection is None else _among(selection)
-        found = part.words.search(now.searcher, terms, k + (len(rest.hidden) if rest else 0), among)
+        more = 0 if rest is None else len(rest.hidden)
+        found = Matches.none() if now.searcher is None else part.words.search(now.searcher, terms, k + more, among)
         if rest is None:
             return found
         scores = _tail_scores(now, rest, terms)
@@ -355,19 +359,27 @@ class EmbeddedWords:
         part = self._store.partition(project)
         now = part.now
         rest = now.tail
-        if now.searcher is None or not terms:
-            return np.zeros(len(ids), dtype=np.float32)
-        scores = lexical.as_vector(part.words.score(now.searcher, terms, ids), ids)
+        known = {} if now.searcher is None or not terms else part.words.score(now.searcher, terms, ids)
+        scores = lexical.as_vector(known, ids)
         if rest is not None:
             overlay(scores, ids, rest, _tail_scores(now, rest, terms), 0.0)
         return scores
+
+
+def mark_as_cache(folder: Path) -> None:
+    """Make a folder that back-ups, and we ourselves when a catalog lies inside what it indexes, know to leave out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tag = folder / "CACHEDIR.TAG"
+    if not tag.exists():
+        tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n", encoding="ascii")
 
 
 _LAST = 2**63 - 1  # after every id of a sequence number
 
 
 def _tail_scores(now: Snapshot, rest: Tail, terms: Sequence[str]) -> Vectors:
-    assert now.searcher is not None and now.words is not None
+    if now.searcher is None or now.words is None:
+        return rest.word_scores(terms, {}, 0, 0.0)
     frequencies = {term: now.searcher.doc_freq("body", term) for term in set(terms)}
     return rest.word_scores(terms, frequencies, now.searcher.num_docs, now.words.added_terms / max(now.words.added_chunks, 1))
 

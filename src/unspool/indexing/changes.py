@@ -1,10 +1,10 @@
 """What a run has to do, decided from what is on disk and what the catalog knows. Pure.
 
-    on disk, not known                          new: pending
-    being indexed by a live run                 left alone
-    same size and time, indexed, same recipe    unchanged
-    anything else that is known                 looked at: if the content's SHA-256 is the same it is unchanged, else stale
-    known, not on disk                          removed, unless its folder could not be listed
+- on disk, not known: new, pending
+- being indexed by a live run: left alone
+- same size and time, indexed, same recipe: unchanged
+- anything else that is known: looked at; if the content's SHA-256 is the same it is unchanged, else stale
+- known, not on disk: removed, unless its folder could not be listed
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ from unspool.errors import ServiceError
 from unspool.indexing.changes import Work
 from unspool.indexing.preparing import Outcome
 
-_START = "import json, sys; setup = json.loads(sys.argv[1]); sys.path[:] = setup.pop('path'); from unspool.indexing.workers import serve; serve(setup)"
+_START = (
+    "import json, sys; setup = json.loads(sys.argv[1]); sys.path[:] = setup.pop('path'); from unspool.indexing.workers import serve; serve(setup)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,13 +15,13 @@ from unspool.domain.filters import Filter
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Source
 from unspool.errors import NotFoundError
 from unspool.search import budget, fusion, ranking
-from unspool.search.plan import Plan
+from unspool.search.plan import Plan, without_languages
 from unspool.search.snippets import snippet
 from unspool.vectors.base import Ids, VectorIndex, Vectors
 from unspool.words import analysis
 from unspool.words.base import WordIndex
 
-POOL = 100  # candidates from each retriever; twice as many change nDCG@10 by less than .002 (bench/quality.py)
+POOL = 100  # candidates from each retriever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,12 @@ def search(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Re
 def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request) -> tuple[list[ranking.Ranked], Retrieved]:
     """Every candidate, ranked."""
     plan = request.plan
-    retrieved = _retrieve(vectors, words, request)
-    fused = fusion.fuse(retrieved.meaning, retrieved.words, plan.alpha) if len(retrieved.ids) else np.zeros(0, dtype=np.float32)
+    pools = [(project.id, _pool(vectors, words, request, project.id)) for project in request.projects]
     with catalog.read() as connection:
-        candidates = reading.candidates(connection, retrieved.ids.tolist())
+        candidates = reading.candidates(connection, [id_ for _, ids in pools for id_ in ids.tolist()])
+    terms = _scored_terms(plan, candidates.values())
+    retrieved = _joined([_scored(vectors, words, request, project, ids, terms) for project, ids in pools], plan)
+    fused = fusion.fuse(retrieved.meaning, retrieved.words, plan.alpha) if len(retrieved.ids) else np.zeros(0, dtype=np.float32)
     scores = dict(zip(retrieved.ids.tolist(), fused.tolist(), strict=True))
     order = ranking.rank(list(candidates.values()), scores, terms=plan.terms, identifiers=plan.identifiers)
     if request.min_score is not None:
@@ -67,17 +69,8 @@ def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Re
     return order, retrieved
 
 
-def _retrieve(vectors: VectorIndex, words: WordIndex, request: Request) -> Retrieved:
-    parts = [_retrieve_one(vectors, words, request, project.id) for project in request.projects]
-    return Retrieved(
-        ids=np.concatenate([part.ids for part in parts]) if parts else np.zeros(0, dtype=np.int64),
-        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None]) if parts and request.plan.uses_vectors else None,
-        words=np.concatenate([part.words for part in parts if part.words is not None]) if parts and request.plan.uses_words else None,
-    )
-
-
-def _retrieve_one(vectors: VectorIndex, words: WordIndex, request: Request, project: int) -> Retrieved:
-    """Candidates of one project: the best of each side, every one of them scored on both."""
+def _pool(vectors: VectorIndex, words: WordIndex, request: Request, project: int) -> Ids:
+    """The best of each side."""
     plan = request.plan
     pools: list[Ids] = []
     if plan.uses_vectors:
@@ -85,17 +78,35 @@ def _retrieve_one(vectors: VectorIndex, words: WordIndex, request: Request, proj
         pools.append(vectors.search(project, request.vector, k=plan.pool, where=request.where).ids)
     if plan.uses_words:
         pools.append(words.search(project, plan.terms, k=plan.pool, where=request.where).ids)
-    ids = np.unique(np.concatenate(pools)) if pools else np.zeros(0, dtype=np.int64)
+    return np.unique(np.concatenate(pools)) if pools else np.zeros(0, dtype=np.int64)
+
+
+def _scored(vectors: VectorIndex, words: WordIndex, request: Request, project: int, ids: Ids, terms: Sequence[str]) -> Retrieved:
+    """Every candidate of a project, scored on both sides."""
     return Retrieved(
         ids=ids,
-        meaning=vectors.score(project, request.vector, ids) if plan.uses_vectors and request.vector is not None else None,
-        words=words.score(project, plan.terms, ids) if plan.uses_words else None,
+        meaning=vectors.score(project, request.vector, ids) if request.plan.uses_vectors and request.vector is not None else None,
+        words=words.score(project, terms, ids) if request.plan.uses_words else None,
     )
 
 
-def page(
-    catalog: Catalog, request: Request, window: Sequence[ranking.Ranked], retrieved: Retrieved, *, count_tokens: Callable[[str], int]
-) -> Page:
+def _joined(parts: Sequence[Retrieved], plan: Plan) -> Retrieved:
+    return Retrieved(
+        ids=np.concatenate([part.ids for part in parts]),
+        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None]) if plan.uses_vectors else None,
+        words=np.concatenate([part.words for part in parts if part.words is not None]) if plan.uses_words else None,
+    )
+
+
+def _scored_terms(plan: Plan, candidates: Iterable[reading.Candidate]) -> tuple[str, ...]:
+    if not plan.languages:
+        return plan.terms
+    languages = Counter(candidate.language for candidate in candidates)
+    majority, count = languages.most_common(1)[0] if languages else ("", 0)
+    return without_languages(plan, majority) if count * 2 > languages.total() else plan.terms
+
+
+def page(catalog: Catalog, request: Request, window: Sequence[ranking.Ranked], retrieved: Retrieved, *, count_tokens: Callable[[str], int]) -> Page:
     """The first hits of a window, hydrated and fitted to the budget."""
     shown = window[: request.limit]
     with catalog.read() as connection:
@@ -200,7 +211,9 @@ def with_waiting(page: Page, waiting: int) -> Page:
     """The page, saying that another process is still absorbing chunks that therefore could not be found."""
     if not waiting:
         return page
-    return replace(page, warnings=(*page.warnings, f"{waiting} chunks are still being taken in by another process and were not searched; ask again soon"))
+    return replace(
+        page, warnings=(*page.warnings, f"{waiting} chunks are still being taken in by another process and were not searched; ask again soon")
+    )
 
 
 def nearest(
@@ -246,9 +259,7 @@ def related(
         raise NotFoundError(f"{chunk.location} has no vector; index again")
     vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)
     hits = [
-        hit
-        for hit in nearest(catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens)
-        if hit.chunk.id != chunk.id
+        hit for hit in nearest(catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens) if hit.chunk.id != chunk.id
     ][:limit]
     hits = [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
     return Page(

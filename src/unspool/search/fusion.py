@@ -8,27 +8,39 @@ from unspool.vectors.base import Vectors
 
 
 def fuse(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Vectors:
-    """One score per candidate from both sides, each spread over 0 to 1 first.
+    """One score per candidate from both sides, from 0 to 1.
 
-    Every candidate is scored on both sides, whichever retriever brought it. With the static model this gains .02 to .04 nDCG@10 over
-    reciprocal ranks, which are worse than words alone on five of seven sets.
+    Every candidate is scored on both sides, whichever retriever brought it; each side is brought to mean 0 and deviation 1, so that a few
+    rare words that match weigh more than the small differences of meaning. Measured with alpha .4: code-repos .860, cosqa .466, scifact
+    .720; spreading each side over 0 to 1 instead: .856, .455, .718; reciprocal ranks are worse than words alone on five of seven sets.
     """
     if meaning is None:
         assert words is not None
         return spread(words)
     if words is None:
         return spread(meaning)
-    mixed: Vectors = alpha * spread(meaning) + (1 - alpha) * spread(words)
-    return mixed
+    return spread(alpha * standard(meaning) + (1 - alpha) * standard(words))
+
+
+def standard(scores: Vectors) -> Vectors:
+    """Scores with mean 0 and deviation 1; NaN counts as the lowest."""
+    filled = _filled(scores)
+    deviation = float(filled.std()) if len(filled) else 0.0
+    moved: Vectors = (filled - filled.mean()) / deviation if deviation > 1e-9 else np.zeros_like(filled)
+    return moved
 
 
 def spread(scores: Vectors) -> Vectors:
-    """Scores moved and stretched so that the lowest is 0 and the highest 1; NaN counts as the lowest."""
-    if not len(scores):
-        return scores
-    filled = np.nan_to_num(scores, nan=float(np.nanmin(scores)) if not np.isnan(scores).all() else 0.0)
+    """Scores moved and stretched so that the lowest is 0 and the highest 1; all alike are all 1."""
+    filled = _filled(scores)
+    if not len(filled):
+        return filled
     low, high = float(filled.min()), float(filled.max())
-    if high - low < 1e-9:
-        return np.ones_like(filled) if high > 0 else np.zeros_like(filled)
-    stretched: Vectors = (filled - low) / (high - low)
+    stretched: Vectors = (filled - low) / (high - low) if high - low > 1e-9 else np.ones_like(filled)
     return stretched
+
+
+def _filled(scores: Vectors) -> Vectors:
+    if not len(scores) or not np.isnan(scores).any():
+        return scores
+    return np.nan_to_num(scores, nan=0.0 if np.isnan(scores).all() else float(np.nanmin(scores)))

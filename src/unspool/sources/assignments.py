@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from enum import IntEnum
 
-from unspool.sources.names import extension
+from unspool.sources.names import extension, words
 
 KINDS = frozenset({"password", "secret"})
 _MIN_LENGTH = 6
@@ -29,12 +29,16 @@ _NAME = re.compile(
     r"(?:[_-]?base)?[0-9]{0,2}$"
 )
 _WORD = r"(?:passw(?:or)?d|passwort|passphrase|pwd|(?<=_)pass|secret|token|(?<=[_\-ise])key|auth|credentials?)(?:[_-]?base)?[0-9]{0,2}(?![\w-])"
-_QUOTED = r"""(?P<prefix>[rbuf@$]{0,2})(?:"(?P<double>[^"\\\r\n]{0,4000}+)"|'(?P<single>[^'\\\r\n]{0,4000}+)'|`(?P<tick>[^`\\\r\n]{0,4000}+)`)"""
+_QUOTED = (
+    r"""(?P<prefix>[rbuf@$]{0,2})(?:"(?P<double>[^"\\\r\n]{0,4000}+)"|'(?P<single>[^'\\\r\n]{0,4000}+)'|`(?P<tick>[^`\\\r\n]{0,4000}+)`"""
+    r"""|[\u201c-\u201e](?P<curly>[^\u201c-\u201e\r\n]{0,4000}+)[\u201c-\u201e]"""  # word processors turn quotes round
+    r"""|[\u2018-\u201a](?P<curl>[^\u2018-\u201a\r\n]{0,4000}+)[\u2018-\u201a])"""
+)
 _ASSIGNED = re.compile(
     _WORD + r"""(?P<close>["'`]?\]?)(?:"""
     r"(?:[ \t]{0,4}+:[ \t]{0,4}+[a-z_][\w.\[\]|, ?]{0,40})?"  # an annotation: `password: str = ...`
     r"(?P<operator>[ \t]{0,30}(?:=>|:=|={1,3}|:)[ \t]{0,30}+)"
-    rf"(?:{_QUOTED}|(?P<bare>[^\s\"'`]\S{{0,511}}+))"
+    rf"(?:{_QUOTED}|(?P<bare>[^\s\"'`\u2018-\u201e]\S{{0,511}}+))"
     r"|>(?P<element>[^<>\s]{1,200}+)</)",
     re.IGNORECASE,
 )
@@ -50,9 +54,9 @@ class _Trust(IntEnum):
     CREDENTIALS = 2
 
 
-_CREDENTIAL_NAMES = frozenset(
+_CREDENTIAL_NAMES = words(
     ".env .npmrc .netrc _netrc .pgpass .pypirc .my.cnf .mylogin.cnf credentials .git-credentials .dockercfg .s3cfg .boto .htpasswd "
-    "secrets.yml secrets.yaml secrets.json secrets.toml credentials.json credentials.yml credentials.yaml credentials.toml".split()
+    "secrets.yml secrets.yaml secrets.json secrets.toml credentials.json credentials.yml credentials.yaml credentials.toml"
 )
 _CREDENTIAL_EXTENSIONS = frozenset({".env", ".ini", ".tfvars", ".credentials"})
 _SETTINGS_EXTENSIONS = frozenset({".yaml", ".yml", ".toml", ".properties", ".conf", ".cfg", ".cnf", ".config", ".xml", ".plist"})
@@ -71,13 +75,16 @@ _DUMMY = re.compile(
 _FAKE = re.compile(
     r"passw|pwd|secret|token|test|foo|fake|mock|invalid|wrong|default|apikey|api[_-]key|user|admin|auth|login|abc|qwerty|asdf|temp|demo|sha[0-9]|md5|base64"
 )
-_ORDINARY = frozenset(
+_ORDINARY = words(
     "string integer number boolean object required optional enabled disabled default password passwd secret private public hidden return returns "
-    "digest bearer simple native prompt system manual always unless before during kerberos negotiate github google oauth inherit environment".split()
+    "digest bearer simple native prompt system manual always unless before during kerberos negotiate github google oauth inherit environment"
 )
 _DOTTED = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|->|::)[A-Za-z_$][\w$]*)+\(?\)?;?$")
 _WORDY = re.compile(r"(?:[A-Za-z]+|[0-9]{1,4}|[A-Za-z]+[0-9]{1,2}|v[0-9]+)(?:[_.:/@-](?:[A-Za-z]+|[0-9]{1,4}|[A-Za-z]+[0-9]{1,2}))*$")
 _PLAIN = re.compile(r"[\w!@#$%^&*+=?~.,-]+$")
+_SPACE = re.compile(r"\s")
+_LETTER = re.compile(r"[^\W\d_]")
+_MARK = re.compile(r"[\d!@#$%^&*+=?~]")
 _TOKEN = re.compile(r"[\w+/=.~!@#$%^&*:-]+$", re.ASCII)
 _PART = re.compile(r"[A-Za-z0-9+=]+")
 
@@ -108,7 +115,7 @@ def _judge(text: str, found: re.Match[str], trust: _Trust, path: str) -> tuple[i
     if not named or named["public"] or text[start - 2 : start] == "::":  # the name of a type: "AWS::IAM::AccessKey"
         return None
     kind = "password" if named["password"] else "secret"
-    group = next((name for name in ("double", "single", "tick", "element") if found[name] is not None), "")
+    group = next((name for name in ("double", "single", "tick", "curly", "curl", "element") if found[name] is not None), "")
     if group:
         first, last = found.span(group)
         if "f" in (found["prefix"] or "").lower() and "{" in text[first:last]:
@@ -175,7 +182,7 @@ def _is_secret(value: str, kind: str, trust: _Trust, path: str) -> bool:
     lower = value.lower()
     if trust is _Trust.CREDENTIALS:
         return lower not in _ORDINARY and not value.isdigit()
-    if any(char.isspace() for char in value) or lower in _ORDINARY:
+    if lower in _ORDINARY or _SPACE.search(value):
         return False
     if trust is _Trust.SETTINGS and kind == "password":
         # One capitalised or foreign word is a caption, not a password.
@@ -195,8 +202,7 @@ def _long_enough(lower: str) -> bool:
 
 
 def _mixed(value: str) -> bool:
-    letters = any(char.isalpha() for char in value)
-    return letters and any(char.isdigit() or char in "!@#$%^&*+=?~" for char in value)
+    return bool(_MARK.search(value) and _LETTER.search(value))
 
 
 def _varied(value: str) -> bool:

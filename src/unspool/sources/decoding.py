@@ -5,8 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 
-from charset_normalizer import from_bytes
-
 _SNIFF_BYTES = 8192
 _SAMPLE_BYTES = 65_536
 _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
@@ -79,5 +77,7 @@ def _guesses(sample: bytes) -> list[str]:
     western = not sample.translate(None, bytes(range(0x80)) + _WESTERN_BYTES)
     if western and sum(len(run) == 1 for run in runs) >= len(runs) * 0.9:
         return ["cp1252"]  # the detector often takes short Western text for something rarer
+    from charset_normalizer import from_bytes  # late: few files need it, and it takes longer to load than all of sources
+
     best = from_bytes(sample).best()
     return [best.encoding] if best else []

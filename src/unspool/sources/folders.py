@@ -167,8 +167,8 @@ class _Walk:
                 self.result.skips.append(Skip(path=path + "/", reason="ignored", detail="by an ignore file"))
             else:
                 return _Folder(entry.path, path + "/", f"{folder.key}{name_key}/", scopes, kept)
-        elif excluded:
-            self.result.skips.append(Skip(path=path, reason="ignored", detail="by an ignore file"))
+        elif excluded or name in names.VERSION_CONTROL:  # in a linked work tree or a submodule .git is a file
+            self.result.skips.append(Skip(path=path, reason="ignored", detail="by an ignore file" if excluded else "version control"))
         elif entry.is_symlink() or entry.is_dir(follow_symlinks=False):
             self.result.skips.append(Skip(path=path, reason="symlink", detail=self._link_detail(entry.path)))
         elif not entry.is_file(follow_symlinks=False):

@@ -26,6 +26,7 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
+from unspool.sources.names import words
 
 _URL = re.compile(r"(?:https?|ssh|git|git\+ssh|file)://\S", re.IGNORECASE)
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\s:]\S*$")  # git@host:path; a user is asked for, so that C:\ is a path
@@ -40,11 +41,18 @@ _SAFE = (
     *("-c", "advice.detachedHead=false"),
     *("-c", "gc.auto=0"),
 )
+_LOCAL_VARIABLES = words(  # as `git rev-parse --local-env-vars` lists them
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE "
+    "GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX "
+    "GIT_SHALLOW_FILE GIT_COMMON_DIR"
+)
 _ANSWERS: tuple[tuple[type[UnspoolError], str, str], ...] = (
     (
         RejectedError,
-        r"authentication failed|could not read (?:username|password)|terminal prompts disabled|permission denied|access denied|returned error: 40[13]"
-        r"|host key verification",
+        (
+            r"authentication failed|could not read (?:username|password)|terminal prompts disabled|permission denied|access denied"
+            r"|returned error: 40[13]|host key verification"
+        ),
         "refused to give it out; it may be private or not exist: check the address and your git credentials",
     ),
     (
@@ -170,9 +178,8 @@ class _Git:
 
 def _environment(cwd: Path) -> dict[str, str]:
     """The caller's, so that proxies and ssh agents work, but nothing that points git at another repository (as in a hook)."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in ("GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSL_CAINFO")
-    }
+    ours = os.environ  # noqa: TID251 - not read, only handed on
+    inherited = {name: value for name, value in ours.items() if name not in _LOCAL_VARIABLES and not name.startswith("GIT_TRACE")}
     return inherited | {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "",

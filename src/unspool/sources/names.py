@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+
+def words(text: str) -> frozenset[str]:
+    """The words of a text; long lists are easier to read and to change so."""
+    return frozenset(text.split())
+
+
 # Folders that are left out wherever they stand; the value is (reason, detail) of the skip.
 FOLDERS: dict[str, tuple[str, str]] = {
     **dict.fromkeys((".git", ".hg", ".svn", ".jj", ".bzr", "CVS", "_darcs", ".sl"), ("ignored", "version control")),
@@ -48,10 +54,10 @@ _BINARY = frozenset(
     for extension in group.split()
 )
 
-_GENERATED_NAMES = frozenset(
+_GENERATED_NAMES = words(
     "package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb poetry.lock uv.lock pdm.lock pipfile.lock pixi.lock "
     "cargo.lock go.sum go.work.sum gemfile.lock composer.lock podfile.lock cartfile.resolved package.resolved mix.lock pubspec.lock flake.lock "
-    "conda-lock.yml packages.lock.json gradle.lockfile deno.lock .terraform.lock.hcl cachedir.tag .ds_store thumbs.db .coverage .eslintcache".split()
+    "conda-lock.yml packages.lock.json gradle.lockfile deno.lock .terraform.lock.hcl cachedir.tag .ds_store thumbs.db .coverage .eslintcache"
 )
 _GENERATED_ENDINGS = (
     ".map",

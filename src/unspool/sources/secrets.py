@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from unspool.domain.reports import Masked
 from unspool.sources import assignments
+from unspool.sources.names import words
 
 _ROUNDS = 5  # masking can uncover a neighbour that was glued to a secret; in practice the second round finds nothing
 _MIN_DISTINCT = 6  # fewer different characters: "ghp_xxxxxxxx" in a manual
@@ -81,8 +82,8 @@ _ANCHORED = (
 )
 # Behind "://" and a user: the password, up to the "@" before a host. The user may be empty, as in redis URLs.
 _URL = re.compile(r"://[^\s/:@\"'`<>\\]{0,80}+:([^\s/@\"'`<>\\,]{3,200}+)@[\w\[{$%<]")
-_URL_PLACEHOLDERS = frozenset(
-    "password passwd passw0rd pass pwd secret token user username key apikey api_key pw abc foo bar test mypass mypassword userpass any none".split()
+_URL_PLACEHOLDERS = words(
+    "password passwd passw0rd pass pwd secret token user username key apikey api_key pw abc foo bar test mypass mypassword userpass any none"
 )
 _BEARER = re.compile(r"bearer[ \t]{1,4}+([\w.~+/-]{16,}+=*+)", re.IGNORECASE | re.ASCII)
 _BASIC = re.compile(r"basic[ \t]{1,4}+([A-Za-z0-9+/]{8,4000}+={0,2})", re.IGNORECASE)

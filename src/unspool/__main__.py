@@ -1,0 +1,5 @@
+"""`python -m unspool` is the command `unspool`."""
+
+from unspool.interfaces.cli import main
+
+main()

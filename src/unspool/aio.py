@@ -1,0 +1,151 @@
+"""The corpus for async programs: the same methods, each run in a thread.
+
+    async with unspool.aio.open() as corpus:
+        page = await corpus.search("how are sessions opened?")
+
+A test compares every signature with `Corpus`, so that the two cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from unspool import corpus as sync
+from unspool.corpus import Corpus, OnProgress, ProjectStatus
+from unspool.domain.documents import Document, DocumentRecord, Status
+from unspool.domain.queries import Hit, Page
+from unspool.domain.reports import IndexReport
+from unspool.settings import Settings
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+async def _run(function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    return await to_thread.run_sync(partial(function, *args, **kwargs))
+
+
+@asynccontextmanager
+async def open(  # noqa: A001 - the same name as its synchronous twin
+    address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None
+) -> AsyncIterator[AsyncCorpus]:
+    """The corpus at an address, or the one that the settings name, closed at the end of the block."""
+    opened = AsyncCorpus(await _run(sync.open, address, vectors=vectors, embedder=embedder, settings=settings))
+    try:
+        yield opened
+    finally:
+        with anyio.CancelScope(shield=True):  # files are let go of even when the task was cancelled
+            await opened.close()
+
+
+class AsyncCorpus:
+    """An open corpus whose methods are awaited. A call that is cancelled still runs to its end in its thread."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+
+    @property
+    def settings(self) -> Settings:
+        """The settings it was opened with."""
+        return self._corpus.settings
+
+    async def close(self) -> None:
+        """Let go of every file and connection."""
+        await _run(self._corpus.close)
+
+    async def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
+        """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
+        return await _run(self._corpus.index, source, project=project, ref=ref, on_progress=on_progress)
+
+    async def put(self, *documents: Document) -> IndexReport:
+        """Store documents given as text, replacing those of the same path. They are findable when this returns."""
+        return await _run(self._corpus.put, *documents)
+
+    async def forget(self, *, project: str, path: str | None = None) -> int:
+        """Remove a document, or with no path the whole project; returns how many documents went."""
+        return await _run(self._corpus.forget, project=project, path=path)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        projects: Sequence[str] | str | None = None,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        alpha: float | None = None,
+        where: Mapping[str, Any] | None = None,
+        min_score: float | None = None,
+        explain: bool = False,
+        on_progress: OnProgress | None = None,
+    ) -> Page:
+        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident."""
+        return await _run(
+            self._corpus.search,
+            query,
+            projects=projects,
+            limit=limit,
+            max_tokens=max_tokens,
+            alpha=alpha,
+            where=where,
+            min_score=min_score,
+            explain=explain,
+            on_progress=on_progress,
+        )
+
+    async def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
+        """The chunks most like the one at a line of a document, itself left out."""
+        return await _run(self._corpus.related, path, line, project=project, limit=limit)
+
+    async def nearest(
+        self,
+        vector: Sequence[float],
+        *,
+        k: int = 10,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
+    ) -> list[Hit]:
+        """The k chunks whose vectors are closest by cosine: raw vector search, no words and no ranking."""
+        return await _run(self._corpus.nearest, vector, k=k, projects=projects, where=where)
+
+    async def embed(self, text: str) -> list[float]:
+        """A text's vector in this corpus's space, as `nearest` takes it."""
+        return await _run(self._corpus.embed, text)
+
+    async def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
+        """What is known of each document, by project and path."""
+        return await _run(self._corpus.documents, project=project, status=status, path=path)
+
+    async def count(self, *, project: str | None = None) -> int:
+        """How many chunks there are, in one project or in all."""
+        return await _run(self._corpus.count, project=project)
+
+    async def count_tokens(self, text: str) -> int:
+        """How many tokens a text has for the embedder."""
+        return await _run(self._corpus.count_tokens, text)
+
+    async def projects(self) -> list[str]:
+        """The names of all projects."""
+        return await _run(self._corpus.projects)
+
+    async def status(self) -> list[ProjectStatus]:
+        """Every project with its counts."""
+        return await _run(self._corpus.status)
+
+    async def project_of(self, path: str | Path) -> str | None:
+        """The project that was indexed from a path or a folder above it; the nearest one."""
+        return await _run(self._corpus.project_of, path)
+
+    async def root_of(self, project: str) -> str:
+        """Where a project was indexed from; empty for one made of documents given as text."""
+        return await _run(self._corpus.root_of, project)
+
+    async def refresh(self, *, on_progress: OnProgress | None = None) -> None:
+        """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
+        await _run(self._corpus.refresh, on_progress=on_progress)

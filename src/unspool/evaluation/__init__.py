@@ -1,0 +1,112 @@
+"""Measuring search quality on a test set, with the same code that serves users."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+
+from unspool.corpus import Corpus
+from unspool.domain.documents import Document
+from unspool.domain.reports import Progress
+from unspool.errors import InputError
+from unspool.evaluation import beir, metrics
+from unspool.settings import Settings
+
+DEPTH = 100  # hits asked for: as many as a user's search ranks without being asked for more
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What was measured. Quality is by document: a document counts at the rank of its first chunk."""
+
+    name: str
+    documents: int
+    chunks: int
+    queries: int
+    ndcg_10: float
+    recall_10: float
+    recall_100: float
+    mrr: float
+    index_seconds: float
+    search_ms: float  # median
+
+
+def evaluate(folder: Path, *, settings: Settings, alpha: float | None = None, on_progress: Callable[[Progress], None] | None = None) -> Evaluation:
+    """Index a test set into a catalog of its own, ask every query, and compare with the judgements."""
+    asked = beir.questions(folder)
+    if not asked:
+        raise InputError(f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are those of queries.jsonl")
+    tell = on_progress or (lambda progress: None)
+    with tempfile.TemporaryDirectory(prefix="unspool-eval-") as temporary:
+        own = settings.with_arguments({"database": f"sqlite:///{temporary}/eval.db", "project": ""})
+        with Corpus(own) as corpus:
+            started = time.monotonic()
+            names = _fill(corpus, folder, tell)
+            corpus.refresh()
+            index_seconds = time.monotonic() - started
+            rows: list[tuple[float, float, float, float]] = []
+            times: list[float] = []
+            for number, question in enumerate(asked, 1):
+                begun = time.perf_counter()
+                ranking = _ranking(corpus, question, names, alpha)
+                times.append(time.perf_counter() - begun)
+                rows.append(_score(ranking, question))
+                tell(Progress(task="asking", done=number, total=len(asked)))
+            ndcg, recall_10, recall_100, mrr = (fmean(column) for column in zip(*rows, strict=True))
+            return Evaluation(
+                name=folder.resolve().name,
+                documents=len(names),
+                chunks=corpus.count(),
+                queries=len(asked),
+                ndcg_10=round(ndcg, 4),
+                recall_10=round(recall_10, 4),
+                recall_100=round(recall_100, 4),
+                mrr=round(mrr, 4),
+                index_seconds=round(index_seconds, 2),
+                search_ms=round(1000 * median(times), 2),
+            )
+
+
+def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dict[tuple[str, str], str]:
+    names: dict[tuple[str, str], str] = {}
+    waiting: dict[str, list[Document]] = defaultdict(list)
+    for item in beir.documents(folder):
+        if (item.project, item.path) in names:
+            raise InputError(f"two documents in {folder} are called {item.path!r} in project {item.project!r}; give each its own path")
+        names[(item.project, item.path)] = item.id
+        document = Document(
+            project=item.project, path=item.path, title=item.title, text=item.text, language=item.language or _language(item), metadata=item.metadata
+        )
+        waiting[item.project].append(document)
+        if len(waiting[item.project]) >= _BATCH:
+            corpus.put(*waiting.pop(item.project))
+            tell(Progress(task="indexing", done=len(names), total=0))
+    for documents in waiting.values():
+        corpus.put(*documents)
+    return names
+
+
+def _language(item: beir.Item) -> str:
+    """A set without paths is prose; a path decides by itself."""
+    return "" if "path" in item.metadata else "text"
+
+
+def _ranking(corpus: Corpus, question: beir.Question, names: dict[tuple[str, str], str], alpha: float | None) -> list[str]:
+    page = corpus.search(question.text, projects=[question.project], limit=DEPTH, alpha=alpha)
+    return list(dict.fromkeys(names[(hit.chunk.project, hit.chunk.path)] for hit in page.hits))
+
+
+def _score(ranking: list[str], question: beir.Question) -> tuple[float, float, float, float]:
+    grades = question.grades
+    return (
+        metrics.ndcg(ranking, grades, 10),
+        metrics.recall(ranking, grades, 10),
+        metrics.recall(ranking, grades, 100),
+        metrics.reciprocal_rank(ranking, grades),
+    )

@@ -1,0 +1,8 @@
+"""The command line. `main` is the command `unspool`; the modules beside it hold the commands by theme."""
+
+from __future__ import annotations
+
+from unspool.interfaces.cli import indexing, looking, maintenance, searching  # noqa: F401 - importing them registers their commands
+from unspool.interfaces.cli.door import main
+
+__all__ = ["main"]

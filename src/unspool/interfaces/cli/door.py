@@ -1,0 +1,177 @@
+"""What every command shares: the group, the flags, the way in, and the one place where errors end.
+
+Exit codes: 0 done, 1 nothing found, 2 the caller must change something, 3 a system we call failed, 70 a bug in unspool, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from unspool import __version__, settings
+from unspool.errors import UnspoolError
+from unspool.interfaces import render
+from unspool.settings import Settings
+
+if TYPE_CHECKING:
+    from unspool.corpus import Corpus
+
+BUG = 70  # EX_SOFTWARE of sysexits.h
+INTERRUPTED = 130
+ADDRESSES = ("database", "vectors", "embedder")  # what decides which corpus is opened
+READING = ("chunk_tokens", "max_file_bytes", "jobs")  # how files are read and cut
+
+_ORDER = ("search", "index", "related", "watch", "documents", "forget", "status", "settings", "doctor", "repair", "migrate", "eval")
+_SHORT = {"limit": ("-n",)}
+_METAVAR = {"database": "ADDRESS", "vectors": "ADDRESS", "embedder": "NAME", "project": "NAME", "alpha": "NUMBER"}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Door(click.Group):
+    """The group of all commands. Its `main` turns whatever ends a command into a message and an exit code."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        known = super().list_commands(ctx)
+        return [name for name in _ORDER if name in known] + [name for name in known if name not in _ORDER]
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        arguments = list(sys.argv[1:] if args is None else args)
+        extra.pop("standalone_mode", None)
+        sys.exit(_answer(lambda: super(Door, self).main(args, prog_name or "unspool", standalone_mode=False, **extra), arguments))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has seen enough, as with `| head`. Nothing more may be flushed into the pipe when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        return result
+
+
+def _answer(run: Callable[[], Any], arguments: Sequence[str]) -> int:
+    """Run a command; returns its exit code and says on stderr what went wrong."""
+    flags = arguments[: arguments.index("--")] if "--" in arguments else arguments  # behind "--" nothing is a flag
+    as_json, debug = "--json" in flags, "--debug" in flags
+    try:
+        result = run()
+    except click.Abort:
+        return INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        _error_object(as_json, "usage", error.format_message())
+        return error.exit_code
+    except UnspoolError as error:
+        if debug:
+            traceback.print_exc()
+        _complain(str(error))
+        _error_object(as_json, error.code, str(error))
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what was indexed, so only its type is shown
+        if debug:
+            traceback.print_exc()
+        message = f"this is a bug in unspool: {type(error).__name__}; run again with --debug and report it"
+        _complain(message)
+        _error_object(as_json, "bug", message)
+        return BUG
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str) -> None:
+    from unspool.interfaces.terminal import clean
+
+    click.secho("error: ", fg="red", bold=True, err=True, nl=False)
+    click.echo(clean(message), err=True)
+
+
+def _error_object(as_json: bool, code: str, message: str) -> None:
+    if as_json:
+        print_json(render.error(code, message))
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """One object on one line of stdout. JSON is UTF-8 whatever the terminal is; a lone surrogate becomes its escape."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    click.echo(render.line(value))
+
+
+def note(message: str, *, kind: str = "note") -> None:
+    """Something about the result, for people, on stderr."""
+    from unspool.interfaces.terminal import clean
+
+    click.secho(f"{kind}: {clean(message)}", fg="yellow" if kind == "warning" else None, dim=kind == "note", err=True)
+
+
+_EXAMPLES = ('unspool search "how are sessions opened" .', "unspool status")
+
+
+def _epilog(examples: tuple[str, str]) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {example}" for example in examples)
+
+
+@click.group(cls=Door, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_epilog(_EXAMPLES))
+@click.version_option(__version__, prog_name="unspool")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def main() -> None:
+    """Index code and documents, and find them again by meaning and by word."""
+
+
+def command(name: str, brief: str, *, examples: tuple[str, str], takes: Sequence[str] = ADDRESSES) -> Callable[[Function], click.Command]:
+    """A command, with the flags of the settings it takes (handed to it as `flags`), `--json`, `--color` and `--debug`. `brief` stands in the list."""
+
+    def wrap(function: Function) -> click.Command:
+        for option in (
+            click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."),
+            click.option("--color/--no-color", default=None, expose_value=False, callback=_set_color, help="Colour, whatever stdout is."),
+            click.option("--json", "as_json", is_flag=True, help="Print JSON, as docs/json.md describes it."),
+        ):
+            function = option(function)
+        for setting in reversed(takes):
+            function = _setting_option(setting)(function)
+        return main.command(name, short_help=brief, epilog=_epilog(examples))(function)
+
+    return wrap
+
+
+def _set_color(ctx: click.Context, parameter: click.Parameter, value: bool | None) -> None:
+    ctx.color = value
+
+
+def _setting_option(name: str) -> Callable[[Function], Function]:
+    """The flag of a setting. Its text is taken as it is: `Settings.load` checks every layer's values in the same way."""
+
+    def collect(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        ctx.params.setdefault("flags", {})[name] = value
+
+    return click.option(
+        "--" + name.replace("_", "-"),
+        *_SHORT.get(name, ()),
+        metavar=_METAVAR.get(name, "N"),
+        expose_value=False,
+        callback=collect,
+        help=f"{settings.about(name)[0].upper()}{settings.about(name)[1:]}.",
+    )
+
+
+def color() -> bool | None:
+    """What --color or --no-color said; None where stdout decides."""
+    return click.get_current_context().color
+
+
+@contextmanager
+def opened(flags: Mapping[str, str | None]) -> Iterator[Corpus]:
+    """The corpus that the settings name."""
+    from unspool.corpus import open as open_corpus
+
+    with open_corpus(settings=Settings.load(flags=flags)) as corpus:
+        yield corpus

@@ -1,0 +1,135 @@
+"""Commands that look after the corpus: forget, doctor, repair, migrate, eval."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unspool.errors import ConfigError, InputError, NotFoundError
+from unspool.interfaces import render, terminal
+from unspool.interfaces.cli.door import command, opened, print_json
+from unspool.interfaces.cli.looking import show
+from unspool.interfaces.cli.places import stored
+from unspool.interfaces.cli.progress import Bar
+from unspool.settings import Settings
+
+if TYPE_CHECKING:
+    from unspool.corpus import Check
+
+UNWELL = 2
+
+
+@command("forget", "Remove a document or a project", examples=("unspool forget --project notes draft.md", "unspool forget --project notes --all"))
+@click.argument("path", required=False)
+@click.option("--project", "-p", required=True, metavar="NAME", help="The project to forget, or the one that holds the PATH.")
+@click.option("--all", "everything", is_flag=True, help="The whole project, without a question.")
+def forget(flags: dict[str, str | None], as_json: bool, path: str | None, project: str, everything: bool) -> None:
+    """Remove a document, or with --all a whole project, from the corpus; no file on disk is touched."""
+    if everything == (path is not None):
+        raise click.UsageError("name either the PATH of a document or --all for the whole project")
+    with opened(flags) as corpus:
+        if path is not None and not corpus.documents(project=project, path=path):
+            path = stored(corpus, path, project)[1]
+        count = corpus.forget(project=project, path=path)
+    if as_json:
+        print_json({"project": project, "path": path, "documents": count})
+        return
+    what = f"project {project} with {count} documents" if path is None else f"{path} of project {project}"
+    show([[("forgotten: ", ""), (what, terminal.NAME)]])
+
+
+@command("doctor", "Check everything, change nothing", examples=("unspool doctor", "unspool doctor --json"))
+def doctor(flags: dict[str, str | None], as_json: bool) -> int:
+    """Check the installation, the catalog and the index, and say how to cure what is wrong; nothing is changed."""
+    from unspool import diagnosis
+
+    try:
+        settings = Settings.load(flags=flags)
+    except ConfigError as error:
+        found: list[Check] = diagnosis.without_settings(error)
+    else:
+        found = diagnosis.diagnose(settings)
+    if as_json:
+        print_json(render.checks(found))
+    else:
+        show(terminal.checks(found))
+    return 0 if all(one.ok for one in found) else UNWELL
+
+
+@command("repair", "Rebuild what is missing or damaged", examples=("unspool repair", "unspool repair --database sqlite:///notes.db"))
+def repair(flags: dict[str, str | None], as_json: bool) -> None:
+    """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
+    with opened(flags) as corpus, Bar() as bar:
+        corpus.refresh(on_progress=bar)
+        projects = corpus.status()
+    if as_json:
+        print_json({"projects": [render.project_status(one) for one in projects]})
+        return
+    show([[("repaired: ", ""), (f"{len(projects)} projects, {sum(one.chunks for one in projects)} chunks", terminal.NAME)]])
+
+
+@command(
+    "migrate",
+    "Bring the catalog to another version",
+    examples=("unspool migrate", "unspool migrate base --yes --database sqlite:///old.db"),
+    takes=("database",),
+)
+@click.argument("target", default="head", metavar="[REVISION]")
+@click.option("--yes", is_flag=True, help="Yes, remove every table; 'base' needs it.")
+def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool) -> None:
+    """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes every table with all that is in it."""
+    from unspool.catalog import database, schema
+
+    wanted = schema.HEAD if target == "head" else target
+    if wanted not in (*schema.KNOWN_REVISIONS, "base"):
+        raise InputError(f"revision {target!r} does not exist; it is head, base or one of {', '.join(schema.KNOWN_REVISIONS)}")
+    if wanted == "base" and not yes:
+        raise click.UsageError("'base' removes every table with all that is in it; give --yes if that is meant")
+    path = database.sqlite_path(Settings.load(flags=flags).database_address)
+    if wanted == "base" and not path.exists():
+        raise NotFoundError(f"no catalog at {path}; there is nothing to remove")
+    before = _migrate(path, wanted)
+    if as_json:
+        print_json({"catalog": str(path), "before": before, "after": wanted})
+    else:
+        show([[(f"{path}: {before} -> {wanted}" if before != wanted else f"{path} is at {wanted} already", "")]])
+
+
+def _migrate(path: Path, target: str) -> str:
+    """Go to a revision; returns the one before."""
+    from unspool.catalog import database
+
+    engine = database.sqlite_engine(path)
+    try:
+        with database.translated(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with engine.connect() as connection:
+                before = database.revision_of(connection, path) or "base"
+            if before != target:
+                database.migrate(engine, path, target)
+    finally:
+        engine.dispose()
+    return before
+
+
+@command(
+    "eval",
+    "Measure search quality on a test set",
+    examples=("unspool eval datasets/scifact", "unspool eval datasets/cosqa --alpha 0.5 --json"),
+    takes=("alpha", "chunk_tokens", "embedder"),
+)
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path) -> None:
+    """Measure search quality on a test set in DIR: corpus.jsonl, queries.jsonl and qrels/test.tsv; your own catalog is not touched."""
+    from unspool.evaluation import evaluate as measure
+
+    settings = Settings.load(flags=flags)
+    with Bar() as bar:
+        values: dict[str, Any] = asdict(measure(folder, settings=settings, alpha=settings.alpha, on_progress=bar))
+    if as_json:
+        print_json(values)
+    else:
+        show(terminal.table(["measure", "value"], [[(name, terminal.NAME), (str(value), "")] for name, value in values.items()]))

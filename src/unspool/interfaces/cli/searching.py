@@ -1,0 +1,120 @@
+"""Commands that find: search, related."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unspool.errors import InputError
+from unspool.interfaces import render, terminal
+from unspool.interfaces.cli import conditions
+from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
+from unspool.interfaces.cli.indexing import refresh
+from unspool.interfaces.cli.places import default_projects, split_line, stored
+from unspool.interfaces.cli.progress import Bar
+
+if TYPE_CHECKING:
+    from unspool.corpus import Corpus
+    from unspool.domain.queries import Page
+
+NOTHING_FOUND = 1
+
+
+@command(
+    "search",
+    "Find by meaning and by word",
+    examples=('unspool search "how are sessions opened" .', "unspool search parse_config --where language=python --limit 5 --json"),
+    takes=("limit", "max_tokens", "alpha", *ADDRESSES, *READING),
+)
+@click.argument("query")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option("--project", "-p", "projects", multiple=True, metavar="NAME", help="Search this project; give it several times, or '*' for all.")
+@click.option("--where", "-w", multiple=True, metavar="FIELD=VALUE", help="Keep only what matches; also !=, >=, <=, >, <, and a,b for any of.")
+@click.option("--filter", "whole", metavar="JSON", help="The whole filter as a JSON object.")
+@click.option("--language", multiple=True, metavar="NAME", help="Keep only this language.")
+@click.option("--path", "globs", multiple=True, metavar="GLOB", help="Keep only these paths.")
+@click.option("--kind", multiple=True, metavar="KIND", help="Keep only code, docs or data.")
+@click.option("--min-score", type=float, metavar="NUMBER", help="Leave out hits with a lower score.")
+@click.option("--explain", is_flag=True, help="Say of each hit why it was found.")
+@click.option("--full", is_flag=True, help="Show whole chunks, not only the lines that match.")
+def search(
+    flags: dict[str, str | None],
+    as_json: bool,
+    query: str,
+    paths: tuple[str, ...],
+    projects: tuple[str, ...],
+    where: tuple[str, ...],
+    whole: str | None,
+    language: tuple[str, ...],
+    globs: tuple[str, ...],
+    kind: tuple[str, ...],
+    min_score: float | None,
+    explain: bool,
+    full: bool,
+) -> int:
+    """Find what a QUERY means, or the words it holds; PATHs are indexed or refreshed first, and '-' reads the query from stdin."""
+    condition = conditions.combined(where, whole, languages=language, paths=globs, kinds=kind)
+    with opened(flags) as corpus:
+        names, inside = _scope(corpus, paths, projects)
+        parts = [part for part in (condition, inside) if part is not None]
+        with Bar() as bar:
+            page = corpus.search(
+                _query(query), projects=names, where=conditions.together(parts), min_score=min_score, explain=explain, on_progress=bar
+            )
+    return _show(page, as_json=as_json, explained=explain, full=full)
+
+
+def _query(text: str) -> str:
+    if text == "-":
+        return sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\r\n")
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # bytes of another encoding come as surrogates
+
+
+def _scope(corpus: Corpus, paths: Sequence[str], named: Sequence[str]) -> tuple[list[str] | None, dict[str, Any] | None]:
+    """The projects to search, once the paths are up to date, and the filter that keeps to the paths."""
+    if not paths:
+        return default_projects(corpus, named), None
+    if (len(paths) > 1 and named) or len(named) > 1 or "*" in named:
+        raise InputError("--project names the one project of one path; leave out the path to search several, or the project to search several paths")
+    otherwise = corpus.settings.project if len(paths) == 1 else ""
+    places = [refresh(corpus, path, project=named[0] if named else None, otherwise=otherwise) for path in paths]
+    narrow = any(place.inside for place in places)
+    return list(dict.fromkeys(place.project for place in places)), {"any": [place.condition for place in places]} if narrow else None
+
+
+def _show(page: Page, *, as_json: bool, explained: bool, full: bool) -> int:
+    if as_json:
+        print_json(render.page(page, explained=explained))
+    else:
+        terminal.Screen(sys.stdout, color=color()).write(terminal.page(page, full=full))
+        sys.stdout.flush()  # before what is said about it
+    for message in page.notes:
+        note(message)
+    for message in page.warnings:
+        note(message, kind="warning")
+    if page.hits:
+        return 0
+    where = f" in {', '.join(page.projects)}" if page.projects else ""
+    note(f"nothing found{where}; try other words, fewer filters, or `unspool status` to see what is indexed")
+    return NOTHING_FOUND
+
+
+@command(
+    "related",
+    "Find what is like a place in a file",
+    examples=("unspool related src/session.py:42", "unspool related docs/guide.md --project docs --limit 3 --json"),
+    takes=("limit", *ADDRESSES),
+)
+@click.argument("place", metavar="FILE:LINE")
+@click.option("--project", "-p", metavar="NAME", help="The project that holds the file.")
+@click.option("--full", is_flag=True, help="Show whole chunks, not only their first lines.")
+def related(flags: dict[str, str | None], as_json: bool, place: str, project: str | None, full: bool) -> int:
+    """Find what is most like the chunk at a LINE of a FILE, which is a path on this machine or one as `documents` lists it."""
+    text, line = split_line(place)
+    with opened(flags) as corpus:
+        name, path = stored(corpus, text, project)
+        page = corpus.related(path, line, project=name)
+    return _show(page, as_json=as_json, explained=False, full=full)

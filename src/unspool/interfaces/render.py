@@ -1,0 +1,178 @@
+"""What the corpus gives back, as plain values for JSON. Every door that speaks JSON goes through here; docs/json.md describes it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from unspool.corpus import Check, ProjectStatus
+from unspool.domain.documents import DocumentRecord, Scalar, Status
+from unspool.domain.queries import Hit, Page
+from unspool.domain.reports import IndexReport
+
+
+def line(value: Mapping[str, Any]) -> str:
+    """One object as one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+
+
+def page(page: Page, *, explained: bool = False) -> dict[str, Any]:
+    """A page of hits. With `explained` each hit carries its reason."""
+    return {
+        "query": page.query,
+        "projects": list(page.projects),
+        "alpha": page.alpha,
+        "hits": [hit(one, explained=explained) for one in page.hits],
+        "sources": [
+            {
+                "project": source.project,
+                "path": source.path,
+                "title": source.title,
+                "language": source.language,
+                "hits": source.hits,
+                "best_score": _finite(source.best_score),
+            }
+            for source in page.sources
+        ],
+        "insights": {
+            "languages": dict(page.insights.languages),
+            "files": page.insights.files,
+            "earliest": _moment(page.insights.earliest),
+            "latest": _moment(page.insights.latest),
+        },
+        "notes": list(page.notes),
+        "warnings": list(page.warnings),
+        "tokens": page.tokens,
+        "continuation": page.continuation,
+    }
+
+
+def hit(hit: Hit, *, explained: bool = False) -> dict[str, Any]:
+    """One hit; `text` is what the budget allows to be shown."""
+    chunk = hit.chunk
+    values = {
+        "rank": hit.rank,
+        "score": _finite(hit.score),
+        "origin": hit.origin.value,
+        "form": hit.form.value,
+        "project": chunk.project,
+        "path": chunk.path,
+        "lines": [chunk.lines.first, chunk.lines.last],
+        "symbol": chunk.symbol,
+        "headings": list(chunk.headings),
+        "title": chunk.title,
+        "language": chunk.language,
+        "kind": chunk.kind.value,
+        "start": chunk.start,
+        "end": chunk.end,
+        "text": hit.text,
+        "snippet": {"text": hit.snippet.text, "first_line": hit.snippet.first_line, "marks": [list(mark) for mark in hit.snippet.marks]},
+        "tokens": hit.tokens,
+        "modified": _moment(chunk.modified),
+        "metadata": _metadata(chunk.metadata),
+    }
+    return {**values, "reason": hit.reason} if explained else values
+
+
+def index_report(report: IndexReport, *, with_skips: bool = False) -> dict[str, Any]:
+    """What an indexing run did. With `with_skips` each file that was left out is listed."""
+    values: dict[str, Any] = {
+        "project": report.project,
+        "added": report.added,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "failed": report.failed,
+        "busy": report.busy,
+        "chunks": report.chunks,
+        "embedded": report.embedded,
+        "seconds": report.seconds,
+        "skipped": dict(report.skipped),
+        "masked": [{"path": one.path, "line": one.line, "kind": one.kind} for one in report.masked],
+        "failures": [{"path": one.path, "error": one.error} for one in report.failures],
+        "warnings": list(report.warnings),
+    }
+    if with_skips:
+        values["skips"] = [{"path": one.path, "reason": one.reason, "detail": one.detail} for one in report.skips]
+    return values
+
+
+def document(record: DocumentRecord) -> dict[str, Any]:
+    """What the catalog knows of a document."""
+    return {
+        "project": record.project,
+        "path": record.path,
+        "title": record.title,
+        "status": record.status.value,
+        "error": record.error,
+        "language": record.language,
+        "kind": record.kind.value,
+        "size_bytes": record.size_bytes,
+        "chunks": record.chunk_count,
+        "sha256": record.sha256,
+        "version": record.version,
+        "modified": _moment(record.modified),
+        "indexed_at": _moment(record.indexed_at),
+        "metadata": _metadata(record.metadata),
+    }
+
+
+def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) -> dict[str, Any]:
+    """All projects, and what they come to."""
+    return {
+        "catalog": catalog,
+        "size_bytes": size_bytes,
+        "projects": [project_status(one) for one in projects],
+        "totals": {
+            "projects": len(projects),
+            "documents": sum(sum(one.documents.values()) for one in projects),
+            "chunks": sum(one.chunks for one in projects),
+            "waiting": sum(one.waiting for one in projects),
+        },
+    }
+
+
+def project_status(project: ProjectStatus) -> dict[str, Any]:
+    """A project with its counts; every status is there, also those that no document has."""
+    return {
+        "name": project.name,
+        "root": project.root,
+        "documents": {one.value: project.documents.get(one, 0) for one in Status},
+        "chunks": project.chunks,
+        "waiting": project.waiting,
+    }
+
+
+def checks(found: Sequence[Check]) -> dict[str, Any]:
+    """The findings of a diagnosis."""
+    return {"ok": all(one.ok for one in found), "checks": [check(one) for one in found]}
+
+
+def check(check: Check) -> dict[str, Any]:
+    """One finding."""
+    return {"name": check.name, "ok": check.ok, "detail": check.detail, "cure": check.cure}
+
+
+def settings(rows: Sequence[tuple[str, str, str, str]]) -> dict[str, Any]:
+    """Every setting as text, secrets masked."""
+    return {"settings": [{"name": name, "value": value, "origin": origin, "about": about} for name, value, origin, about in rows]}
+
+
+def error(code: str, message: str) -> dict[str, Any]:
+    """What went wrong."""
+    return {"error": {"code": code, "message": message}}
+
+
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat()
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None  # JSON has no word for the others
+
+
+def _metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar | None]:
+    return {key: _finite(value) if isinstance(value, float) else value for key, value in metadata.items()}

@@ -1,0 +1,243 @@
+"""What the corpus gives back, for people.
+
+Everything is a list of lines, and a line a list of spans with a style. Without colour the spans are joined and written, so a pipe gets
+the same layout as a terminal and rich is not even imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from unspool.corpus import Check, ProjectStatus
+from unspool.domain.documents import DocumentRecord, Status
+from unspool.domain.queries import Form, Hit, Page
+from unspool.domain.reports import IndexReport
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Span = tuple[str, str]
+Line = list[Span]
+
+PATH, NAME, FAINT, MARK, GOOD, BAD, WARN = "magenta", "cyan", "dim", "bold yellow", "green", "bold red", "yellow"
+SHOWN = 20  # masked secrets and failures that are listed; the rest is counted
+
+# Indexed text is not ours: an escape sequence in it would be obeyed by the terminal. Tabs stay; line ends were split on before.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def clean(text: str) -> str:
+    """Text that a terminal only shows and never obeys; what is replaced stays visible."""
+    return _CONTROL.sub(lambda match: chr(0x2400 + ord(match.group())) if ord(match.group()) < 0x20 else "\ufffd", text)
+
+
+class Screen:
+    """Where lines are written. `color` None means: colour if the stream is a terminal."""
+
+    def __init__(self, stream: TextIO, *, color: bool | None = None) -> None:
+        self._stream = stream
+        self._color = color
+        self._console: Console | None = None
+        self._plain = color is False or (color is None and not stream.isatty())
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Write lines, each with its line end."""
+        for line in lines:
+            if self._plain:
+                self._stream.write(_encodable("".join(clean(text) for text, _ in line).rstrip(), self._stream) + "\n")
+            else:
+                self._pretty(line)
+
+    def _pretty(self, line: Line) -> None:
+        from rich.console import Console
+        from rich.text import Text
+
+        if self._console is None:
+            forced = self._color is True
+            self._console = Console(
+                file=self._stream,
+                force_terminal=True if forced else None,
+                color_system="standard" if forced else "auto",
+                no_color=False if forced else None,
+                highlight=False,
+                markup=False,
+                emoji=False,
+            )
+        text = Text.assemble(*((clean(part), style) for part, style in line))
+        text.rstrip()
+        self._console.print(text, soft_wrap=True)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, "replace").decode(encoding)
+
+
+def page(page: Page, *, full: bool = False) -> Iterator[Line]:
+    """Each hit with a header and its lines, a blank line between."""
+    several = len(page.projects) > 1
+    for index, hit in enumerate(page.hits):
+        if index:
+            yield []
+        yield _header(hit, with_project=several)
+        yield from _body(hit, full=full)
+        if hit.reason:
+            yield [(f"  {hit.reason}", FAINT)]
+
+
+def _header(hit: Hit, *, with_project: bool) -> Line:
+    chunk = hit.chunk
+    place = chunk.symbol or " > ".join(chunk.headings) or chunk.title
+    line: Line = [(chunk.path, PATH), (f":{chunk.lines}", FAINT)]
+    if place:
+        line += [("  ", ""), (place, NAME)]
+    if with_project:
+        line += [("  ", ""), (f"[{chunk.project}]", FAINT)]
+    return [*line, ("  ", ""), (f"{hit.score:.3f}", FAINT)]
+
+
+def _body(hit: Hit, *, full: bool) -> Iterator[Line]:
+    if hit.form is Form.LOCATION:
+        return
+    text, first, marks = hit.snippet.text, hit.snippet.first_line, hit.snippet.marks
+    if full and hit.form is Form.WHOLE:
+        text, first, marks = hit.chunk.text, hit.chunk.lines.first, _moved(hit)
+    rows = text.split("\n")
+    width = len(str(first + len(rows) - 1))
+    position = 0
+    for number, row in enumerate(rows, first):
+        inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
+        yield [(f"  {number:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
+        position += len(row) + 1
+
+
+def _moved(hit: Hit) -> tuple[tuple[int, int], ...]:
+    """The snippet's marks as positions in the whole chunk."""
+    start = 0
+    for _ in range(hit.snippet.first_line - hit.chunk.lines.first):
+        start = hit.chunk.text.find("\n", start) + 1
+    offset = hit.chunk.text.find(hit.snippet.text, start)
+    return tuple((a + offset, b + offset) for a, b in hit.snippet.marks) if offset >= 0 else ()
+
+
+def _marked(row: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
+    position = 0
+    for begin, end in marks:
+        yield row[position:begin], ""
+        yield row[begin:end], MARK
+        position = end
+    yield row[position:], ""
+
+
+def index_report(report: IndexReport, *, with_skips: bool = False) -> Iterator[Line]:
+    """What a run did: counts, then what needs attention."""
+    yield [(report.project, NAME), (f"  {counts(report)}", "")]
+    rate = f" ({report.chunks / report.seconds:.0f}/s)" if report.chunks and report.seconds > 0 else ""
+    yield [(f"  {report.chunks} chunks in {report.seconds:.2f} s{rate}, {report.embedded} of them embedded anew", "")]
+    if report.busy:
+        yield [(f"  {report.busy} left to another run that is at them", "")]
+    if report.skipped:
+        reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(report.skipped.items(), key=lambda one: (-one[1], one[0])))
+        yield [(f"  {sum(report.skipped.values())} skipped: {reasons}", FAINT)]
+    if with_skips:
+        for skip in report.skips:
+            yield [(f"    {skip.path}", PATH), (f"  {skip.reason}", ""), (f"  {skip.detail}" if skip.detail else "", FAINT)]
+    if report.masked:
+        yield [(f"  {len(report.masked)} secrets masked:", WARN)]
+        yield from ([(f"    {one.path}", PATH), (f":{one.line}", FAINT), (f"  {one.kind}", "")] for one in report.masked[:SHOWN])
+        yield from _more(len(report.masked))
+    if report.failures:
+        yield [(f"  {len(report.failures)} failed:", BAD)]
+        yield from ([(f"    {one.path}", PATH), (f": {one.error}", "")] for one in report.failures[:SHOWN])
+        yield from _more(len(report.failures))
+
+
+def counts(report: IndexReport) -> str:
+    """What changed, in a few words."""
+    parts = [f"{report.added} added", f"{report.updated} updated", f"{report.unchanged} unchanged", f"{report.removed} removed"]
+    return ", ".join([*parts, f"{report.failed} failed"] if report.failed else parts)
+
+
+def _more(count: int) -> Iterator[Line]:
+    if count > SHOWN:
+        yield [(f"    and {count - SHOWN} more", FAINT)]
+
+
+def documents(records: Sequence[DocumentRecord]) -> Iterator[Line]:
+    """A table, one document a line; what failed says why."""
+    rows = [
+        [
+            (record.status.value, GOOD if record.status is Status.INDEXED else BAD if record.status is Status.FAILED else WARN),
+            (str(record.chunk_count), ""),
+            (str(record.size_bytes), ""),
+            (record.language or record.kind.value, FAINT),
+            (record.project, NAME),
+            (record.path, PATH),
+            (record.error, BAD),
+        ]
+        for record in records
+    ]
+    return table(["status", "chunks", "bytes", "language", "project", "path", ""], rows, right=(1, 2))
+
+
+def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) -> Iterator[Line]:
+    """Projects with their counts, the totals, and where the catalog is."""
+    if projects:
+        head = ["project", "documents", "not indexed", "chunks", "waiting", "root"]
+        yield from table(head, [_project(one) for one in projects], right=(1, 2, 3, 4))
+        yield []
+    total = sum(sum(one.documents.values()) for one in projects)
+    yield [(f"{len(projects)} projects, {total} documents, {sum(one.chunks for one in projects)} chunks", "")]
+    yield [("catalog ", FAINT), (catalog, PATH), (f"  {size_bytes / 1e6:.1f} MB", FAINT)]
+
+
+def _project(one: ProjectStatus) -> Line:
+    total = sum(one.documents.values())
+    rest = total - one.documents.get(Status.INDEXED, 0)
+    return [
+        (one.name, NAME),
+        (str(total), ""),
+        (str(rest), WARN if rest else FAINT),
+        (str(one.chunks), ""),
+        (str(one.waiting), FAINT),
+        (one.root, PATH),
+    ]
+
+
+def settings(rows: Sequence[tuple[str, str, str, str]]) -> Iterator[Line]:
+    """A table of all settings."""
+    body = [[(name, NAME), (value, ""), (origin, FAINT if origin == "default" else GOOD), (about, FAINT)] for name, value, origin, about in rows]
+    return table(["name", "value", "origin", "meaning"], body)
+
+
+def checks(found: Sequence[Check]) -> Iterator[Line]:
+    """What was looked at, whether it is well, and the cure where there is one."""
+    width = max((_cells(one.name) for one in found), default=0)
+    for one in found:
+        name = one.name + " " * (width - _cells(one.name))
+        yield [("ok      " if one.ok else "not ok  ", GOOD if one.ok else BAD), (name, ""), (f"  {one.detail}", FAINT)]
+        if one.cure:
+            yield [(f"        {' ' * width}  -> {one.cure}", FAINT if one.ok else WARN)]
+
+
+def table(head: Sequence[str], rows: Sequence[Line], *, right: Sequence[int] = ()) -> Iterator[Line]:
+    """Aligned columns; the last one is as long as it likes."""
+    widths = [max(_cells(clean(row[index][0])) for row in [[(name, "") for name in head], *rows]) for index in range(len(head))]
+    for row in [[(name, "bold") for name in head], *rows]:
+        line: Line = []
+        for index, (text, style) in enumerate(row):
+            fill = " " * (widths[index] - _cells(clean(text)))
+            line += [(fill, ""), (text, style)] if index in right else [(text, style), (fill, "")]
+            line.append(("  ", ""))
+        yield line
+
+
+def _cells(text: str) -> int:
+    """How many columns a text takes; an East Asian character takes two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
