@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog.database import insert_many
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, removals, skipped
-from unspool.domain.documents import Kind, Status, chunk_id
+from unspool.domain.documents import Kind, Origin, Status, chunk_id
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
@@ -36,6 +36,7 @@ class DocumentState:
     modified_ns: int | None
     status: Status
     recipe: str
+    origin: Origin
     run_id: int | None
 
 
@@ -59,11 +60,21 @@ def batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
 def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
     """Every document of a project by path, as the last run left it."""
     d = documents.c
-    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.run_id).where(d.project_id == project_id)
-    return {
-        path: DocumentState(id=id_, path=path, sha256=sha, size_bytes=size, modified_ns=modified, status=Status(status), recipe=recipe, run_id=run_id)
-        for id_, path, sha, size, modified, status, recipe, run_id in connection.execute(query)
-    }
+    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.origin, d.run_id).where(d.project_id == project_id)
+    found = {}
+    for id_, path, sha, size, modified, status, recipe, origin, run_id in connection.execute(query):
+        found[path] = DocumentState(
+            id=id_,
+            path=path,
+            sha256=sha,
+            size_bytes=size,
+            modified_ns=modified,
+            status=Status(status),
+            recipe=recipe,
+            origin=Origin(origin),
+            run_id=run_id,
+        )
+    return found
 
 
 def queue(connection: Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]) -> None:
@@ -120,7 +131,9 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
 def refresh(connection: Connection, seen: Sequence[tuple[int, int | None, int]]) -> None:
     """The content turned out to be the same: note the new modification time (id, modified_ns, size) and that all is well."""
     statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
-    statement = statement.values(modified_ns=sa.bindparam("b_modified"), size_bytes=sa.bindparam("b_size"), status=Status.INDEXED, run_id=None)
+    statement = statement.values(
+        modified_ns=sa.bindparam("b_modified"), size_bytes=sa.bindparam("b_size"), status=Status.INDEXED, error="", run_id=None
+    )
     if seen:
         connection.execute(statement, [{"b_id": id_, "b_modified": modified, "b_size": size} for id_, modified, size in seen])
 
@@ -206,6 +219,7 @@ def _blank(project_id: int, path: str) -> dict[str, Any]:
         "kind": Kind.DOCS,
         "metadata": {},
         "recipe": "",
+        "origin": Origin.FILE,
         "version": 0,
     }
 
@@ -310,6 +324,7 @@ _UPDATE = (
         kind=sa.bindparam("b_kind"),
         metadata=sa.bindparam("b_metadata", type_=sa.JSON),
         recipe=sa.bindparam("b_recipe"),
+        origin=sa.bindparam("b_origin"),
         status=Status.INDEXED,
         error="",
         run_id=None,
@@ -331,6 +346,7 @@ def _document_row(document: PreparedDocument, document_id: int) -> dict[str, Any
         "b_kind": document.kind,
         "b_metadata": dict(document.metadata),
         "b_recipe": document.recipe,
+        "b_origin": document.origin,
     }
 
 

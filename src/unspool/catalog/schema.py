@@ -111,6 +111,7 @@ documents = sa.Table(
     sa.Column("language", sa.String(40), nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("metadata", sa.JSON, nullable=False),
+    sa.Column("origin", sa.String(10), nullable=False),  # a file of the project's folder, or text that was given
     sa.Column("recipe", sa.String(64), nullable=False),  # how it was cut; another recipe makes it stale
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("run_id", sa.BigInteger),  # who is indexing it

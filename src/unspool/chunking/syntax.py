@@ -19,10 +19,13 @@ from unspool.chunking.patterns import DEPTH, DEPTHS, PATTERNS
 
 # Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript issue 323). A parse can't be stopped from
 # Python 3.11 (the binding's progress callback crashes below 3.14), but a parser that gets nowhere keeps asking for its text, and
-# ends when it is told that there is none. Of 2000 ordinary files none asked more than 26 times.
+# ends when it is told that there is none. Of 2000 ordinary files none asked more than 26 times. The grammars known to loop inside a
+# text get it byte by byte, so that they have to ask: five times slower, but never stuck.
 _READS = 1_000
-_BYTES_PER_READ = 256
+_READS_PER_BYTE = 1 / 256
+_READS_PER_BYTE_SINGLY = 8
 _READ_SIZE = 65_536
+_READ_SINGLY = frozenset({"tsx"})
 # Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB took minutes). So a long text is first
 # tried on three samples, and cut by lines if they don't parse. Garbage has a share of 0 to 0.2 in whole nodes; one sample of real
 # code may have as little, as when it lies inside a table.
@@ -79,38 +82,44 @@ _parsers = _Parsers()
 
 
 def parse(text: str, language: str) -> Tree | None:
-    """The syntax tree; None where the language has no grammar that can be used."""
+    """The syntax tree; None where the language has no grammar that can be used, or the text is not in the language."""
     grammar = _grammar(language)
     if grammar is None:
         return None
-    parser = _parsers.by_language.get(language)
-    if parser is None:
-        parser = _parsers.by_language[language] = Parser(grammar)
     data = text.encode()
-    if len(data) > _TRIED_FROM and sum(_is_code(parser, window) for window in _windows(data)) < (1 if len(data) < _DOUBTED_FROM else 2):
-        return None
-    root = _root(parser, data)
+    if len(data) > _TRIED_FROM:
+        good = sum(_is_code(_root(window, language, grammar), len(window)) for window in _windows(data))
+        if good < (1 if len(data) < _DOUBTED_FROM else 2):
+            return None
+    root = _root(data, language, grammar)
     return None if root is None else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
 
 
 class _Reader:
     """Hands a text to the parser, and nothing more once it has asked too often."""
 
-    __slots__ = ("data", "left")
+    __slots__ = ("_data", "_is_single", "left")
 
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.left = _READS + len(data) // _BYTES_PER_READ
+    def __init__(self, data: bytes, language: str) -> None:
+        self._data = data
+        self._is_single = language in _READ_SINGLY
+        self.left = _READS + int(len(data) * (_READS_PER_BYTE_SINGLY if self._is_single else _READS_PER_BYTE))
 
     def __call__(self, at: int, _point: object) -> bytes:
         self.left -= 1
         if self.left < 0:
             return b""
-        return self.data[at : at + _READ_SIZE] if at else self.data
+        if self._is_single:
+            byte = self._data[at : at + 1]
+            return byte if byte.isascii() else self._data[at : at + 4]  # a character has to come whole
+        return self._data[at : at + _READ_SIZE] if at else self._data
 
 
-def _root(parser: Parser, data: bytes) -> Node | None:
-    reader = _Reader(data)
+def _root(data: bytes, language: str, grammar: Language) -> Node | None:
+    parser = _parsers.by_language.get(language)
+    if parser is None:
+        parser = _parsers.by_language[language] = Parser(grammar)
+    reader = _Reader(data, language)
     tree = parser.parse(reader)
     return tree.root_node if reader.left >= 0 else None
 
@@ -123,19 +132,18 @@ def _windows(data: bytes) -> Iterator[bytes]:
         yield data[start : start + _WINDOW]
 
 
-def _is_code(parser: Parser, window: bytes) -> bool:
+def _is_code(root: Node | None, size: int) -> bool:
     """Whether enough of a sample forms whole syntax nodes."""
-    root = _root(parser, window)
     nodes = [] if root is None else [root]
     good = 0
     while nodes:
         node = nodes.pop()
         if not node.has_error:
-            size = node.end_byte - node.start_byte
-            good += size if node.child_count or size >= _LONG_LEAF else 0
+            length = node.end_byte - node.start_byte
+            good += length if node.child_count or length >= _LONG_LEAF else 0
         elif node.child_count:
             nodes.extend(node.children)
-    return good > _CODE_SHARE * len(window)
+    return good > _CODE_SHARE * size
 
 
 def definitions(tree: Tree, language: str) -> list[Definition]:

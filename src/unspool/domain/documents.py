@@ -38,6 +38,13 @@ class Kind(StrEnum):
     DATA = "data"
 
 
+class Origin(StrEnum):
+    """Where a document came from. A run over a folder removes only what came from files."""
+
+    FILE = "file"
+    TEXT = "text"
+
+
 class Lines(NamedTuple):
     """A range of lines, counted from 1, both ends included."""
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from unspool.domain.documents import Kind, Metadata, Piece
+from unspool.domain.documents import Kind, Metadata, Origin, Piece
 from unspool.domain.reports import Masked
 
 
@@ -31,6 +31,7 @@ class PreparedDocument:
     language: str
     kind: Kind
     recipe: str
+    origin: Origin
     chunks: tuple[PreparedChunk, ...]
     vectors: Mapping[bytes, bytes] = field(default_factory=dict)
     metadata: Metadata = field(default_factory=dict)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -111,9 +112,9 @@ class WordFolder:
             self._seen = state
         return self._searcher
 
-    def search(self, searcher: tantivy.Searcher, terms: Sequence[str], k: int, among: tuple[str, Ids] | None) -> Matches:
+    def search(self, searcher: tantivy.Searcher, weights: Mapping[str, float], k: int, among: tuple[str, Ids] | None) -> Matches:
         """The k best; `among` restricts a field to a set of ids."""
-        query = self._query(terms)
+        query = self._query(weights)
         if among is None:
             return self._matches(searcher, query, k)
         field, ids = among
@@ -121,11 +122,11 @@ class WordFolder:
             return self._sieved(searcher, query, k, field, ids)
         return self._matches(searcher, self._restricted(query, field, ids), k)
 
-    def score(self, searcher: tantivy.Searcher, terms: Sequence[str], ids: Ids) -> dict[int, float]:
+    def score(self, searcher: tantivy.Searcher, weights: Mapping[str, float], ids: Ids) -> dict[int, float]:
         """The scores of those ids that hold a term."""
-        if not len(ids) or not terms:
+        if not len(ids) or not weights:
             return {}
-        found = self._matches(searcher, self._restricted(self._query(terms), "id", ids), len(ids))
+        found = self._matches(searcher, self._restricted(self._query(weights), "id", ids), len(ids))
         return dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
 
     def close(self) -> None:
@@ -146,11 +147,11 @@ class WordFolder:
                 raise DamagedError(str(error)) from error
         return self._index
 
-    def _query(self, terms: Sequence[str]) -> tantivy.Query:
+    def _query(self, weights: Mapping[str, float]) -> tantivy.Query:
         parts = []
-        for term, count in Counter(terms).items():
+        for term, weight in weights.items():
             query = tantivy.Query.term_query(self._schema, "body", term, "freq")
-            parts.append((tantivy.Occur.Should, query if count == 1 else tantivy.Query.boost_query(query, float(count))))
+            parts.append((tantivy.Occur.Should, query if weight == 1 else tantivy.Query.boost_query(query, weight)))
         return tantivy.Query.boolean_query(parts)
 
     def _restricted(self, query: tantivy.Query, field: str, ids: Ids) -> tantivy.Query:
@@ -210,15 +211,15 @@ def _patiently(attempt: Callable[[], tantivy.Searcher]) -> tantivy.Searcher:
         raise DamagedError(str(error)) from error
 
 
-def bm25(counts: Counter[str], length: int, terms: Sequence[str], frequencies: dict[str, int], chunks: int, average: float) -> float:
+def bm25(counts: Counter[str], length: int, weights: Mapping[str, float], frequencies: Mapping[str, int], chunks: int, average: float) -> float:
     """The score tantivy would give a chunk that it does not hold yet: its k1 is 1.2 and its b .75."""
     total = 0.0
-    for term in terms:
+    for term, weight in weights.items():
         count = counts.get(term, 0)
         if count:
             frequency = frequencies[term]
-            rarity = np.log(1 + (chunks - frequency + 0.5) / (frequency + 0.5))
-            total += float(rarity) * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / max(average, 1.0)))
+            rarity = math.log(1 + (chunks - frequency + 0.5) / (frequency + 0.5))
+            total += weight * rarity * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / max(average, 1.0)))
     return total
 
 

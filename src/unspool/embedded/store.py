@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from unspool.domain.filters import Filter
 from unspool.domain.reports import Progress
 from unspool.embedded import flat, lexical, tail
 from unspool.embedded.tail import Tail
-from unspool.errors import DimensionError, UnsupportedError
+from unspool.errors import DimensionError, ServiceError, UnsupportedError
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Stability, Vectors
 
 # A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a commit to the folder (60 to 150 ms).
@@ -59,22 +59,56 @@ class Partition:
         self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
         self.words = lexical.WordFolder(folder / "words")
         self.now = Snapshot()
+        self._mutex = threading.Lock()  # one thread of ours writes at a time
+        self._lock = FileLock(folder / "lock", thread_local=False)  # and one process
 
     @contextmanager
-    def writing(self, *, wait: bool) -> Iterator[bool]:
-        """The right to write the folder; False where another process has it and we would not wait."""
-        mark_as_cache(self.folder.parent)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / "lock", thread_local=False)
-        try:
-            lock.acquire(timeout=-1 if wait else 0)
-        except Timeout:
+    def writing(self, *, wait: bool, finish: bool = True) -> Iterator[bool]:
+        """The right to write the folder; False where someone else has it and we would not wait.
+
+        With `finish=False` this process keeps the right, and the word index's writer open, for the next call.
+        """
+        if not self._mutex.acquire(blocking=wait):
             yield False
             return
         try:
-            yield True
+            if not self._acquire(wait=wait):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                if finish:
+                    self._let_go()
         finally:
-            lock.release()
+            self._mutex.release()
+
+    def release(self) -> None:
+        """Give the right back if a call kept it."""
+        with self._mutex:
+            if self._lock.is_locked:
+                self._let_go()
+
+    def close(self) -> None:
+        """Let go of every file."""
+        self.release()
+        self.words.close()
+
+    def _acquire(self, *, wait: bool) -> bool:
+        if not self._lock.is_locked:
+            mark_as_cache(self.folder.parent)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire(timeout=-1 if wait else 0)
+            except Timeout:
+                return False
+        return True
+
+    def _let_go(self) -> None:
+        try:
+            self.words.release()
+        finally:
+            self._lock.release()
 
 
 class EmbeddedStore:
@@ -96,7 +130,10 @@ class EmbeddedStore:
     # Keeping up with the catalog
 
     def fresh(self, project: int, on_progress: Callable[[Progress], None] | None = None) -> int:
-        """Make everything that is committed findable; returns how many chunks are not yet, because another process is absorbing them."""
+        """Make everything that is committed findable; returns how many chunks are not yet.
+
+        That is so while another process has the folder, or when it cannot be written.
+        """
         part = self.partition(project)
         with part.guard, self._catalog.read() as connection:
             now = self._reload(part)
@@ -116,7 +153,12 @@ class EmbeddedStore:
                 part.now = replace(base, tail=tail.make(start, seq, changed, removed, self._dimension))
                 return 0
         # Where nothing is absorbed there is nothing to answer from, so this waits; otherwise what is there answers at once.
-        return 0 if self.absorb(project, wait=behind, on_progress=on_progress) else pending
+        try:
+            return 0 if self.absorb(project, wait=behind, on_progress=on_progress) else pending
+        except ServiceError:
+            if behind:
+                raise
+            return pending
 
     def absorb(self, project: int, *, wait: bool = True, finish: bool = True, on_progress: Callable[[Progress], None] | None = None) -> bool:
         """Write everything that is committed into the folder; False where another process is at it and we did not wait.
@@ -124,15 +166,19 @@ class EmbeddedStore:
         With `finish=False` the word index's writer stays open for the next call, as a long run wants.
         """
         part = self.partition(project)
-        with part.writing(wait=wait) as allowed:
-            if not allowed:
-                return False
-            try:
-                self._absorb(part, project, on_progress)
-            except (flat.DamagedError, lexical.DamagedError):
-                self._absorb(part, project, on_progress, anew=True)
-            if finish:
-                part.words.release()
+        try:
+            with part.writing(wait=wait, finish=finish) as allowed:
+                if not allowed:
+                    return False
+                try:
+                    self._absorb(part, project, on_progress)
+                except (flat.DamagedError, lexical.DamagedError):
+                    self._absorb(part, project, on_progress, anew=True)
+        except (flat.DamagedError, lexical.DamagedError, OSError) as error:
+            raise ServiceError(
+                f"the index folder {part.folder} cannot be written ({error}); free some space or mend the permissions, "
+                "nothing is lost: it is made again from the catalog"
+            ) from error
         return True
 
     def position(self, project: int) -> int:
@@ -147,7 +193,7 @@ class EmbeddedStore:
 
     def release(self, project: int) -> None:
         """Let go of what a long run kept open."""
-        self.partition(project).words.release()
+        self.partition(project).release()
 
     def partition(self, project: int) -> Partition:
         """The project's folder."""
@@ -253,7 +299,7 @@ class EmbeddedStore:
         found = Matches.none() if view is None else flat.search(view, vector, k + more, _chosen(view, selection))
         if rest is None:
             return found
-        scores = np.round(rest.vectors @ vector, 6)
+        scores = flat.cosines(rest.vectors, vector)
         return merge(found, rest, scores, _tail_chosen(rest, selection), k)
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
@@ -263,7 +309,7 @@ class EmbeddedStore:
         view, rest = now.view, now.tail
         scores = np.full(len(ids), np.nan, dtype=np.float32) if view is None else flat.score(view, vector, ids)
         if rest is not None:
-            overlay(scores, ids, rest, np.round(rest.vectors @ vector, 6), np.nan)
+            overlay(scores, ids, rest, flat.cosines(rest.vectors, vector), np.nan)
         return scores
 
     def count(self, project: int) -> int:
@@ -295,9 +341,10 @@ class EmbeddedStore:
     def drop(self, project: int) -> None:
         """Remove the project's folder; a project that still exists is rebuilt when it is next searched."""
         part = self.partition(project)
-        with part.guard, part.writing(wait=True):
+        with part.writing(wait=True):
             part.words.close()
-            part.now = Snapshot()
+            with part.guard:
+                part.now = Snapshot()
             for child in ("words", "vectors"):
                 shutil.rmtree(part.folder / child, ignore_errors=True)
         shutil.rmtree(part.folder, ignore_errors=True)
@@ -308,7 +355,7 @@ class EmbeddedStore:
         """Let go of every file."""
         with self._guard:
             for part in self._partitions.values():
-                part.words.close()
+                part.close()
             self._partitions.clear()
 
     def select(self, project: int, where: Filter | None) -> Selection | None:
@@ -338,31 +385,31 @@ class EmbeddedWords:
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
 
-    def search(self, project: int, terms: Sequence[str], *, k: int, where: Filter | None = None) -> Matches:
+    def search(self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None) -> Matches:
         """The k best chunks that hold at least one of the terms."""
         part = self._store.partition(project)
         now = part.now
         rest = now.tail
         selection = self._store.select(project, where)
-        if not terms or (selection is not None and selection.is_empty):
+        if not weights or (selection is not None and selection.is_empty):
             return Matches.none()
         among = None if selection is None else _among(selection)
         more = 0 if rest is None else len(rest.hidden)
-        found = Matches.none() if now.searcher is None else part.words.search(now.searcher, terms, k + more, among)
+        found = Matches.none() if now.searcher is None else part.words.search(now.searcher, weights, k + more, among)
         if rest is None:
             return found
-        scores = _tail_scores(now, rest, terms)
+        scores = _tail_scores(now, rest, weights)
         return merge(found, rest, scores, _tail_chosen(rest, selection) & (scores > 0), k)
 
-    def score(self, project: int, terms: Sequence[str], ids: Ids) -> Vectors:
+    def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """The score of each id; 0 for what holds none of the terms."""
         part = self._store.partition(project)
         now = part.now
         rest = now.tail
-        known = {} if now.searcher is None or not terms else part.words.score(now.searcher, terms, ids)
+        known = {} if now.searcher is None or not weights else part.words.score(now.searcher, weights, ids)
         scores = lexical.as_vector(known, ids)
         if rest is not None:
-            overlay(scores, ids, rest, _tail_scores(now, rest, terms), 0.0)
+            overlay(scores, ids, rest, _tail_scores(now, rest, weights), 0.0)
         return scores
 
 
@@ -377,11 +424,11 @@ def mark_as_cache(folder: Path) -> None:
 _LAST = 2**63 - 1  # after every id of a sequence number
 
 
-def _tail_scores(now: Snapshot, rest: Tail, terms: Sequence[str]) -> Vectors:
+def _tail_scores(now: Snapshot, rest: Tail, weights: Mapping[str, float]) -> Vectors:
     if now.searcher is None or now.words is None:
-        return rest.word_scores(terms, {}, 0, 0.0)
-    frequencies = {term: now.searcher.doc_freq("body", term) for term in set(terms)}
-    return rest.word_scores(terms, frequencies, now.searcher.num_docs, now.words.added_terms / max(now.words.added_chunks, 1))
+        return rest.word_scores(weights, {}, 0, 0.0)
+    frequencies = {term: now.searcher.doc_freq("body", term) for term in weights}
+    return rest.word_scores(weights, frequencies, now.searcher.num_docs, now.words.added_terms / max(now.words.added_chunks, 1))
 
 
 def _patiently(folder: Path, state: flat.State, previous: flat.View | None) -> flat.View:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,15 +26,13 @@ class Tail:
     counts: tuple[Counter[str], ...]
     hidden: frozenset[int]
 
-    def word_scores(self, terms: Sequence[str], frequencies: dict[str, int], chunks: int, average: float) -> Vectors:
+    def word_scores(self, weights: Mapping[str, float], absorbed: Mapping[str, int], chunks: int, average: float) -> Vectors:
         """BM25 of each chunk, with the statistics of the index and the tail together."""
-        wanted = list(dict.fromkeys(terms))
-        for term in wanted:
-            frequencies[term] = frequencies.get(term, 0) + sum(term in counts for counts in self.counts)
+        frequencies = {term: absorbed.get(term, 0) + sum(term in counts for counts in self.counts) for term in weights}
         lengths = [counts.total() for counts in self.counts]
         if not average and lengths:
             average = sum(lengths) / len(lengths)
-        scores = [lexical.bm25(c, n, terms, frequencies, chunks + len(lengths), average) for c, n in zip(self.counts, lengths, strict=True)]
+        scores = [lexical.bm25(c, n, weights, frequencies, chunks + len(lengths), average) for c, n in zip(self.counts, lengths, strict=True)]
         return np.array(scores, dtype=np.float32)
 
 

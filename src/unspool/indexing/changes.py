@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from unspool.catalog.documents import DocumentState
-from unspool.domain.documents import Status
+from unspool.domain.documents import Origin, Status
 from unspool.domain.reports import Skip
 from unspool.sources.folders import Found
 
@@ -68,7 +68,7 @@ def plan(
         else:
             suspect.append(Work(found=file, known_sha=_trusted_sha(state, recipe)))
     here = {file.path for file in found}
-    gone = tuple(state for path, state in known.items() if path not in here and not _below(path, unread) and not _held(state, live_runs))
+    gone = tuple(state for path, state in known.items() if path not in here and not _below(path, unread) and _from_here(state, live_runs))
     return Changes(new=tuple(new), suspect=tuple(suspect), unchanged=unchanged, busy=tuple(busy), removed=gone, skips=tuple(skips))
 
 
@@ -82,5 +82,6 @@ def _below(path: str, unread: Sequence[str]) -> bool:
     return any(not folder or path.startswith(folder.rstrip("/") + "/") for folder in unread)
 
 
-def _held(state: DocumentState, live_runs: frozenset[int]) -> bool:
-    return state.status is Status.INDEXING and state.run_id in live_runs
+def _from_here(state: DocumentState, live_runs: frozenset[int]) -> bool:
+    """Came from a file, and no live run is at work on it."""
+    return state.origin is Origin.FILE and not (state.status is Status.INDEXING and state.run_id in live_runs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import pickle
 import queue
 import subprocess
@@ -24,6 +25,10 @@ from unspool.indexing.preparing import Outcome
 _START = (
     "import json, sys; setup = json.loads(sys.argv[1]); sys.path[:] = setup.pop('path'); from unspool.indexing.workers import serve; serve(setup)"
 )
+
+
+# There is a worker per core; numpy's own threads would only get in each other's way.
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,8 @@ class Pool:
             return self._idle.get_nowait()
         except queue.Empty:
             setup = json.dumps({"path": sys.path, **asdict(self._recipe)})
-            process = subprocess.Popen([sys.executable, "-c", _START, setup], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            environment = {**os.environ, **_ONE_THREAD}  # noqa: TID251 - not read, only handed on
+            process = subprocess.Popen([sys.executable, "-c", _START, setup], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
             self._processes.append(process)
             return process
 

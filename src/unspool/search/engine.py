@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,11 +59,11 @@ def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Re
     pools = [(project.id, _pool(vectors, words, request, project.id)) for project in request.projects]
     with catalog.read() as connection:
         candidates = reading.candidates(connection, [id_ for _, ids in pools for id_ in ids.tolist()])
-    terms = _scored_terms(plan, candidates.values())
-    retrieved = _joined([_scored(vectors, words, request, project, ids, terms) for project, ids in pools], plan)
+    weights = _scored_weights(plan, candidates.values())
+    retrieved = _joined([_scored(vectors, words, request, project, ids, weights) for project, ids in pools], plan)
     fused = fusion.fuse(retrieved.meaning, retrieved.words, plan.alpha) if len(retrieved.ids) else np.zeros(0, dtype=np.float32)
     scores = dict(zip(retrieved.ids.tolist(), fused.tolist(), strict=True))
-    order = ranking.rank(list(candidates.values()), scores, terms=plan.terms, identifiers=plan.identifiers)
+    order = ranking.rank(list(candidates.values()), scores, terms=tuple(plan.weights), identifiers=plan.identifiers)
     if request.min_score is not None:
         order = [one for one in order if one.score >= request.min_score]
     return order, retrieved
@@ -77,16 +77,16 @@ def _pool(vectors: VectorIndex, words: WordIndex, request: Request, project: int
         assert request.vector is not None
         pools.append(vectors.search(project, request.vector, k=plan.pool, where=request.where).ids)
     if plan.uses_words:
-        pools.append(words.search(project, plan.terms, k=plan.pool, where=request.where).ids)
+        pools.append(words.search(project, plan.weights, k=plan.pool, where=request.where).ids)
     return np.unique(np.concatenate(pools)) if pools else np.zeros(0, dtype=np.int64)
 
 
-def _scored(vectors: VectorIndex, words: WordIndex, request: Request, project: int, ids: Ids, terms: Sequence[str]) -> Retrieved:
+def _scored(vectors: VectorIndex, words: WordIndex, request: Request, project: int, ids: Ids, weights: Mapping[str, float]) -> Retrieved:
     """Every candidate of a project, scored on both sides."""
     return Retrieved(
         ids=ids,
         meaning=vectors.score(project, request.vector, ids) if request.plan.uses_vectors and request.vector is not None else None,
-        words=words.score(project, terms, ids) if request.plan.uses_words else None,
+        words=words.score(project, weights, ids) if request.plan.uses_words else None,
     )
 
 
@@ -98,12 +98,12 @@ def _joined(parts: Sequence[Retrieved], plan: Plan) -> Retrieved:
     )
 
 
-def _scored_terms(plan: Plan, candidates: Iterable[reading.Candidate]) -> tuple[str, ...]:
+def _scored_weights(plan: Plan, candidates: Iterable[reading.Candidate]) -> Mapping[str, float]:
     if not plan.languages:
-        return plan.terms
+        return plan.weights
     languages = Counter(candidate.language for candidate in candidates)
     majority, count = languages.most_common(1)[0] if languages else ("", 0)
-    return without_languages(plan, majority) if count * 2 > languages.total() else plan.terms
+    return without_languages(plan, majority) if count * 2 > languages.total() else plan.weights
 
 
 def page(catalog: Catalog, request: Request, window: Sequence[ranking.Ranked], retrieved: Retrieved, *, count_tokens: Callable[[str], int]) -> Page:
@@ -212,7 +212,7 @@ def with_waiting(page: Page, waiting: int) -> Page:
     if not waiting:
         return page
     return replace(
-        page, warnings=(*page.warnings, f"{waiting} chunks are still being taken in by another process and were not searched; ask again soon")
+        page, warnings=(*page.warnings, f"{waiting} chunks are stored but not in the index yet, so they were not searched; ask again soon")
     )
 
 

@@ -20,6 +20,7 @@ NAME_BOOST = 0.35  # for a file name all of whose terms are asked for; in propor
 FOLDER_BOOST = 0.10  # the same for the folders above it
 DEFINES_BOOST = 0.30  # the chunk defines a name that the query spells as code
 DEFINES_WORDS_BOOST = 0.15  # the chunk defines a name all of whose words are in the query
+DEFINES_WORD_BOOST = 0.10  # the same for a name of one word, which says less
 POOL_SECOND, POOL_THIRD = 0.25, 0.10  # a file's best chunk gains these parts of its next two
 CHUNK_DECAY = 0.80  # each further chunk of a file counts for this much of the one before
 TEST_FACTOR = 0.70  # tests, unless the query asks for tests
@@ -100,10 +101,13 @@ def _definition(defines: str, wanted: frozenset[str], identifiers: frozenset[str
     for name, bare, _ in names:
         if bare in identifiers:
             return DEFINES_BOOST, name
+    best = (0.0, "")
     for name, _, words in names:
-        if words and words <= wanted:
-            return DEFINES_WORDS_BOOST, name
-    return 0.0, ""
+        if words <= wanted and words:
+            gain = DEFINES_WORDS_BOOST if len(words) > 1 else DEFINES_WORD_BOOST
+            if gain > best[0]:
+                best = gain, name
+    return best
 
 
 def _file(chunks: list[Ranked]) -> list[Ranked]:

@@ -61,6 +61,7 @@ def upgrade() -> None:
         sa.Column("language", sa.String(length=40), nullable=False),
         sa.Column("kind", sa.String(length=10), nullable=False),
         sa.Column("metadata", sa.JSON(), nullable=False),
+        sa.Column("origin", sa.String(length=10), nullable=False),
         sa.Column("recipe", sa.String(length=64), nullable=False),
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("run_id", sa.BigInteger(), nullable=True),
