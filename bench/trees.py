@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from words import Vocabulary
@@ -23,9 +23,14 @@ def python_files() -> Iterator[tuple[str, Path]]:
 
 
 def copy_python(into: Path, *, files: int | None = None, total_bytes: int | None = None) -> int:
-    """Copy Python files until there are so many, or so many bytes; returns how many there are."""
+    """Copy this Python's files until there are so many, or so many bytes; returns how many there are."""
+    return copy_files(python_files(), into, files=files, total_bytes=total_bytes)
+
+
+def copy_files(found: Iterable[tuple[str, Path]], into: Path, *, files: int | None = None, total_bytes: int | None = None) -> int:
+    """The same for any files, each with the path it gets."""
     count = size = 0
-    for name, file in python_files():
+    for name, file in found:
         if (files is not None and count >= files) or (total_bytes is not None and size >= total_bytes):
             break
         target = into / name

@@ -93,7 +93,7 @@ class Corpus:
 
     def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
         """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
-        from unspool.embedded.store import mark_as_cache
+        from unspool.embedded.partition import mark_as_cache
         from unspool.indexing.pipeline import index_folder
         from unspool.sources import git
 

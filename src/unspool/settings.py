@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_type_hints
-from urllib.parse import urlsplit, urlunsplit
 
 from unspool.errors import ConfigError
 
 PREFIX = "UNSPOOL_"
 MASK = "***"
+_PASSWORD = re.compile(r"^([a-zA-Z][\w+.-]*://[^:/@]*):.*@", re.DOTALL)
 
 
 def default_database() -> str:
@@ -114,17 +115,8 @@ def about(name: str) -> str:
 
 
 def redacted(address: str) -> str:
-    """An address without its password; anything else as it is."""
-    if "://" not in address or "@" not in address:
-        return address
-    try:
-        parts = urlsplit(address)
-        if parts.password is None:
-            return address
-        user, _, host = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{user.split(':')[0]}:{MASK}@{host}"))
-    except ValueError:
-        return f"{address.split('://')[0]}://{MASK}"
+    """An address without its password, whatever characters that holds; anything else as it is."""
+    return _PASSWORD.sub(rf"\1:{MASK}@", address)
 
 
 def _fields() -> list[Any]:

@@ -134,6 +134,8 @@ def watching(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], queue.Que
     finally:
         process.kill()
         process.wait()
+        process.stdout.close()
+        process.stderr.close()
 
 
 def test_watch_notices_changes_and_ends_with_0_on_ctrl_c(folder: Path, database: Path) -> None:

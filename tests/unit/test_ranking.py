@@ -41,7 +41,7 @@ def test_without_any_boost_the_fused_score_decides() -> None:
     ("query", "winner", "loser", "reason"),
     [
         ("how does the tokenizer work", candidate(2, "z/tokenizer.py"), candidate(1, "a/main.py"), "file name"),
-        ("parse config", candidate(2, "z/parse_config.py"), candidate(1, "a/parse.py"), "file name"),
+        ("parse config", candidate(2, "z/parse_config.py"), candidate(1, "a/parse_arguments.py"), "file name"),
         ("cache eviction", candidate(2, "z/cache/main.py"), candidate(1, "a/other/main.py"), "folder"),
         ("where is parseConfig", candidate(2, "z.py", defines="other parse_config"), candidate(1, "a.py", defines="other"), "defines parse_config"),
         ("parse the config", candidate(2, "z.py", defines="parseConfig"), candidate(1, "a.py", defines="parse_args"), "defines parseConfig"),
@@ -54,7 +54,7 @@ def test_a_boost_lifts_what_it_is_for_and_says_so(query: str, winner: Candidate,
     assert reason in ranked[0].reasons
 
 
-@pytest.mark.parametrize("path", ["tests/b.py", "src/test_b.py", "b_test.go", "src/__tests__/b.js", "b.spec.ts", "fixtures/b.py", "src/BTest.java", "conftest.py"])
+@pytest.mark.parametrize("path", ["tests/b.py", "src/test_b.py", "b_test.go", "src/__tests__/b.js", "b.spec.ts", "fixtures/b.py", "src/FooTest.java", "conftest.py"])
 def test_tests_are_ranked_lower_unless_they_are_asked_for(path: str) -> None:
     some = [candidate(1, path), candidate(2, "src/zzz.py")]
     ranked = order("walrus", some, {1: 0.6, 2: 0.5})

@@ -343,7 +343,7 @@ def docx_bytes() -> bytes:
 def test_the_text_of_a_docx_is_taken_in_order_with_its_tables(tmp_path: Path) -> None:
     result = read(found(tmp_path, "a.docx", docx_bytes()))
     assert isinstance(result, Reading)
-    assert (result.text, result.title) == ("Set-up\n\nInstall it.\n\nname | value\n\nDone.", "The manual")
+    assert (result.text, result.title) == ("# Set-up\n\nInstall it.\n\nname | value\n\nDone.", "The manual")
 
 
 def test_a_docx_that_is_none_or_a_bomb_is_refused() -> None:
@@ -375,7 +375,7 @@ def test_without_the_extra_a_document_is_skipped_with_the_install_command(tmp_pa
 
 
 def test_importing_sources_loads_no_optional_package() -> None:
-    code = "import sys, unspool.sources.reading; print([m for m in ('pypdf', 'docx', 'lxml', 'charset_normalizer') if m in sys.modules])"
+    code = "import sys, unspool.sources.reading; print([m for m in ('pypdf', 'docx', 'lxml', 'selectolax', 'charset_normalizer') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"})
     assert done.stdout.strip() == "[]"
 

@@ -84,7 +84,7 @@ def test_tokens_are_counted_exactly_as_the_tokenizer_counts_them(embedder: Embed
 
 
 @pytest.mark.xfail(reason="embedders/static.py: 28 entries such as ';\\r' join a sign or a space with \\r, \\xa0, \\u2009 or \\u200a; _SEGMENT does not")
-@pytest.mark.parametrize("text", ["a;\r\nb;\r\n", "f();\r", "0 \xa0", "\xa0\xa0", "so:\u2009x", "e.g.:\u200a"])
+@pytest.mark.parametrize("text", ["a;\r\nb;\r\n", "f();\r", "0 \xa0", "so:\u2009x", "e.g.:\u200a"])
 def test_windows_line_ends_and_narrow_spaces_are_counted_exactly(embedder: Embedder, tokenizer: Tokenizer, text: str) -> None:
     assert embedder.count_tokens(text) == len(tokenizer.encode(text, add_special_tokens=False).ids)
 

@@ -25,7 +25,7 @@ _READS = 1_000
 _READS_PER_BYTE = 1 / 256
 _READS_PER_BYTE_SINGLY = 8
 _READ_SIZE = 65_536
-_READ_SINGLY = frozenset({"tsx"})
+_READ_SINGLY = frozenset({"kotlin", "tsx"})
 # Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB took minutes). So a long text is first
 # tried on three samples, and cut by lines if they don't parse. Garbage has a share of 0 to 0.2 in whole nodes; one sample of real
 # code may have as little, as when it lies inside a table.

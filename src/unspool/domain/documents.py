@@ -18,6 +18,7 @@ Metadata = Mapping[str, Scalar]
 DEFAULT_PROJECT = "default"
 MAX_NAME_LENGTH = 200
 MAX_PATH_LENGTH = 4096
+MAX_NUMBER = 2**63
 
 
 class Status(StrEnum):
@@ -166,8 +167,8 @@ def checked_metadata(metadata: Metadata) -> Metadata:
             raise InputError(f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} characters")
         if not isinstance(value, str | int | float | bool):
             raise InputError(f"metadata {key!r} is a {type(value).__name__}; give a string, number or boolean")
-        if isinstance(value, float) and value != value:
-            raise InputError(f"metadata {key!r} is not a number (NaN); leave it out")
+        if not isinstance(value, str) and not abs(value) < MAX_NUMBER:
+            raise InputError(f"metadata {key!r} is not a number that every database holds; keep it within 2**63, finite, or give a string")
     return MappingProxyType(dict(metadata))
 
 

@@ -138,6 +138,11 @@ def _value(name: str, value: object) -> Scalar | datetime:
         raise FilterError(f"kind {value!r} does not exist; kinds are {', '.join(Kind)}")
     if len(value) > 4096:
         raise FilterError(f"the value for {name!r} has {len(value)} characters; give at most 4096")
+    if name == "path":
+        try:
+            re.compile(glob_regex(value))
+        except re.error as error:
+            raise FilterError(f"path {value[:60]!r} is not a pattern ({error}); mind the brackets") from None
     return value
 
 
@@ -186,5 +191,7 @@ def _glob_part(part: str) -> str:
     simple = {"**/": "(.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     if part in simple:
         return simple[part]
+    if part in ("[]", "[!]"):
+        return re.escape(part)
     inner = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
     return "[^" + inner[1:] + "]" if inner.startswith("!") else "[" + inner + "]"

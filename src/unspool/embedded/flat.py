@@ -56,7 +56,8 @@ class State:
     rows: int = 0
     dead: int = 0
     dead_version: int = 0
-    checksum: int = 0  # of the chunk ids
+    ids_checksum: int = 0
+    documents_checksum: int = 0
     format: int = FORMAT
 
 
@@ -99,16 +100,29 @@ def open_view(folder: Path, state: State, previous: View | None = None) -> View:
             alive = np.ones(rows, dtype=np.bool_)
             dead = np.load(_dead_file(folder, state), allow_pickle=False)
             alive[: len(dead)] = ~dead
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise DamagedError(str(error)) from error
-    start, checksum, runs = (previous.state.rows, previous.state.checksum, previous.runs) if previous else (0, 0, ())
-    if zlib.crc32(chunk_ids[start:].tobytes(), checksum) != state.checksum:
+    view = View(state, vectors, codes, chunk_ids, document_ids, alive, ())
+    _check(view, previous.state if previous else replace(state, rows=0, ids_checksum=0, documents_checksum=0))
+    return replace(view, runs=_with_run(previous.runs if previous else (), chunk_ids, previous.state.rows if previous else 0))
+
+
+def _check(view: View, known: State) -> None:
+    """Whether the rows after those already known are what was committed."""
+    state, start = view.state, known.rows
+    if zlib.crc32(view.chunk_ids[start:].tobytes(), known.ids_checksum) != state.ids_checksum:
         raise DamagedError("the chunk ids do not match their checksum")
-    # A spot check, because reading every vector would cost a tenth of a second per 100 000 on each open.
-    probe = vectors[start :: max(1, (rows - start) // 16)].astype(np.float64)
-    if rows > start and not np.allclose((probe * probe).sum(axis=1), 1.0, atol=1e-3):
+    if zlib.crc32(view.document_ids[start:].tobytes(), known.documents_checksum) != state.documents_checksum:
+        raise DamagedError("the document ids do not match their checksum")
+    # Spot checks, because reading every vector would cost a tenth of a second per 100 000 on each open.
+    probes = slice(start, state.rows, max(1, (state.rows - start) // 16))
+    vectors = np.array(view.vectors[probes])
+    with np.errstate(all="ignore"):
+        lengths = np.vecdot(vectors, vectors)
+    if not np.allclose(lengths, 1.0, atol=1e-3):
         raise DamagedError("a vector is not of length 1")
-    return View(state, vectors, codes, chunk_ids, document_ids, alive, _with_run(runs, chunk_ids, start))
+    if not np.array_equal(signs(vectors), view.codes[probes]):
+        raise DamagedError("the signs are not those of the vectors")
 
 
 def _with_run(runs: tuple[tuple[Ids, Ids], ...], chunk_ids: Ids, start: int) -> tuple[tuple[Ids, Ids], ...]:
@@ -214,8 +228,10 @@ def _nearest_signs(view: View, vector: Vectors, rows: npt.NDArray[np.intp] | Non
 
 
 def _row_sums(counts: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-    if counts.shape[1] == 4:  # 256 dimensions: add the four bytes of a row in one multiplication
-        sums: npt.NDArray[Any] = (counts.view(np.uint32).ravel() * np.uint32(0x01010101)) >> np.uint32(24)
+    if counts.shape[1] == 4:  # 256 dimensions: add the four bytes of a row inside one word; a sum can be 256, so the halves need nine bits
+        words = counts.view(np.uint32).ravel()
+        halves = (words & np.uint32(0x00FF00FF)) + ((words >> np.uint32(8)) & np.uint32(0x00FF00FF))
+        sums: npt.NDArray[Any] = (halves + (halves >> np.uint32(16))) & np.uint32(0x1FF)
         return sums
     plain: npt.NDArray[Any] = counts.sum(axis=1, dtype=np.uint16)
     return plain
@@ -233,11 +249,12 @@ def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArra
 def _write_rows(folder: Path, state: State, points: Points) -> State:
     vectors = np.ascontiguousarray(points.vectors, dtype=np.float32)
     ids = np.ascontiguousarray(points.ids, dtype=np.int64)
+    documents = np.ascontiguousarray(points.documents, dtype=np.int64)
     columns: dict[str, npt.NDArray[Any]] = {
         "vectors-{}.f32": vectors,
         "codes-{}.u64": signs(vectors),
         "ids-{}.i64": ids,
-        "documents-{}.i64": points.documents,
+        "documents-{}.i64": documents,
     }
     for name, data in columns.items():
         file = folder / name.format(state.generation)
@@ -246,7 +263,12 @@ def _write_rows(folder: Path, state: State, points: Points) -> State:
             handle.truncate(state.rows * width)
             handle.seek(state.rows * width)
             handle.write(np.ascontiguousarray(data).tobytes())
-    return replace(state, rows=state.rows + len(ids), checksum=zlib.crc32(ids.tobytes(), state.checksum))
+    return replace(
+        state,
+        rows=state.rows + len(ids),
+        ids_checksum=zlib.crc32(ids.tobytes(), state.ids_checksum),
+        documents_checksum=zlib.crc32(documents.tobytes(), state.documents_checksum),
+    )
 
 
 def _compact(folder: Path, state: State, view: View, points: Points, *, keep: npt.NDArray[np.bool_], position: int) -> State:

@@ -9,15 +9,12 @@ from __future__ import annotations
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import tantivy
-from filelock import FileLock, Timeout
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, filters, reading
@@ -25,7 +22,8 @@ from unspool.catalog.filters import Selection
 from unspool.domain.filters import Filter
 from unspool.domain.reports import Progress
 from unspool.embedded import flat, lexical, tail
-from unspool.embedded.tail import Tail
+from unspool.embedded.partition import Partition, Snapshot
+from unspool.embedded.words import EmbeddedWords
 from unspool.errors import DimensionError, ServiceError, UnsupportedError
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Stability, Vectors
 
@@ -34,81 +32,6 @@ TAIL_LIMIT = 256
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
 _SELECTIONS = 16  # filters remembered
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """What a search looks at: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
-
-    view: flat.View | None = None
-    words: lexical.State | None = None
-    searcher: tantivy.Searcher | None = None
-    tail: Tail | None = None
-
-    @property
-    def position(self) -> int:
-        """The sequence number up to which both halves have absorbed; -1 where one is missing."""
-        return -1 if self.view is None or self.words is None else min(self.view.state.position, self.words.position)
-
-
-class Partition:
-    """One project's folder as this process sees it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
-        self.words = lexical.WordFolder(folder / "words")
-        self.now = Snapshot()
-        self._mutex = threading.Lock()  # one thread of ours writes at a time
-        self._lock = FileLock(folder / "lock", thread_local=False)  # and one process
-
-    @contextmanager
-    def writing(self, *, wait: bool, finish: bool = True) -> Iterator[bool]:
-        """The right to write the folder; False where someone else has it and we would not wait.
-
-        With `finish=False` this process keeps the right, and the word index's writer open, for the next call.
-        """
-        if not self._mutex.acquire(blocking=wait):
-            yield False
-            return
-        try:
-            if not self._acquire(wait=wait):
-                yield False
-                return
-            try:
-                yield True
-            finally:
-                if finish:
-                    self._let_go()
-        finally:
-            self._mutex.release()
-
-    def release(self) -> None:
-        """Give the right back if a call kept it."""
-        with self._mutex:
-            if self._lock.is_locked:
-                self._let_go()
-
-    def close(self) -> None:
-        """Let go of every file."""
-        self.release()
-        self.words.close()
-
-    def _acquire(self, *, wait: bool) -> bool:
-        if not self._lock.is_locked:
-            mark_as_cache(self.folder.parent)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                self._lock.acquire(timeout=-1 if wait else 0)
-            except Timeout:
-                return False
-        return True
-
-    def _let_go(self) -> None:
-        try:
-            self.words.release()
-        finally:
-            self._lock.release()
 
 
 class EmbeddedStore:
@@ -190,6 +113,12 @@ class EmbeddedStore:
         part = self.partition(project)
         with part.guard:
             return self._reload(part).position
+
+    def rebuild(self, project: int) -> None:
+        """Make the project's folder anew; for when a search finds it damaged."""
+        part = self.partition(project)
+        with part.writing(wait=True):
+            self._absorb(part, project, None, anew=True)
 
     def release(self, project: int) -> None:
         """Let go of what a long run kept open."""
@@ -300,7 +229,7 @@ class EmbeddedStore:
         if rest is None:
             return found
         scores = flat.cosines(rest.vectors, vector)
-        return merge(found, rest, scores, _tail_chosen(rest, selection), k)
+        return tail.merge(found, rest, scores, tail.chosen(rest, selection), k)
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         """Cosine of each id; NaN for what is absent."""
@@ -309,7 +238,7 @@ class EmbeddedStore:
         view, rest = now.view, now.tail
         scores = np.full(len(ids), np.nan, dtype=np.float32) if view is None else flat.score(view, vector, ids)
         if rest is not None:
-            overlay(scores, ids, rest, flat.cosines(rest.vectors, vector), np.nan)
+            tail.overlay(scores, ids, rest, flat.cosines(rest.vectors, vector), np.nan)
         return scores
 
     def count(self, project: int) -> int:
@@ -379,56 +308,7 @@ class EmbeddedStore:
             raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._dimension}; embed with {self._space}")
 
 
-class EmbeddedWords:
-    """The word half of the store, as the `WordIndex` port."""
-
-    def __init__(self, store: EmbeddedStore) -> None:
-        self._store = store
-
-    def search(self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None) -> Matches:
-        """The k best chunks that hold at least one of the terms."""
-        part = self._store.partition(project)
-        now = part.now
-        rest = now.tail
-        selection = self._store.select(project, where)
-        if not weights or (selection is not None and selection.is_empty):
-            return Matches.none()
-        among = None if selection is None else _among(selection)
-        more = 0 if rest is None else len(rest.hidden)
-        found = Matches.none() if now.searcher is None else part.words.search(now.searcher, weights, k + more, among)
-        if rest is None:
-            return found
-        scores = _tail_scores(now, rest, weights)
-        return merge(found, rest, scores, _tail_chosen(rest, selection) & (scores > 0), k)
-
-    def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
-        """The score of each id; 0 for what holds none of the terms."""
-        part = self._store.partition(project)
-        now = part.now
-        rest = now.tail
-        known = {} if now.searcher is None or not weights else part.words.score(now.searcher, weights, ids)
-        scores = lexical.as_vector(known, ids)
-        if rest is not None:
-            overlay(scores, ids, rest, _tail_scores(now, rest, weights), 0.0)
-        return scores
-
-
-def mark_as_cache(folder: Path) -> None:
-    """Make a folder that back-ups, and we ourselves when a catalog lies inside what it indexes, know to leave out."""
-    folder.mkdir(parents=True, exist_ok=True)
-    tag = folder / "CACHEDIR.TAG"
-    if not tag.exists():
-        tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n", encoding="ascii")
-
-
 _LAST = 2**63 - 1  # after every id of a sequence number
-
-
-def _tail_scores(now: Snapshot, rest: Tail, weights: Mapping[str, float]) -> Vectors:
-    if now.searcher is None or now.words is None:
-        return rest.word_scores(weights, {}, 0, 0.0)
-    frequencies = {term: now.searcher.doc_freq("body", term) for term in weights}
-    return rest.word_scores(weights, frequencies, now.searcher.num_docs, now.words.added_terms / max(now.words.added_chunks, 1))
 
 
 def _patiently(folder: Path, state: flat.State, previous: flat.View | None) -> flat.View:
@@ -456,35 +336,3 @@ def _chosen(view: flat.View, selection: Selection | None) -> npt.NDArray[np.bool
         allowed[selection.documents] = True
         chosen = allowed[view.document_ids]
     return chosen
-
-
-def _tail_chosen(rest: Tail, selection: Selection | None) -> npt.NDArray[np.bool_]:
-    if selection is None:
-        return np.ones(len(rest.ids), dtype=np.bool_)
-    if selection.chunks is not None:
-        return np.isin(rest.ids, selection.chunks)
-    assert selection.documents is not None
-    return np.isin(rest.documents, selection.documents)
-
-
-def _among(selection: Selection) -> tuple[str, Ids]:
-    if selection.chunks is not None:
-        return "id", selection.chunks
-    assert selection.documents is not None
-    return "document", selection.documents
-
-
-def merge(found: Matches, rest: Tail, scores: Vectors, chosen: npt.NDArray[np.bool_], k: int) -> Matches:
-    """What was absorbed, without what the tail hides, together with the tail's own matches."""
-    hidden = np.fromiter(rest.hidden, dtype=np.int64, count=len(rest.hidden))
-    kept = ~np.isin(found.ids, hidden)
-    ids = np.concatenate([found.ids[kept], rest.ids[chosen]])
-    return flat.top(ids, np.concatenate([found.scores[kept], scores[chosen].astype(np.float32)]), k)
-
-
-def overlay(scores: Vectors, ids: Ids, rest: Tail, tail_scores: Vectors, absent: float) -> None:
-    """Replace the scores of ids that the tail holds, and blank those that it hides."""
-    known = dict(zip(rest.ids.tolist(), tail_scores.tolist(), strict=True))
-    for index, id_ in enumerate(ids.tolist()):
-        if id_ in rest.hidden:
-            scores[index] = known.get(id_, absent)

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from unspool.catalog.filters import Selection
 from unspool.catalog.reading import ChangedChunk
-from unspool.embedded import lexical
-from unspool.vectors.base import Ids, Vectors
+from unspool.embedded import flat, lexical
+from unspool.vectors.base import Ids, Matches, Vectors
 from unspool.words import analysis
 
 
@@ -58,3 +60,29 @@ def vectors_of(changed: Sequence[ChangedChunk], dimension: int) -> Vectors:
 def terms_of(chunk: ChangedChunk) -> list[str]:
     """What the word index holds for a chunk."""
     return analysis.chunk_terms(path=chunk.path, title=chunk.title, headings=chunk.headings, symbol=chunk.symbol, text=chunk.text)
+
+
+def chosen(rest: Tail, selection: Selection | None) -> npt.NDArray[np.bool_]:
+    """Which of the tail's chunks a filter lets through."""
+    if selection is None:
+        return np.ones(len(rest.ids), dtype=np.bool_)
+    if selection.chunks is not None:
+        return np.isin(rest.ids, selection.chunks)
+    assert selection.documents is not None
+    return np.isin(rest.documents, selection.documents)
+
+
+def merge(found: Matches, rest: Tail, scores: Vectors, kept_of_tail: npt.NDArray[np.bool_], k: int) -> Matches:
+    """What was absorbed, without what the tail hides, together with the tail's own matches."""
+    hidden = np.fromiter(rest.hidden, dtype=np.int64, count=len(rest.hidden))
+    kept = ~np.isin(found.ids, hidden)
+    ids = np.concatenate([found.ids[kept], rest.ids[kept_of_tail]])
+    return flat.top(ids, np.concatenate([found.scores[kept], scores[kept_of_tail].astype(np.float32)]), k)
+
+
+def overlay(scores: Vectors, ids: Ids, rest: Tail, tail_scores: Vectors, absent: float) -> None:
+    """Replace the scores of ids that the tail holds, and blank those that it hides."""
+    known = dict(zip(rest.ids.tolist(), tail_scores.tolist(), strict=True))
+    for index, id_ in enumerate(ids.tolist()):
+        if id_ in rest.hidden:
+            scores[index] = known.get(id_, absent)

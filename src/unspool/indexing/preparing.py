@@ -89,7 +89,7 @@ def prepare_document(document: Document, *, embedder: Embedder, chunk_tokens: in
 
 
 def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:
-    language = language.lower() or chunking.language_of(path, reading.text[:2000])
+    language = language.lower() or reading.language or chunking.language_of(path, reading.text[:2000])
     kind = chunking.kind_of(language)
     title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
     limit = embedder.max_tokens - PLACE_TOKENS

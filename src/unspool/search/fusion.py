@@ -24,10 +24,10 @@ def fuse(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Vector
 
 def standard(scores: Vectors) -> Vectors:
     """Scores with mean 0 and deviation 1; NaN counts as the lowest."""
-    filled = _filled(scores)
+    filled = _filled(scores).astype(np.float64)
     deviation = float(filled.std()) if len(filled) else 0.0
-    moved: Vectors = (filled - filled.mean()) / deviation if deviation > 1e-9 else np.zeros_like(filled)
-    return moved
+    moved = (filled - filled.mean()) / deviation if deviation > 1e-6 else np.zeros_like(filled)
+    return moved.astype(np.float32)
 
 
 def spread(scores: Vectors) -> Vectors:

@@ -1,7 +1,6 @@
-"""Text out of PDF and DOCX files.
+"""Text out of PDF and DOCX files; `pages` does it for HTML.
 
-Offsets and lines of such a document count in the extracted text, not in the file. HTML is not extracted: it stays source text, so
-that offsets point into the file and the result does not depend on what is installed; only its title is taken.
+Offsets and lines of such a document count in the extracted text, not in the file.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from unspool.errors import InputError, MissingDependencyError
 from unspool.sources.names import extension
@@ -35,6 +34,8 @@ _MAX_RATIO = 500  # XML packs at most about 1:100; bombs lie above 1:1000
 # What the parsers let through on damaged files besides their own errors, seen with files cut or altered at random.
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError, OSError, zlib.error, struct.error)
 
+_LITERAL = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|=+[ \t]*$|-+[ \t]*$|`{3}|~{3})", re.MULTILINE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
@@ -42,6 +43,7 @@ class Extracted:
 
     text: str
     title: str = ""
+    language: str = ""  # what `text` is written in, whatever the file was
 
 
 def extract(data: bytes, path: str) -> Extracted | None:
@@ -63,6 +65,11 @@ def html_title(text: str) -> str:
     return " ".join(found[1].split()) if found else ""
 
 
+def literal(text: str) -> str:
+    """The text with a backslash before what Markdown would take for a heading or a fence."""
+    return _LITERAL.sub(r"\\", text)
+
+
 def _pdf(data: bytes, path: str) -> Extracted:
     try:
         from pypdf import PdfReader
@@ -82,7 +89,7 @@ def _pdf(data: bytes, path: str) -> Extracted:
         raise  # it is a ValueError too
     except (PyPdfError, *_DAMAGE) as error:
         raise InputError(f"{path!r} is not a readable PDF ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
-    return Extracted(text=text, title=" ".join(title.split()))
+    return Extracted(text=text, title=" ".join(title.split()), language="text")
 
 
 def _pages(reader: PdfReader, path: str) -> Iterator[str]:
@@ -108,7 +115,7 @@ def _docx(data: bytes, path: str) -> Extracted:
         raise
     except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:  # SyntaxError: lxml's, of damaged XML
         raise InputError(f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
-    return Extracted(text=text, title=" ".join(title.split()))
+    return Extracted(text=text, title=" ".join(title.split()), language="markdown")
 
 
 def _check_archive(data: bytes, path: str) -> None:
@@ -123,7 +130,27 @@ def _check_archive(data: bytes, path: str) -> None:
 
 def _blocks(document: DocxDocument) -> Iterator[str]:
     for block in document.iter_inner_content():
-        yield block.text.strip() if hasattr(block, "text") else "\n".join(_rows(block))
+        yield _paragraph(block) if hasattr(block, "text") else literal("\n".join(_rows(block)))
+
+
+def _paragraph(paragraph: Any) -> str:
+    text = paragraph.text.strip()
+    level = _heading_level(paragraph.style) if text else 0
+    return f"{'#' * level} {' '.join(text.split())}" if level else literal(text)
+
+
+def _heading_level(style: Any) -> int:
+    """The level of `Heading 2`, or of a style made from it; 0 for body text. Word stores these names in English in every language."""
+    for _ in range(10):  # a damaged file may name a style as its own base
+        if style is None:
+            break
+        name = str(style.name or "")
+        if name == "Title":
+            return 1
+        if found := re.fullmatch(r"Heading ([1-9])", name):
+            return min(6, int(found[1]))
+        style = style.base_style
+    return 0
 
 
 def _rows(table: Table) -> Iterator[str]:

@@ -165,7 +165,7 @@ def _path(pattern: str) -> str:
     """A pattern with slashes; `**` alone between them stands for any number of folders."""
     groups: list[list[str]] = [[]]
     for part in pattern.split("/"):
-        if part == "**":
+        if len(part) > 1 and not part.strip("*"):  # to git more stars mean no more than two
             groups.append([])
         else:
             groups[-1].append(_segment(part))

@@ -13,9 +13,10 @@ from unspool.domain.documents import sha256
 from unspool.domain.reports import Masked, Skip
 from unspool.errors import InputError, MissingDependencyError, NotFoundError, ServiceError
 from unspool.sources import decoding
-from unspool.sources.extraction import extract, html_title
+from unspool.sources.extraction import Extracted, extract, html_title
 from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
 from unspool.sources.names import extension
+from unspool.sources.pages import page
 from unspool.sources.secrets import mask
 
 _TRIES = 3
@@ -41,7 +42,10 @@ _GENERATED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A file as it was at one instant. `sha256` is of its bytes, `text` what was in them, masked."""
+    """A file as it was at one instant. `sha256` is of its bytes, `text` what was in them, masked.
+
+    Where the text was extracted, offsets and lines count in it and not in the file, and `language` says what it is written in.
+    """
 
     text: str
     sha256: str
@@ -50,36 +54,25 @@ class Reading:
     encoding: str  # "" where the text was extracted
     masked: tuple[Masked, ...] = ()
     title: str = ""
+    language: str = ""  # "" to decide by the path
 
 
 def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
     """The text of one file, or why it is not worth indexing.
 
     Line ends stay as they are, so offsets into `text` count characters of the decoded file behind its byte order mark. For
-    PDF and DOCX they count in the extracted text. Raises `NotFoundError` if the file is gone, `InputError` if it may not be
-    read or is damaged, `ServiceError` if the disk fails or the file keeps changing.
+    PDF, DOCX and HTML pages of prose they count in the extracted text. Raises `NotFoundError` if the file is gone, `InputError`
+    if it may not be read or is damaged, `ServiceError` if the disk fails or the file keeps changing.
     """
     content = _stable(found, max_bytes_of(found.path, max_bytes))
     if isinstance(content, Skip):
         return content
     data, status = content
-    try:
-        extracted = extract(data, found.path)
-    except MissingDependencyError as error:
-        return Skip(path=found.path, reason="needs extra", detail=str(error).rpartition("; ")[2])
-    if extracted is not None:
-        text, title, encoding = extracted.text, extracted.title, ""
-        if not text.strip():
-            return Skip(path=found.path, reason="empty", detail="it holds no text, only images perhaps")
-    else:
-        decoded = decoding.decode(data)
-        if decoded is None:
-            return Skip(path=found.path, reason="binary", detail="by its content")
-        text, encoding = decoded
-        if skip := _unwanted(text, found.path):
-            return skip
-        title = html_title(text) if extension(found.path) in _HTML else ""
-    text, masked = mask_text(text, found.path)
+    taken = _taken(data, found.path)
+    if isinstance(taken, Skip):
+        return taken
+    extracted, encoding = taken
+    text, masked = mask_text(extracted.text, found.path)
     return Reading(
         text=text,
         sha256=sha256(data),
@@ -87,7 +80,8 @@ def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
         modified_ns=status.st_mtime_ns,
         encoding=encoding,
         masked=masked,
-        title=_UNSTORABLE.sub("\ufffd", title),
+        title=_UNSTORABLE.sub("\ufffd", extracted.title),
+        language=extracted.language,
     )
 
 
@@ -135,13 +129,39 @@ def _attempt(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | 
     return (bytes(data), before) if unchanged else None
 
 
+def _taken(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
+    """What is in the bytes, and the encoding of source text."""
+    try:
+        extracted = extract(data, path)
+    except MissingDependencyError as error:
+        return Skip(path=path, reason="needs extra", detail=str(error).rpartition("; ")[2])
+    if extracted is not None:
+        return (extracted, "") if extracted.text.strip() else Skip(path=path, reason="empty", detail="it holds no text, only images perhaps")
+    decoded = decoding.decode(data)
+    if decoded is None:
+        return Skip(path=path, reason="binary", detail="by its content")
+    text, encoding = decoded
+    if skip := _unwanted(text, path):
+        return skip
+    is_html = extension(path) in _HTML
+    if is_html and (prose := page(text)):
+        return prose, ""
+    if skip := _minified(text, path):  # of prose, only the markup would be
+        return skip
+    return Extracted(text=text, title=html_title(text) if is_html else ""), encoding
+
+
 def _unwanted(text: str, path: str) -> Skip | None:
     if not text.strip():
         return Skip(path=path, reason="empty", detail="only blank")
     suffix = extension(path)
     if suffix not in _PROSE and _GENERATED.search("\n".join(text[:2048].split("\n", 5)[:5])):
         return Skip(path=path, reason="generated", detail="its header says so")
-    if suffix in _MINIFIABLE and len(text) > _LONGEST_LINE:
+    return None
+
+
+def _minified(text: str, path: str) -> Skip | None:
+    if extension(path) in _MINIFIABLE and len(text) > _LONGEST_LINE:
         lines = text.split("\n")
         # Both: a readable page may hold one long inlined image, and a small script only short lines.
         if max(map(len, lines)) > _LONGEST_LINE and len(text) / len(lines) > _AVERAGE_LINE:

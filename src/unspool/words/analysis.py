@@ -62,7 +62,7 @@ class _Terms(dict[str, tuple[str, ...]]):
         kept = [self._stem(part) for part in parts if part not in STOP_WORDS]
         if len(parts) < 2:
             return tuple(kept)
-        return (*kept, "".join(parts))
+        return (*kept, self._stem("".join(parts)))
 
 
 def _pairs(run: str) -> Iterable[str]:
@@ -89,7 +89,8 @@ def compounds(query: str) -> list[str]:
     words = [word.lower() for word in _WORD.findall(query) if word.lower() not in STOP_WORDS]
     pairs = (one + two for one, two in pairwise(words))
     triples = (one + two + three for one, two, three in zip(words, words[1:], words[2:], strict=False))
-    return [term for term in chain(pairs, triples) if len(term) <= _MAX_WORD and term.isascii() and term.isalnum()][:_MAX_COMPOUNDS]
+    whole = [term for term in chain(pairs, triples) if len(term) <= _MAX_WORD and term.isascii() and term.isalpha()]
+    return [term for name in whole[:_MAX_COMPOUNDS] for term in terms(name)]
 
 
 def matches(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:

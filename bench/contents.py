@@ -1,0 +1,67 @@
+"""Everything a catalog and what is derived from it hold, in a form that can be compared."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Any
+
+import sqlalchemy as sa
+import tantivy
+
+from unspool.catalog import schema
+from unspool.corpus import Corpus
+from unspool.settings import Settings
+
+
+def contents(database: str, project: str) -> dict[str, Any]:
+    """Documents, chunks and vectors as fingerprints, and what is wrong with the derived index."""
+    with Corpus(Settings(database=database)) as corpus:
+        corpus.refresh()
+        documents = sorted((d.path, d.sha256, d.chunk_count, d.status.value, d.language) for d in corpus.documents(project=project))
+        with corpus._catalog.read() as connection:
+            chunks = _chunks(connection, corpus._project(project).id)
+            embeddings = connection.execute(sa.select(sa.func.count()).select_from(schema.embeddings)).scalar_one()
+        row = corpus._project(project)
+        ids = sorted(chunk[0] for chunk in chunks)
+        return {
+            "documents": _fingerprint(documents),
+            "document_count": len(documents),
+            "chunks": _fingerprint(chunks),
+            "chunk_count": len(chunks),
+            "embedding_count": embeddings,
+            "unindexed": [document[0] for document in documents if document[3] != "indexed"],
+            "vectors_differ": _difference(ids, corpus._ready().ids(row.id, limit=10**9).tolist()),
+            "words_differ": _difference(ids, _word_ids(corpus, row.id)),
+        }
+
+
+def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
+    """Every chunk with its vector, without what two runs may do differently: row ids, sequence numbers, times."""
+    c, d, e = schema.chunks.c, schema.documents.c, schema.embeddings.c
+    query = (
+        sa.select(c.id, d.path, c.position, c.start_offset, c.end_offset, c.first_line, c.last_line, c.symbol, c.token_count, c.text, e.vector)
+        .join(schema.documents, d.id == c.document_id)
+        .outerjoin(schema.embeddings, e.text_sha == c.text_sha)
+        .where(c.project_id == project)
+        .order_by(d.path, c.position)
+    )
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def _word_ids(corpus: Corpus, project: int) -> list[int]:
+    searcher = corpus._ready().partition(project).now.searcher
+    if searcher is None:
+        return []
+    hits = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs + 1)).hits
+    return list(searcher.fast_field_values("id", [address for _, address in hits]))
+
+
+def _difference(wanted: list[int], found: list[int]) -> list[int]:
+    """How many are missing, how many should not be there, how many are there twice."""
+    there = Counter(found)
+    return [len(set(wanted) - there.keys()), len(there.keys() - set(wanted)), there.total() - len(there)]
+
+
+def _fingerprint(rows: list[tuple[Any, ...]]) -> str:
+    return hashlib.sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()

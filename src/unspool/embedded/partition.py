@@ -1,0 +1,98 @@
+"""One project's folder as one process sees it: who may write it, and what a search looks at."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import tantivy
+from filelock import FileLock, Timeout
+
+from unspool.embedded import flat, lexical
+from unspool.embedded.tail import Tail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a search looks at: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
+
+    view: flat.View | None = None
+    words: lexical.State | None = None
+    searcher: tantivy.Searcher | None = None
+    tail: Tail | None = None
+
+    @property
+    def position(self) -> int:
+        """The sequence number up to which both halves have absorbed; -1 where one is missing."""
+        return -1 if self.view is None or self.words is None else min(self.view.state.position, self.words.position)
+
+
+class Partition:
+    """One project's folder as this process sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
+        self.words = lexical.WordFolder(folder / "words")
+        self.now = Snapshot()
+        self._mutex = threading.Lock()  # one thread of ours writes at a time
+        self._lock = FileLock(folder / "lock", thread_local=False)  # and one process
+
+    @contextmanager
+    def writing(self, *, wait: bool, finish: bool = True) -> Iterator[bool]:
+        """The right to write the folder; False where someone else has it and we would not wait.
+
+        With `finish=False` this process keeps the right, and the word index's writer open, for the next call.
+        """
+        if not self._mutex.acquire(blocking=wait):
+            yield False
+            return
+        try:
+            if not self._acquire(wait=wait):
+                yield False
+                return
+            try:
+                yield True
+            finally:
+                if finish:
+                    self._let_go()
+        finally:
+            self._mutex.release()
+
+    def release(self) -> None:
+        """Give the right back if a call kept it."""
+        with self._mutex:
+            if self._lock.is_locked:
+                self._let_go()
+
+    def close(self) -> None:
+        """Let go of every file."""
+        self.release()
+        self.words.close()
+
+    def _acquire(self, *, wait: bool) -> bool:
+        if not self._lock.is_locked:
+            mark_as_cache(self.folder.parent)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            try:
+                self._lock.acquire(timeout=-1 if wait else 0)
+            except Timeout:
+                return False
+        return True
+
+    def _let_go(self) -> None:
+        try:
+            self.words.release()
+        finally:
+            self._lock.release()
+
+
+def mark_as_cache(folder: Path) -> None:
+    """Make a folder that back-ups, and we ourselves when a catalog lies inside what it indexes, know to leave out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tag = folder / "CACHEDIR.TAG"
+    if not tag.exists():
+        tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n", encoding="ascii")

@@ -1,0 +1,293 @@
+"""HTML pages of prose, read as Markdown: what a reader sees of them, without the markup and the site around it.
+
+Offsets and lines of such a page count in the Markdown. HTML that is a template or the shell of an application, and all of it where the
+`html` extra is not installed, is no business of this module: it stays source text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from unspool.sources.extraction import Extracted, literal
+from unspool.sources.names import words
+
+if TYPE_CHECKING:
+    from selectolax.lexbor import LexborNode
+
+_MIN_TEXT_CHARS = 400
+_MIN_TEXT_SHARE = 0.3
+_MAX_PAGE_CHARS = 10_000_000
+_MAX_PAGE_NODES = 2_000_000
+_MAX_WORK = 4_000_000  # open elements, summed over all tags; a manual of 2 MB stays below 2 million
+
+_PROGRAM = re.compile(r"<(script|style|pre|code)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL)
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_LISTS = words("ul ol menu dir")
+_CELLS = words("td th")
+_ROW_PARTS = words("td th tr thead tbody tfoot")
+_BLOCKS = (
+    words(
+        "address article aside blockquote center dd details dialog div dl dt fieldset figcaption figure footer form header hgroup li main nav p pre"
+    )
+    | words("search section summary table")
+    | _LISTS
+    | _HEADINGS.keys()
+)
+_BREAKS = _BLOCKS | _ROW_PARTS | words("body caption hr legend")
+_UNSEEN = words(
+    "head script style noscript template nav footer aside svg math iframe object canvas audio video select textarea button datalist dialog noframes"
+)
+_NO_WIDTH = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))  # they part words for the eye only
+_ANCHORS = frozenset({"#", "\xb6", "\uf0c1"})  # manuals end a heading with a link to itself
+_MAX_INDENT = 8
+_STRUCTURE = _HEADINGS.keys() | words("table pre")  # a table around these only places them on the page
+
+_VOID = words("area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr")
+_RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")}
+_FOREIGN = words("svg math select frameset")
+# What these tags end if it is open directly above them.
+_ENDED = {
+    "li": words("li p"),
+    **dict.fromkeys(("dt", "dd"), words("dt dd p")),
+    **dict.fromkeys(("td", "th"), _CELLS | {"p"}),
+    "tr": words("td th tr p"),
+    **dict.fromkeys(("thead", "tbody", "tfoot"), _ROW_PARTS | {"p"}),
+    "option": words("option"),
+}
+_OPTIONAL_ENDS = frozenset(_ENDED) | {"p"}
+# Comments, declarations and tags exactly as the HTML standard tells them apart, each to the end of the text if it has no end.
+_TOKEN = re.compile(
+    r"""<!--(?:-?>|.*?(?:--!?>|\Z)) | <[!?][^>]*+ | </(?![a-z])[^>]*+
+    | <(?P<end>/?)(?P<name>[a-z][^\t\n\f\r />]*+)
+      (?:[\t\n\f\r /]++
+        | [^\t\n\f\r />][^\t\n\f\r />=]*+
+          (?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"[^"]*+(?:"|\Z) | '[^']*+(?:'|\Z) | [^\t\n\f\r >"'][^\t\n\f\r >]*+)?+)?+
+      )*+>?""",
+    re.IGNORECASE | re.ASCII | re.DOTALL | re.VERBOSE,
+)
+
+
+def page(text: str) -> Extracted | None:
+    """The visible text of an HTML page as Markdown; None if it is no page of prose, or the `html` extra is not installed."""
+    try:
+        from selectolax.lexbor import LexborHTMLParser
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] != "selectolax":
+            raise
+        return None
+    if not _MIN_TEXT_CHARS <= len(text) <= _MAX_PAGE_CHARS or _is_template(text) or not _is_parsable(text):
+        return None
+    tree = LexborHTMLParser(text.encode("utf-8", "replace").decode())
+    whole = _markdown(tree.body)
+    if whole is None or not whole.has_prose or len(whole.text) < max(_MIN_TEXT_CHARS, len(text) * _MIN_TEXT_SHARE):
+        return None
+    best = whole
+    for selector in ("main", '[role="main"]', "article"):
+        found = tree.css(selector)
+        # Several articles are a list of them, and a small one is not what the page is about.
+        if len(found) == 1 and (part := _markdown(found[0])) and len(part.text) >= _MIN_TEXT_CHARS:
+            best = part
+            break
+    title = tree.css_first("head > title")
+    name = " ".join(title.text().split()) if title else ""
+    return Extracted(text=best.text, title=name or best.title or whole.title, language="markdown")
+
+
+def _is_template(text: str) -> bool:
+    if re.search(r"<%|<\?(?:php\b|=)", text):
+        return True
+    # A manual shows such marks in its examples, and scripts hold braces of their own.
+    return ("{{" in text or "{%" in text) and re.search(r"\{\{|\{%", _PROGRAM.sub("", text)) is not None
+
+
+def _is_parsable(text: str) -> bool:
+    """Whether the parser will be done soon: it looks through all open elements at many a tag, and takes 40 s for 100 000 nested ones.
+
+    No element is taken to be closed that the parser may hold open, so that nothing gets past it.
+    """
+    stack: list[str] = []
+    at = work = 0
+    while token := _TOKEN.search(text, at):
+        at = token.end()
+        name = (token["name"] or "").lower()
+        work += len(stack)
+        if work > _MAX_WORK or token[0].startswith("<![CDATA["):
+            return False
+        if token["end"]:
+            _close(stack, name)
+        elif name in _RAW:
+            end = _RAW[name].search(text, at)
+            inside = text[at : end.start() if end else len(text)]
+            at += len(inside)
+            if name == "script" and "<script" in inside.lower():
+                return False  # where it ends is a long story
+            if not _FOREIGN.isdisjoint(stack):  # there it is markup like any other
+                work += len(re.findall("<[A-Za-z]", inside)) ** 2
+        elif name and name not in _VOID:
+            if name in _BLOCKS and stack and stack[-1] == "p":
+                stack.pop()
+            while stack and stack[-1] in _ENDED.get(name, ()):
+                stack.pop()
+            stack.append(name)
+    return work <= _MAX_WORK
+
+
+def _close(stack: list[str], name: str) -> None:
+    """Take the element off, with those above it that need no end tag of their own, but only if the parser is sure to do so too."""
+    implied = _ENDED.get(name, _OPTIONAL_ENDS if name in _BLOCKS and name != "p" else frozenset())
+    at = len(stack) - 1
+    while at >= 0 and stack[at] != name and stack[at] in implied:
+        at -= 1
+    if at >= 0 and stack[at] == name:
+        del stack[at:]
+
+
+def _markdown(root: LexborNode | None) -> _Markdown | None:
+    if root is None:  # a page of frames
+        return None
+    out = _Markdown()
+    for count, (node, begins) in enumerate(_walk(root)):
+        tag = node.tag or ""
+        if count > _MAX_PAGE_NODES:
+            return None
+        if tag == "-text":
+            out.write(node.text_content or "")
+        elif begins:
+            out.begin(tag, is_data=tag == "table" and not any((inner.tag or "") in _STRUCTURE for inner, _ in _walk(node, inside=True)))
+        else:
+            out.end(tag)
+    out.flush()
+    return out
+
+
+def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNode, bool]]:
+    """The visible nodes in order, elements twice: where they begin (true) and where they end. Not recursive: pages nest deeply."""
+    stack: list[tuple[LexborNode, bool]] = [(root, True)]
+    top = True
+    while stack:
+        node, begins = stack.pop()
+        if not begins:
+            yield node, False
+            continue
+        is_top, top = top, False
+        if not is_top and (after := node.next) is not None:
+            stack.append((after, True))
+        tag = node.tag or ""
+        if tag == "-text":
+            yield node, True
+        elif not tag.startswith("-") and (is_top or (tag not in _UNSEEN and "hidden" not in node.attributes)):
+            if not (is_top and inside):
+                yield node, True
+                stack.append((node, False))
+            if (child := node.first_child) is not None:
+                stack.append((child, True))
+
+
+class _Markdown:
+    """Markdown, written element by element. In a table of data every row is a line; any other block stands on lines of its own."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        self.has_prose = False
+        self._out: list[str] = []
+        self._last = ""  # the kind of block written last; items stand close together, and so do rows
+        self._inline: list[str] = []
+        self._lists = self._level = self._pre = 0
+        self._item = False  # a list item began and nothing of it is written yet
+        self._is_data = False
+        self._row: list[str] | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self._out)
+
+    def write(self, text: str) -> None:
+        text = text.translate(_NO_WIDTH)
+        if self._level and text.strip() in _ANCHORS:
+            text = " "
+        self._inline.append(text if self._pre else re.sub(r"\s+", " ", text))
+
+    def begin(self, tag: str, *, is_data: bool) -> None:
+        if tag == "br":
+            self._inline.append("\n")
+        elif self._break(tag):
+            self._level = _HEADINGS.get(tag, self._level)
+            self._lists += tag in _LISTS
+            self._item = self._item or tag == "li"
+            if tag == "table":
+                self._is_data, self._last = is_data, ""
+            elif tag == "tr" and self._is_data:
+                self._row = []
+        self._pre += tag == "pre"
+
+    def end(self, tag: str) -> None:
+        if self._row is not None and tag in _CELLS:
+            self._row.append(" ".join(self._taken().split()))
+        elif self._row is not None and tag == "tr":
+            if any(self._row):
+                self._put("row", literal(" | ".join(self._row).strip()))
+            self._row = None
+        elif tag == "pre":
+            self._pre -= 1
+            self._fence()
+        elif self._break(tag):
+            self._level = 0 if tag in _HEADINGS else self._level
+            self._lists -= tag in _LISTS
+            self._item = self._item and tag != "li"
+            self._is_data = self._is_data and tag != "table"
+
+    def flush(self) -> bool:
+        """Write the block that is being collected; false if there is nothing in it."""
+        if not self._inline:
+            return False
+        lines = [" ".join(line.split()) for line in self._taken().split("\n")]
+        text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+        if self._level:
+            text = " ".join(text.split())
+        if not text:
+            return False
+        if self._level:
+            self.has_prose = True
+            self.title = self.title or (text if self._level == 1 else "")
+            self._put("", f"{'#' * self._level} {text}")
+        elif self._lists or self._item:
+            pad = "  " * min(max(self._lists - 1, 0), _MAX_INDENT)
+            rest = literal(text).replace("\n", f"\n{pad}  ")
+            self._put("item", f"{pad}{'- ' if self._item else '  '}{rest}")
+            self._item = False
+        else:
+            self._put("", literal(text))
+        return True
+
+    def _break(self, tag: str) -> bool:
+        """Whether the tag begins or ends a block here; within a cell or program text it only parts words or lines."""
+        if tag not in _BREAKS:
+            return False
+        if self._pre:
+            if self._inline and not self._inline[-1].endswith("\n"):
+                self._inline.append("\n")
+            return False
+        if self._row is not None:
+            self._inline.append(" ")
+            return False
+        self.has_prose = (self.flush() and tag == "p") or self.has_prose
+        return True
+
+    def _fence(self) -> None:
+        text = self._taken().replace("\r\n", "\n").replace("\xa0", " ").strip("\n").rstrip()
+        if text:
+            marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+            self._put("", f"{marks}\n{text}\n{marks}")
+
+    def _taken(self) -> str:
+        text = "".join(self._inline)
+        self._inline.clear()
+        return text
+
+    def _put(self, kind: str, text: str) -> None:
+        if self._out:
+            self._out.append("\n" if kind and kind == self._last else "\n\n")
+        self._out.append(text)
+        self._last = kind
