@@ -81,7 +81,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Columns as wide as their longest entry; numbers to the right."""
     widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
     for row in [head, ["-" * width for width in widths], *rows]:
-        cells = [cell.ljust(width) if index == 0 or index == len(head) - 1 else cell.rjust(width) for index, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.ljust(width) if index == 0 or index == len(head) - 1 else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         print("  ".join(cells).rstrip())
 
 

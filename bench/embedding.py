@@ -12,9 +12,9 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
+
 from common import Figure, parser, show, tell
 from quality import neutral_ranking
-
 from unspool import embedders, evaluation
 from unspool.embedders import static
 from unspool.settings import Settings
@@ -58,7 +58,11 @@ def main() -> None:
                 found[recipe] = evaluation.evaluate(folder, settings=Settings(embedder=recipe), alpha=1.0).ndcg_10
         best = found["static"]
         figures += [
-            Figure(name=f"{folder.name}: {recipe.removeprefix('recipe:')}", value=value, note="the product's" if recipe == "static" else f"{value - best:+.4f}")
+            Figure(
+                name=f"{folder.name}: {recipe.removeprefix('recipe:')}",
+                value=value,
+                note="the product's" if recipe == "static" else f"{value - best:+.4f}",
+            )
             for recipe, value in found.items()
         ]
     show("embedding, nDCG@10 by meaning alone", figures, as_json=given.json)

@@ -12,15 +12,15 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from common import address, tell
-from words import Vocabulary
 
+from common import address, tell
 from unspool.catalog import Catalog, documents, projects
 from unspool.corpus import Corpus
 from unspool.domain.documents import Kind, Lines, Origin, Piece
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, text_fingerprint
 from unspool.embedders import open_embedder
 from unspool.settings import Settings
+from words import Vocabulary
 
 PROJECT = "bench"
 CHUNKS_PER_DOCUMENT = 10

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
 import numpy as np
-from common import Figure, parser, percentile, show, tell
 
+from common import Figure, parser, percentile, show, tell
 from unspool.embedded import flat
 
 DIMENSION = 256

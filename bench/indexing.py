@@ -14,7 +14,6 @@ from typing import Any
 
 import trees
 from common import Figure, address, call_fresh, empty, folder_mb, memory_mb, parser, show, tell, workspace
-
 from unspool.corpus import Corpus
 from unspool.settings import Settings
 
@@ -96,16 +95,22 @@ def _figures(count: int, runs: Iterator[tuple[str, Run]], database: Path) -> Ite
     note = f"{count} files, {first['chunks']} chunks, {first['failed']} failed, {first['skipped']} skipped"
     yield Figure(name="first run", value=first["chunks"] / first["seconds"], unit="chunks/s", bound=2000, at_least=True, note=note)
     yield Figure(name="first run", value=first["seconds"], unit="s")
-    yield Figure(name="first run, cores kept busy", value=cpu / first["seconds"], note="less than 2 on a busy machine means that others took the rest")
+    yield Figure(
+        name="first run, cores kept busy", value=cpu / first["seconds"], note="less than 2 on a busy machine means that others took the rest"
+    )
     yield Figure(name="first run, CPU of the parent", value=first["cpu_own"], unit="s")
     yield Figure(name="first run, CPU of the workers", value=first["cpu_children"], unit="s", note="with the kernel's part")
-    yield Figure(name="first run, chunks per CPU second, two cores", value=2 * first["chunks"] / cpu, unit="chunks/s", note="what two idle cores could give")
+    yield Figure(
+        name="first run, chunks per CPU second, two cores", value=2 * first["chunks"] / cpu, unit="chunks/s", note="what two idle cores could give"
+    )
     yield Figure(name="first run, peak memory of the parent", value=first["peak_mb"], unit="MB")
     yield Figure(name="catalog", value=folder_mb(database), unit="MB")
     yield Figure(name="derived folder", value=folder_mb(database.with_name(database.name + ".derived")), unit="MB")
     share = 100 * again["seconds"] / first["seconds"]
     yield Figure(name="nothing changed, share of the first run", value=share, unit="%", bound=5, note=f"{again['seconds']:.2f} s")
-    yield Figure(name="one changed file", value=changed["seconds"], unit="s", bound=1, note=f"{changed['updated']} updated, {changed['cpu_own']:.2f} s of CPU")
+    yield Figure(
+        name="one changed file", value=changed["seconds"], unit="s", bound=1, note=f"{changed['updated']} updated, {changed['cpu_own']:.2f} s of CPU"
+    )
     yield Figure(name="one deleted file", value=deleted["seconds"], unit="s", note=f"{deleted['removed']} removed, {deleted['cpu_own']:.2f} s of CPU")
 
 

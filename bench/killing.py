@@ -18,7 +18,6 @@ from typing import Any
 
 import trees
 from common import Figure, address, call_fresh, empty, parser, percentile, show, start_fresh, tell, workspace
-
 from unspool.catalog import Catalog, projects, reading
 from unspool.corpus import Corpus
 from unspool.settings import Settings
@@ -65,7 +64,12 @@ def _figures(kills: list[Kill], expected: dict[str, Any], seconds: float) -> lis
     differences = Counter(what for kill in kills for what in kill.differs)
     return [
         Figure(name="kills after which the result is the same", value=agree, unit=f"of {len(kills)}", bound=len(kills), at_least=True, note=note),
-        Figure(name="workers that outlived their parent", value=sum(kill.workers_left for kill in kills), bound=0, note=f"of {sum(kill.workers for kill in kills)}"),
+        Figure(
+            name="workers that outlived their parent",
+            value=sum(kill.workers_left for kill in kills),
+            bound=0,
+            note=f"of {sum(kill.workers for kill in kills)}",
+        ),
         *(Figure(name=f"killed when {stage}", value=count) for stage, count in stages.most_common()),
         *(Figure(name=f"differs: {what}", value=count) for what, count in differences.most_common()),
     ]

@@ -15,7 +15,6 @@ from statistics import fmean
 from unittest.mock import patch
 
 from common import HERE, Figure, address, machine_line, parser, show, table, tell
-
 from unspool import evaluation
 from unspool.corpus import Corpus
 from unspool.evaluation import beir
@@ -69,20 +68,21 @@ def _figures(found: evaluation.Evaluation) -> Iterator[Figure]:
 def ablations(folder: Path) -> Iterator[Row]:
     """The set as it is, then with one choice after the other taken away."""
     asked = beir.questions(folder)
-    with tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary:
-        with Corpus(Settings(database=address(Path(temporary) / "quality.db"))) as corpus:
-            tell(f"filling {folder.name}")
-            names = evaluation._fill(corpus, folder, lambda progress: None)
-            corpus.refresh()
-            for choice, alpha, change in choices():
-                tell(f"  {folder.name}: {choice}")
-                with change():
-                    yield _asked(folder.name, choice, corpus, asked, names, alpha)
-            for choice, change in index_choices():
-                tell(f"  {folder.name}: {choice}")
-                with change():
-                    _rebuild(corpus)
-                    yield _asked(folder.name, choice, corpus, asked, names, None)
+    with ExitStack() as stack:
+        temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="unspool-bench-"))
+        corpus = stack.enter_context(Corpus(Settings(database=address(Path(temporary) / "quality.db"))))
+        tell(f"filling {folder.name}")
+        names = evaluation._fill(corpus, folder, lambda progress: None)
+        corpus.refresh()
+        for choice, alpha, change in choices():
+            tell(f"  {folder.name}: {choice}")
+            with change():
+                yield _asked(folder.name, choice, corpus, asked, names, alpha)
+        for choice, change in index_choices():
+            tell(f"  {folder.name}: {choice}")
+            with change():
+                _rebuild(corpus)
+                yield _asked(folder.name, choice, corpus, asked, names, None)
 
 
 def _asked(name: str, choice: str, corpus: Corpus, asked: Sequence[beir.Question], names: dict[tuple[str, str], str], alpha: float | None) -> Row:

@@ -12,10 +12,9 @@ from unittest.mock import patch
 
 from common import Figure, address, call_fresh, memory_mb, parser, percentile, show, tell, workspace
 from filling import PROJECT, fill
-from words import questions
-
 from unspool.corpus import Corpus
 from unspool.settings import Settings
+from words import questions
 
 BOUNDS_MS = {10_000: 10.0, 100_000: 20.0, 1_000_000: 60.0}
 MEMORY_MB = {100_000: 350.0}
@@ -53,7 +52,13 @@ def main() -> None:
 def _figures(chunks: int, measured: dict[str, Any]) -> Iterator[Figure]:
     for mode, times in measured["times"].items():
         bound = BOUNDS_MS.get(chunks) if mode == "hybrid" else None
-        yield Figure(name=f"{chunks} chunks: {mode}, p50", value=percentile(times, 0.5), unit="ms", bound=bound, note=f"{percentile(measured['cpu'][mode], 0.5):.2f} ms of CPU")
+        yield Figure(
+            name=f"{chunks} chunks: {mode}, p50",
+            value=percentile(times, 0.5),
+            unit="ms",
+            bound=bound,
+            note=f"{percentile(measured['cpu'][mode], 0.5):.2f} ms of CPU",
+        )
         yield Figure(name=f"{chunks} chunks: {mode}, p95", value=percentile(times, 0.95), unit="ms")
     yield Figure(name=f"{chunks} chunks: open and first search", value=measured["first_ms"], unit="ms")
     for stage, milliseconds in measured["stages"].items():

@@ -20,15 +20,15 @@ import trees
 from common import Figure, address, answer_of, call_fresh, parser, percentile, show, start_fresh, tell, workspace
 from contents import contents
 from filling import PROJECT, fill
-from words import questions
-
 from unspool.corpus import Corpus
 from unspool.errors import UnspoolError
 from unspool.settings import Settings
+from words import questions
 
-FILES = 600
+FILES = 300
 BASE_CHUNKS = 20_000
 RATIO = 3.0
+TIMEOUT_S = 900
 
 
 def main() -> None:
@@ -72,8 +72,12 @@ def measure(folder: Path, *, files: int, seconds: float, seed: int) -> list[Figu
 def _figures(quiet: Any, burning: Any, different: Any, same: Any, indexed: list[Any], complete: list[Any], files: int) -> list[Figure]:
     figures = [
         Figure(name="indexing processes that failed", value=sum(bool(run["error"]) for run in indexed), unit=f"of {len(indexed)}", bound=0),
-        Figure(name="searches that failed", value=sum(len(s["errors"]) for situation in (quiet, burning, different, same) for s in situation), bound=0),
-        Figure(name="documents indexed", value=sum(one["document_count"] - len(one["unindexed"]) for one in complete), bound=2 * files, at_least=True),
+        Figure(
+            name="searches that failed", value=sum(len(s["errors"]) for situation in (quiet, burning, different, same) for s in situation), bound=0
+        ),
+        Figure(
+            name="documents indexed", value=sum(one["document_count"] - len(one["unindexed"]) for one in complete), bound=2 * files, at_least=True
+        ),
         Figure(name="ids missing, wrong or twice in what is derived", value=_wrong(complete), bound=0),
     ]
     for index, asked in enumerate(("a project at rest", "the project that is indexed")):
@@ -103,7 +107,7 @@ def _searched(database: str, seed: int, meanwhile: Callable[[], None]) -> list[A
         for searcher in searchers:
             _go(searcher)
         meanwhile()
-        return [answer_of(searcher, searcher.communicate("stop\n")[0]) for searcher in searchers]
+        return [answer_of(searcher, searcher.communicate("stop\n", timeout=TIMEOUT_S)[0]) for searcher in searchers]
 
 
 def _go(process: subprocess.Popen[str]) -> None:
@@ -163,7 +167,7 @@ def _ended(processes: list[subprocess.Popen[str]]) -> list[Any]:
     with ExitStack() as stack:
         for process in processes:
             stack.callback(process.kill)
-        return [answer_of(process, process.communicate()[0]) for process in processes]
+        return [answer_of(process, process.communicate(timeout=TIMEOUT_S)[0]) for process in processes]
 
 
 if __name__ == "__main__":

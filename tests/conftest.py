@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import open_corpus
 
-import unspool
+pytest.register_assert_rewrite("support")
+
+from support import open_corpus  # noqa: E402
+
+import unspool  # noqa: E402
 
 
 @pytest.fixture
@@ -22,3 +26,12 @@ def corpus(database: Path) -> Iterator[unspool.Corpus]:
     """An empty corpus."""
     with open_corpus(database) as opened:
         yield opened
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder that other users can reach; pytest's own are closed to them."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as made:
+        folder = Path(made)
+        folder.chmod(0o755)
+        yield folder

@@ -24,6 +24,11 @@ def doc(path: str, text: str, project: str = "notes", **more: object) -> unspool
     return unspool.Document(project=project, path=path, text=text, **more)  # type: ignore[arg-type]
 
 
+def name(number: int) -> str:
+    """A word of letters alone that no other number has."""
+    return "q" + "".join(chr(ord("a") + int(digit)) for digit in str(number)) + "z"
+
+
 def paths(page: unspool.Page) -> list[str]:
     """The documents of the hits, best first, each once."""
     return list(dict.fromkeys(hit.chunk.path for hit in page.hits))

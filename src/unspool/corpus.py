@@ -104,6 +104,8 @@ class Corpus:
             mark_as_cache(self._clones())
             root = git.clone(text, into=self._clones() / name, ref=ref)
             return index_folder(self._indexer(), project=name, root=root, source=git.redact(text), on_progress=on_progress)
+        if ref:
+            raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
         if not text.strip() or "\x00" in text:
             raise InputError("the path is empty; give a folder, a file or a git URL")
         root = Path(source).expanduser().resolve()

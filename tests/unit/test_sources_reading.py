@@ -375,7 +375,8 @@ def test_without_the_extra_a_document_is_skipped_with_the_install_command(tmp_pa
 
 
 def test_importing_sources_loads_no_optional_package() -> None:
-    code = "import sys, unspool.sources.reading; print([m for m in ('pypdf', 'docx', 'lxml', 'selectolax', 'charset_normalizer') if m in sys.modules])"
+    names = ("pypdf", "docx", "lxml", "selectolax", "charset_normalizer")
+    code = f"import sys, unspool.sources.reading; print([name for name in {names} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"})
     assert done.stdout.strip() == "[]"
 

@@ -44,6 +44,7 @@ class Catalog:
         try:
             with translated(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch(mode=0o600)  # it holds all that was indexed; SQLite gives its log the same permissions
                 _upgrade(engine, path)
                 with engine.connect() as connection:
                     identity = connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "catalog")).scalar_one()

@@ -281,7 +281,7 @@ def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: in
             "\n".join(piece.headings),
             piece.level,
             piece.symbol,
-            " ".join(piece.defines),
+            "\n".join(piece.defines),
             piece.token_count,
             sha,
             old.get(id_, seq),  # what only moved inside its document has not changed for anyone

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import chunks, document_fields, documents, projects
+from unspool.domain.documents import Kind
 from unspool.domain.filters import AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
 
 Condition = sa.ColumnElement[bool]
@@ -65,7 +66,9 @@ def _compare(condition: Compare) -> Condition:
     if field == "kind":
         return documents.c.kind == str(value)
     if field == "heading":
-        return chunks.c.headings.icontains(str(value), autoescape=True)
+        above = chunks.c.headings.icontains(str(value), autoescape=True)
+        begins = sa.and_(documents.c.kind == Kind.DOCS, chunks.c.defines.icontains(str(value), autoescape=True))
+        return sa.or_(above, begins)
     if field == "project":
         return documents.c.project_id.in_(sa.select(projects.c.id).where(projects.c.name == str(value)))
     if field == "modified":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import socket
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,7 +13,7 @@ from typing import Protocol
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, spaces
+from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, sequences, spaces
 from unspool.errors import ConflictError
 
 # A run says that it lives with every batch. Twice a minute is plenty; three minutes of silence on another host is a dead run.
@@ -66,7 +67,9 @@ def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
 def next_seq(connection: Connection, project_id: int) -> int:
     """The next sequence number; call it inside the transaction that changes chunks."""
     connection.execute(sa.update(projects).where(projects.c.id == project_id).values(seq=projects.c.seq + 1))
-    return int(connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar_one())
+    seq = int(connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar_one())
+    connection.execute(sa.insert(sequences).values(project_id=project_id, seq=seq, stamp=secrets.randbits(62)))
+    return seq
 
 
 def drop(connection: Connection, project_id: int) -> int:
@@ -83,6 +86,7 @@ def prune_removals(connection: Connection, project_id: int, *, upto: int) -> Non
     """Forget removals that have been absorbed; whoever is further behind starts anew."""
     if connection.execute(sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)).rowcount:
         connection.execute(sa.update(projects).where(projects.c.id == project_id).values(floor=upto))
+    connection.execute(sa.delete(sequences).where(sequences.c.project_id == project_id, sequences.c.seq < upto))
 
 
 def prune_embeddings(connection: Connection) -> int:

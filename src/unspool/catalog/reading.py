@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.documents import batches
 from unspool.catalog.projects import name_sha
-from unspool.catalog.schema import chunks, documents, embeddings, projects, removals
+from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, sequences
 from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status
 
 
@@ -106,7 +107,7 @@ def _chunk(row: sa.Row[tuple[object, ...]]) -> Chunk:
         headings=tuple(row.headings.split("\n")) if row.headings else (),
         level=row.level,
         symbol=row.symbol,
-        defines=tuple(row.defines.split()),
+        defines=tuple(row.defines.split("\n")) if row.defines else (),
         language=row.language,
         kind=Kind(row.kind),
         modified=moment(row.modified_ns),
@@ -133,6 +134,21 @@ def counters(connection: Connection, project_id: int) -> tuple[int, int]:
     """A project's sequence number and the one up to which removals are forgotten; (0, 0) for a project that is gone."""
     row = connection.execute(sa.select(projects.c.seq, projects.c.floor).where(projects.c.id == project_id)).first()
     return (row[0], row[1]) if row else (0, 0)
+
+
+class Position(NamedTuple):
+    """How far something derived has come. The stamp tells this sequence number from the same one of another history: a restored back-up's."""
+
+    seq: int
+    stamp: int
+
+
+def position_at(connection: Connection, project_id: int, seq: int) -> Position:
+    """A sequence number with its stamp; 0 for the beginning, -1 where it is not known (any more)."""
+    if seq == 0:
+        return Position(0, 0)
+    found = connection.execute(sa.select(sequences.c.stamp).where(sequences.c.project_id == project_id, sequences.c.seq == seq)).scalar()
+    return Position(seq, -1 if found is None else int(found))
 
 
 def changed(connection: Connection, project_id: int, *, space_id: int, after: tuple[int, int], limit: int) -> list[ChangedChunk]:

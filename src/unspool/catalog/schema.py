@@ -145,13 +145,21 @@ chunks = sa.Table(
     sa.Column("headings", sa.Text, nullable=False),  # outermost first, one per line
     sa.Column("level", sa.Integer, nullable=False),
     sa.Column("symbol", sa.Text, nullable=False),
-    sa.Column("defines", sa.Text, nullable=False),  # bare names, separated by spaces
+    sa.Column("defines", sa.Text, nullable=False),  # bare names, or headings, that begin in it; one per line
     sa.Column("token_count", sa.Integer, nullable=False),
     sa.Column("text_sha", _Sha, nullable=False),  # of what was embedded, which is more than the text: title and headings too
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.UniqueConstraint("document_id", "position", name="uq_chunks_position"),
     sa.Index("ix_chunks_seq", "project_id", "seq"),
+)
+
+sequences = sa.Table(
+    "sequences",  # a random stamp per sequence number: a catalog restored from a back-up counts on, but never with the same stamps
+    metadata,
+    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("stamp", sa.BigInteger, nullable=False),
 )
 
 removals = sa.Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -71,6 +71,7 @@ def cut(page: Page, language: str) -> list[Piece]:
                 token_count=span.token_count,
                 headings=path,
                 level=level,
+                defines=tuple(heading.title for heading in found[bisect_left(starts, span.start) : bisect_left(starts, span.end)]),
             )
         )
     return pieces

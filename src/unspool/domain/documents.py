@@ -108,7 +108,7 @@ class Piece:
     headings: tuple[str, ...] = ()
     level: int = 0  # of the innermost heading; 0 where there is none
     symbol: str = ""  # the qualified name of what it is, or is part of: "Corpus.search"
-    defines: tuple[str, ...] = ()  # bare names that are defined in it: ("search", "more")
+    defines: tuple[str, ...] = ()  # bare names that are defined in it: ("search", "more"); in prose the headings that begin in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from unspool.catalog.reading import Position
 from unspool.vectors.base import Ids, Matches, Points, Vectors
 
 FORMAT = 1
@@ -52,6 +53,7 @@ class State:
     space: str
     dimension: int
     position: int = 0
+    stamp: int = 0
     generation: int = 0
     rows: int = 0
     dead: int = 0
@@ -148,7 +150,7 @@ def rows_of(view: View, ids: Ids) -> Ids:
     return found
 
 
-def append(folder: Path, state: State, view: View, points: Points, *, removed: Ids, position: int) -> State:
+def append(folder: Path, state: State, view: View, points: Points, *, removed: Ids, position: Position) -> State:
     """Commit points and removals in one step; returns the new state."""
     folder.mkdir(parents=True, exist_ok=True)
     replaced = np.zeros(state.rows, dtype=np.bool_) if view.alive is None else ~view.alive
@@ -161,7 +163,7 @@ def append(folder: Path, state: State, view: View, points: Points, *, removed: I
     if dead != state.dead:
         new = replace(new, dead=dead, dead_version=state.dead_version + 1)
         np.save(_dead_file(folder, new), np.concatenate([replaced, np.zeros(len(points.ids), dtype=np.bool_)]))
-    return _commit(folder, replace(new, position=position), state)
+    return _commit(folder, replace(new, position=position.seq, stamp=position.stamp), state)
 
 
 def search(view: View, vector: Vectors, k: int, chosen: npt.NDArray[np.bool_] | None) -> Matches:
@@ -271,14 +273,14 @@ def _write_rows(folder: Path, state: State, points: Points) -> State:
     )
 
 
-def _compact(folder: Path, state: State, view: View, points: Points, *, keep: npt.NDArray[np.bool_], position: int) -> State:
+def _compact(folder: Path, state: State, view: View, points: Points, *, keep: npt.NDArray[np.bool_], position: Position) -> State:
     new = State(catalog=state.catalog, space=state.space, dimension=state.dimension, generation=state.generation + 1, dead_version=state.dead_version)
     kept = np.flatnonzero(keep)
     for start in range(0, len(kept), _BLOCK):
         rows = kept[start : start + _BLOCK]
         new = _write_rows(folder, new, Points(ids=view.chunk_ids[rows], documents=view.document_ids[rows], vectors=view.vectors[rows]))
     new = _write_rows(folder, new, points)
-    return _commit(folder, replace(new, position=position), state)
+    return _commit(folder, replace(new, position=position.seq, stamp=position.stamp), state)
 
 
 def _commit(folder: Path, new: State, old: State) -> State:

@@ -7,13 +7,14 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import tantivy
 
+from unspool.catalog.reading import Position
 from unspool.vectors.base import Ids, Matches, Vectors
 
 FORMAT = 1
@@ -33,6 +34,7 @@ class State:
 
     catalog: str
     position: int = 0
+    stamp: int = 0
     added_chunks: int = 0
     added_terms: int = 0
     format: int = FORMAT
@@ -73,16 +75,20 @@ class WordFolder:
         self._index = tantivy.Index(self._schema, path=str(self.folder))
         self._commit_state(state)
 
-    def apply(self, state: State, entries: Iterable[Entry], removed: Iterable[int], *, position: int, close: bool = False) -> State:
-        """Commit entries and removals. Taking in the same chunk twice leaves it there once."""
+    def apply(self, state: State, entries: Iterable[Entry], replaced: Sequence[int], *, position: Position) -> State:
+        """Commit entries, and the removal of ids: those that are gone and those that the entries bring again.
+
+        Taking in the same chunk twice thus leaves it there once.
+        """
         added = terms = 0
         try:
             writer = self._writer or self._open().writer(_HEAP_BYTES, 1)
             self._writer = writer
-            for id_ in removed:
-                writer.delete_documents_by_term("id", id_)
+            for some in range(0, len(replaced), _MAX_FILTER_IDS):
+                # By query: deleting by term takes numbers for signed ones and finds nothing.
+                gone = tantivy.Query.term_set_query(self._schema, "id", list(replaced[some : some + _MAX_FILTER_IDS]))
+                writer.delete_documents_by_query(gone)
             for entry in entries:
-                writer.delete_documents_by_term("id", entry.id)
                 document = tantivy.Document()
                 document.add_unsigned("id", entry.id)
                 document.add_unsigned("document", entry.document_id)
@@ -93,10 +99,14 @@ class WordFolder:
         except (ValueError, OSError) as error:
             self._writer = None
             raise DamagedError(str(error)) from error
-        new = replace(state, position=position, added_chunks=state.added_chunks + added, added_terms=state.added_terms + terms)
+        new = replace(
+            state,
+            position=position.seq,
+            stamp=position.stamp,
+            added_chunks=state.added_chunks + added,
+            added_terms=state.added_terms + terms,
+        )
         self._commit_state(new)
-        if close:
-            self.release()
         return new
 
     def release(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import tantivy
 from filelock import FileLock, Timeout
 
+from unspool.catalog.reading import Position
 from unspool.embedded import flat, lexical
 from unspool.embedded.tail import Tail
 
@@ -27,7 +28,14 @@ class Snapshot:
     @property
     def position(self) -> int:
         """The sequence number up to which both halves have absorbed; -1 where one is missing."""
-        return -1 if self.view is None or self.words is None else min(self.view.state.position, self.words.position)
+        return min(self.positions)[0] if self.positions else -1
+
+    @property
+    def positions(self) -> tuple[Position, ...]:
+        """How far each half has come; none where one is missing."""
+        if self.view is None or self.words is None:
+            return ()
+        return Position(self.view.state.position, self.view.state.stamp), Position(self.words.position, self.words.stamp)
 
 
 class Partition:
@@ -38,6 +46,7 @@ class Partition:
         self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
         self.words = lexical.WordFolder(folder / "words")
         self.now = Snapshot()
+        self.verified: tuple[object, ...] = ()  # the positions, and the catalog's, that were last found to belong together
         self._mutex = threading.Lock()  # one thread of ours writes at a time
         self._lock = FileLock(folder / "lock", thread_local=False)  # and one process
 
@@ -92,7 +101,7 @@ class Partition:
 
 def mark_as_cache(folder: Path) -> None:
     """Make a folder that back-ups, and we ourselves when a catalog lies inside what it indexes, know to leave out."""
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     tag = folder / "CACHEDIR.TAG"
     if not tag.exists():
         tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n", encoding="ascii")

@@ -61,25 +61,25 @@ class EmbeddedStore:
         with part.guard, self._catalog.read() as connection:
             now = self._reload(part)
             seq, floor = reading.counters(connection, project)
-            if now.position == seq:
+            belongs = _belongs(connection, project, part, seq, floor)
+            if belongs and now.position == seq:
                 part.now = replace(now, tail=None)
                 return 0
-            if now.tail is not None and (now.tail.position, now.tail.seq) == (now.position, seq):
+            start = now.position if belongs else -1
+            if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
                 return 0
-            behind = now.position < 0 or not floor <= now.position <= seq
-            start = -1 if behind else now.position
             pending = reading.changed_count(connection, project, after=start)
-            removed = [] if behind else reading.removed(connection, project, after=start)
+            removed = reading.removed(connection, project, after=start) if belongs else []
             if pending + len(removed) <= TAIL_LIMIT:
                 changed = reading.changed(connection, project, space_id=self._space_id, after=(start, _LAST), limit=TAIL_LIMIT)
-                base = Snapshot() if behind else now
+                base = now if belongs else Snapshot()
                 part.now = replace(base, tail=tail.make(start, seq, changed, removed, self._dimension))
                 return 0
         # Where nothing is absorbed there is nothing to answer from, so this waits; otherwise what is there answers at once.
         try:
-            return 0 if self.absorb(project, wait=behind, on_progress=on_progress) else pending
+            return 0 if self.absorb(project, wait=not belongs, on_progress=on_progress) else pending
         except ServiceError:
-            if behind:
+            if not belongs:
                 raise
             return pending
 
@@ -136,7 +136,7 @@ class EmbeddedStore:
             with part.guard:
                 now = self._reload(part)
                 seq, floor = reading.counters(connection, project)
-                if anew or not floor <= now.position <= seq:
+                if anew or not _belongs(connection, project, part, seq, floor):
                     now = self._reset(part)
             start = now.position
             if start == seq:
@@ -144,7 +144,7 @@ class EmbeddedStore:
             total = reading.changed_count(connection, project, after=start) if on_progress else 0
             removed = reading.removed(connection, project, after=start)
             for page, position, done in self._pages(connection, project, start, seq):
-                now = self._apply(part, now, page, removed, position)
+                now = self._apply(part, now, page, removed, reading.position_at(connection, project, position))
                 removed = []
                 if on_progress:
                     on_progress(Progress(task="rebuilding" if start == 0 else "absorbing", done=done, total=total))
@@ -165,11 +165,13 @@ class EmbeddedStore:
                 yield batch, page[-1].seq - 1, done
                 batch = []
 
-    def _apply(self, part: Partition, now: Snapshot, page: list[reading.ChangedChunk], removed: Sequence[int], position: int) -> Snapshot:
+    def _apply(
+        self, part: Partition, now: Snapshot, page: list[reading.ChangedChunk], removed: Sequence[int], position: reading.Position
+    ) -> Snapshot:
         assert now.view is not None
         assert now.words is not None
         entries = (lexical.Entry(chunk.id, chunk.document_id, tail.terms_of(chunk)) for chunk in page)
-        words = part.words.apply(now.words, entries, removed, position=position)
+        words = part.words.apply(now.words, entries, [*removed, *(chunk.id for chunk in page)], position=position)
         points = Points(
             ids=np.array([chunk.id for chunk in page], dtype=np.int64),
             documents=np.array([chunk.document_id for chunk in page], dtype=np.int64),
@@ -194,7 +196,7 @@ class EmbeddedStore:
         if now.view is not None and (now.view.state, now.words) == (state, words):
             return now
         if words is None or state is None:
-            part.now = Snapshot()
+            part.now = Snapshot(tail=now.tail)
             return part.now
         try:
             view = now.view if now.view is not None and now.view.state == state else _patiently(part.folder / "vectors", state, now.view)
@@ -306,6 +308,18 @@ class EmbeddedStore:
     def _check(self, vector: Vectors) -> None:
         if vector.shape != (self._dimension,):
             raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._dimension}; embed with {self._space}")
+
+
+def _belongs(connection: Connection, project: int, part: Partition, seq: int, floor: int) -> bool:
+    """Whether the folder was derived from this catalog's own past, so that it only has to catch up."""
+    positions = part.now.positions
+    if not positions or not all(floor <= position.seq <= seq for position in positions):
+        return False
+    if part.verified != (seq, *positions):
+        if any(position.stamp < 0 or position != reading.position_at(connection, project, position.seq) for position in positions):
+            return False
+        part.verified = (seq, *positions)
+    return True
 
 
 _LAST = 2**63 - 1  # after every id of a sequence number

@@ -19,7 +19,7 @@ from unspool.errors import UnspoolError
 from unspool.indexing.changes import Work
 from unspool.sources.reading import Reading, mask_text, read
 
-CHUNKER = "1"  # raised when the cutting changes; documents cut by another one are stale
+CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
 PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
 _EMBED_BATCH = 64
 

@@ -157,7 +157,8 @@ def _reason(one: ranking.Ranked, chunk: Chunk, plan: Plan, retrieved: Retrieved)
     if retrieved.words is not None:
         held = Counter(analysis.terms(chunk.text))
         words = [f"{term} x{held[term]}" if held[term] > 1 else term for term in dict.fromkeys(plan.terms) if held[term]]
-        parts.append(f"words {retrieved.words[at]:.1f} ({', '.join(words) or 'only in its path or headings'})")
+        found = ", ".join(words) or ("only in its path or headings" if retrieved.words[at] > 0 else "none")
+        parts.append(f"words {retrieved.words[at]:.1f} ({found})")
     if retrieved.meaning is not None:
         parts.append(f"meaning {retrieved.meaning[at]:.2f}")
     parts.append(f"fused {one.fused:.2f}")

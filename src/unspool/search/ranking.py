@@ -90,8 +90,8 @@ def _place(path: str) -> tuple[frozenset[str], frozenset[str], bool, bool]:
 def _names(defines: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
     """Each defined name as it is written, as it is compared, and as the words that it is made of."""
     out = []
-    for name in defines.split():
-        bare = name.replace("_", "").lower()
+    for name in defines.split("\n"):
+        bare = name.replace("_", "").replace(" ", "").lower()
         out.append((name, bare, frozenset(analysis.terms(name)) - {bare} or frozenset(analysis.terms(name))))
     return tuple(out)
 

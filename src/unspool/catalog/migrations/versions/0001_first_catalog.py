@@ -104,6 +104,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_runs_project", "runs", ["project_id"], unique=False)
     op.create_table(
+        "sequences",
+        sa.Column("project_id", sa.BigInteger(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
+        sa.Column("stamp", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["project_id"], ["projects.id"], ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("project_id", "seq"),
+    )
+    op.create_table(
         "skipped",
         sa.Column("project_id", sa.BigInteger(), nullable=False),
         sa.Column("path_sha", sa.LargeBinary(length=32), nullable=False),
@@ -158,6 +166,7 @@ def downgrade() -> None:
     op.drop_index("ix_chunks_seq", table_name="chunks")
     op.drop_table("chunks")
     op.drop_table("skipped")
+    op.drop_table("sequences")
     op.drop_index("ix_runs_project", table_name="runs")
     op.drop_table("runs")
     op.drop_table("removals")
