@@ -45,7 +45,7 @@ def main() -> None:
     given = options.parse_args()
     with workspace(given.keep) as folder:
         tree = empty(folder / "tree")
-        trees.generate(tree, files=given.files, seed=given.seed)
+        trees.generate(tree, files=given.files, seed=given.seed, functions=30)
         expected, seconds = _undisturbed(tree, folder)
         rng = random.Random(given.seed)
         kills = []

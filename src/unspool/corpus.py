@@ -191,7 +191,7 @@ class Corpus:
         request = engine.Request(
             plan=planned,
             projects=tuple(rows),
-            vector=self._embedder.embed_query(query) if planned.uses_vectors else None,
+            vector=self._embedder.embed_query(planned.query) if planned.uses_vectors else None,
             where=condition,
             limit=limit,
             max_tokens=max_tokens,
@@ -235,7 +235,10 @@ class Corpus:
 
         if not 1 <= k <= 10_000:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
-        array = np.asarray(vector, dtype=np.float32)
+        try:
+            array = np.asarray(vector, dtype=np.float32)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"the vector is not made of numbers ({error}); give {self._embedder.dimension} of them") from None
         if array.shape != (self._embedder.dimension,):
             raise DimensionError(
                 f"the vector has {array.size} numbers, the vector space {self._embedder.dimension}; embed it with {self._embedder.name}"
@@ -255,7 +258,7 @@ class Corpus:
         """A text's vector in this corpus's space, as `nearest` takes it."""
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
-        return [float(value) for value in self._embedder.embed_query(text)]
+        return [float(value) for value in self._embedder.embed_query(text.encode("utf-8", "replace").decode())]
 
     def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
         """What is known of each document, by project and path."""

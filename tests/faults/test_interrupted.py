@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import assert_no_orphans, open_corpus, settings_for
+from support import assert_no_orphans, open_corpus
 
 # Imports once, then forks a child for each run, so that a kill costs the run and not the start of Python. Commits are made small, so that
 # every run has many of them.
@@ -22,7 +22,7 @@ from unspool.embedded import store
 from unspool.embedders import open_embedder
 from unspool.indexing import pipeline
 open_embedder("static").embed_query("warm")
-pipeline.COMMIT_CHUNKS, pipeline.COMMIT_DOCUMENTS, pipeline.BATCH_FILES, pipeline.CLAIM_FILES = 12, 8, 4, 24
+pipeline.COMMIT_CHUNKS, pipeline.COMMIT_DOCUMENTS, pipeline.BATCH_FILES, pipeline.CLAIM_FILES = 25, 15, 5, 30
 pipeline.INLINE_FILES = 0 if task["workers"] else 10_000
 store.PAGE, store.COMMIT_EVERY = 15, 30
 chance = random.Random(task["seed"])
@@ -93,7 +93,7 @@ print(json.dumps({"codes": codes, "last": last}))
 """
 
 
-@pytest.mark.parametrize(("seed", "kills", "files", "workers"), [(1, 10, 150, False), (2, 2, 60, True)], ids=["in one process", "with workers"])
+@pytest.mark.parametrize(("seed", "kills", "files", "workers"), [(1, 10, 130, False), (2, 2, 40, True)], ids=["in one process", "with workers"])
 def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: int, files: int, workers: bool) -> None:
     tree, database, fresh = tmp_path / "tree", tmp_path / "killed" / "catalog.db", tmp_path / "fresh" / "catalog.db"
     for folder in (tree, database.parent, fresh.parent):
@@ -122,7 +122,3 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: 
         again = corpus.index(tree, project="tree")
         assert (again.added, again.updated, again.removed, again.unchanged) == (0, 0, 0, len(undisturbed.documents))
         assert corpus.search("walrus eviction", limit=5).hits
-
-
-def test_settings_of_the_tests_reach_no_catalog_of_the_user(tmp_path: Path) -> None:
-    assert settings_for(tmp_path / "x.db").database_address == f"sqlite:///{tmp_path}/x.db"

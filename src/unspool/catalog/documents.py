@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.database import insert_many
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
-from unspool.catalog.schema import chunks, document_fields, documents, embeddings, removals, skipped
+from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
 from unspool.domain.documents import Kind, Origin, Status, chunk_id
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Skip
@@ -357,7 +357,7 @@ def _store_fields(connection: Connection, prepared: Sequence[PreparedDocument], 
         {
             "document_id": held[document.path],
             "key": key,
-            "text": value[:400] if isinstance(value, str) else None,
+            "text": field_text(value) if isinstance(value, str) else None,
             "number": float(value) if not isinstance(value, str) else None,
         }
         for document in prepared

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.schema import chunks, document_fields, documents, projects
-from unspool.domain.documents import Kind
+from unspool.catalog.schema import chunks, document_fields, documents, field_text, projects
+from unspool.domain.documents import Kind, nanoseconds
 from unspool.domain.filters import AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
 
 Condition = sa.ColumnElement[bool]
@@ -73,14 +73,14 @@ def _compare(condition: Compare) -> Condition:
         return documents.c.project_id.in_(sa.select(projects.c.id).where(projects.c.name == str(value)))
     if field == "modified":
         assert isinstance(value, datetime)
-        return _ordered(documents.c.modified_ns, condition.op, int(value.timestamp()) * 10**9 + value.microsecond * 1000)
+        return _ordered(documents.c.modified_ns, condition.op, nanoseconds(value))
     return _metadata(field.removeprefix("metadata."), condition)
 
 
 def _metadata(key: str, condition: Compare) -> Condition:
     number = isinstance(condition.value, int | float)  # a boolean is kept as 0 or 1
     column: sa.ColumnElement[object] = document_fields.c.number if number else document_fields.c.text
-    value = float(condition.value) if isinstance(condition.value, int | float) else str(condition.value)[:400]
+    value = float(condition.value) if isinstance(condition.value, int | float) else field_text(str(condition.value))
     return sa.exists().where(document_fields.c.document_id == documents.c.id, document_fields.c.key == key, _ordered(column, condition.op, value))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -13,7 +12,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog.documents import batches
 from unspool.catalog.projects import name_sha
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, sequences
-from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status
+from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status, moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +226,3 @@ def status_counts(connection: Connection, project_id: int) -> dict[Status, int]:
     """How many documents of a project stand where."""
     query = sa.select(documents.c.status, sa.func.count()).where(documents.c.project_id == project_id).group_by(documents.c.status)
     return {Status(status): count for status, count in connection.execute(query)}
-
-
-def moment(nanoseconds: int | None) -> datetime | None:
-    """A file system's time as an aware datetime."""
-    return None if nanoseconds is None else datetime.fromtimestamp(nanoseconds / 1e9, UTC)

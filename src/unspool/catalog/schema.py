@@ -10,6 +10,7 @@ What shapes them:
 
 from __future__ import annotations
 
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -44,6 +45,16 @@ class UtcTime(sa.TypeDecorator[datetime]):
             return None
         moment: datetime = value
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+_FIELD_LENGTH = 400  # what an index key of SQL Server holds beside the name
+
+
+def field_text(value: str) -> str:
+    """A metadata string as it is compared: whole, or its beginning and a fingerprint, so that long ones are told apart to their end."""
+    if len(value) <= _FIELD_LENGTH:
+        return value
+    return value[: _FIELD_LENGTH - 64] + hashlib.sha256(value.encode()).hexdigest()
 
 
 meta = sa.Table(
@@ -125,7 +136,7 @@ document_fields = sa.Table(
     metadata,
     sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("key", sa.String(200), primary_key=True),
-    sa.Column("text", sa.String(400)),
+    sa.Column("text", sa.String(_FIELD_LENGTH)),
     sa.Column("number", sa.Double),
     sa.Index("ix_document_fields_text", "key", "text"),
     sa.Index("ix_document_fields_number", "key", "number"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -71,6 +71,8 @@ class Document:
     def __post_init__(self) -> None:
         check_project(self.project)
         check_path(self.path)
+        if not storable(self.title):
+            raise InputError(f"the title of {self.path!r} holds a NUL or a lone surrogate; no database takes that, leave it out")
         if self.modified is not None and self.modified.tzinfo is None:
             raise InputError(f"modified of {self.path!r} has no time zone; give an aware datetime such as datetime.now(UTC)")
         object.__setattr__(self, "metadata", checked_metadata(self.metadata))
@@ -146,9 +148,28 @@ class Chunk:
         return f"{self.path}:{self.lines}"
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Nanoseconds since 1970, as file systems count; exact, which `timestamp()` is not."""
+    passed = moment - _EPOCH
+    return (passed.days * 86_400 + passed.seconds) * 10**9 + passed.microseconds * 1000
+
+
+def moment(nanoseconds: int | None) -> datetime | None:
+    """A file system's time as an aware datetime, cut to microseconds."""
+    return None if nanoseconds is None else _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+
+
+def storable(text: str) -> bool:
+    """Whether every database takes the text: no NUL and no lone surrogate."""
+    return "\x00" not in text and not any("\ud800" <= c <= "\udfff" for c in text if c > "\x7f")
+
+
 def check_project(name: str) -> None:
     """Refuse a project name that is empty, too long, or that a terminal or an address could not carry."""
-    if not name or len(name) > MAX_NAME_LENGTH or name != name.strip() or any(ord(c) < 32 or c in "*,\x7f" for c in name):
+    if not name or len(name) > MAX_NAME_LENGTH or name != name.strip() or not storable(name) or any(ord(c) < 32 or c in "*,\x7f" for c in name):
         raise InputError(
             f"project name {name[:80]!r} cannot be used; give 1 to {MAX_NAME_LENGTH} characters without '*', ',', control characters or outer spaces"
         )
@@ -156,17 +177,19 @@ def check_project(name: str) -> None:
 
 def check_path(path: str) -> None:
     """Refuse a document path that is empty, too long or holds a NUL."""
-    if not path or len(path) > MAX_PATH_LENGTH or "\x00" in path:
-        raise InputError(f"document path {path[:80]!r} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL")
+    if not path or len(path) > MAX_PATH_LENGTH or not storable(path):
+        raise InputError(f"document path {path[:80]!r} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL or lone surrogates")
 
 
 def checked_metadata(metadata: Metadata) -> Metadata:
     """A read-only copy; only strings, numbers and booleans may stand in it."""
     for key, value in metadata.items():
-        if not isinstance(key, str) or not key or len(key) > MAX_NAME_LENGTH:
+        if not isinstance(key, str) or not key or len(key) > MAX_NAME_LENGTH or not storable(key):
             raise InputError(f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} characters")
         if not isinstance(value, str | int | float | bool):
             raise InputError(f"metadata {key!r} is a {type(value).__name__}; give a string, number or boolean")
+        if isinstance(value, str) and not storable(value):
+            raise InputError(f"metadata {key!r} holds a NUL or a lone surrogate; no database takes that, leave it out")
         if not isinstance(value, str) and not abs(value) < MAX_NUMBER:
             raise InputError(f"metadata {key!r} is not a number that every database holds; keep it within 2**63, finite, or give a string")
     return MappingProxyType(dict(metadata))

@@ -189,6 +189,8 @@ class _Run:
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         stored = documents.store(connection, self.project, prepared, run_id=self.run_id, space_id=self.indexer.space_id)
         same = [one for one in outcomes if isinstance(one, Same)]
+        if same:
+            projects.next_seq(connection, self.project.id)  # their times have changed, which filters may look at
         documents.refresh(connection, [(self.known[one.work.found.path].id, one.modified_ns, one.size_bytes) for one in same])
         skipped = [one for one in outcomes if isinstance(one, Skipped)]
         failed = [one for one in outcomes if isinstance(one, Failed)]

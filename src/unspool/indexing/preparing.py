@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unspool import chunking
-from unspool.domain.documents import Document, Origin, Piece, sha256
+from unspool.domain.documents import Document, Origin, Piece, nanoseconds, sha256
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_text, text_fingerprint
 from unspool.domain.reports import Skip
 from unspool.embedders.base import Embedder
@@ -84,7 +84,7 @@ def prepare_document(document: Document, *, embedder: Embedder, chunk_tokens: in
     text, masked = mask_text(document.text, document.path)
     reading = Reading(text=text, sha256=sha256(data), size_bytes=len(data), modified_ns=0, encoding="", masked=masked)
     prepared = _from_reading(document.path, reading, embedder, chunk_tokens, language=document.language, title=document.title)
-    modified = None if document.modified is None else int(document.modified.timestamp() * 1e9)
+    modified = None if document.modified is None else nanoseconds(document.modified)
     return replace(prepared, metadata=document.metadata, modified_ns=modified, origin=Origin.TEXT)
 
 

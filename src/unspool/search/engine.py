@@ -23,6 +23,8 @@ from unspool.words.base import WordIndex
 
 POOL = 100  # candidates from each retriever
 
+SCORE_DIGITS = 6  # what is shown, and what a minimum is compared with
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -65,7 +67,7 @@ def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Re
     scores = dict(zip(retrieved.ids.tolist(), fused.tolist(), strict=True))
     order = ranking.rank(list(candidates.values()), scores, terms=tuple(plan.weights), identifiers=plan.identifiers)
     if request.min_score is not None:
-        order = [one for one in order if one.score >= request.min_score]
+        order = [one for one in order if round(one.score, SCORE_DIGITS) >= request.min_score]
     return order, retrieved
 
 
@@ -121,7 +123,7 @@ def page(catalog: Catalog, request: Request, window: Sequence[ranking.Ranked], r
     hits = [
         Hit(
             chunk=chunk,
-            score=round(one.score, 6),
+            score=round(one.score, SCORE_DIGITS),
             rank=index + 1,
             origin=_origin(request.plan),
             form=fit.form,

@@ -64,6 +64,7 @@ class Plan:
 
 def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool: int) -> Plan:
     """Check a query and decide how to answer it. `best_alpha` is the embedder's own."""
+    query = query.encode("utf-8", "replace").decode()  # lone surrogates are in no index
     if not query.strip():
         raise InputError("the query is empty; ask for something")
     if len(query) > MAX_QUERY_CHARACTERS:
