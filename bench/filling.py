@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import time
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from common import address, tell
-from unspool.catalog import Catalog, documents, projects
+from unspool.catalog import Catalog, documents, projects, schema
 from unspool.corpus import Corpus
 from unspool.domain.documents import Kind, Lines, Origin, Piece
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, text_fingerprint
@@ -40,7 +41,7 @@ class Filled:
 
 def fill(file: Path, *, chunks: int, seed: int, fast: bool) -> Filled:
     """A catalog of so many chunks with its index, made unless a finished one is there. `fast` takes random vectors instead of embedding."""
-    finished = file.with_name(file.name + f".{chunks}.done")
+    finished = file.with_name(f"{file.name}.{chunks}.{_layout()}.done")
     if finished.exists():
         return Filled(file=file, chunks=chunks)
     for old in file.parent.glob(file.name + "*"):
@@ -57,6 +58,12 @@ def fill(file: Path, *, chunks: int, seed: int, fast: bool) -> Filled:
         absorber.submit(_absorb, address(file)).result()
     finished.touch()
     return Filled(file=file, chunks=chunks, seconds=time.perf_counter() - started)
+
+
+def _layout() -> str:
+    """The catalog's tables as a short fingerprint: one that was kept from before they changed is of no use."""
+    columns = [f"{table.name}.{column.name}" for table in schema.metadata.sorted_tables for column in table.columns]
+    return hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
 
 
 @cache

@@ -10,9 +10,8 @@ import pytest
 
 pytest.register_assert_rewrite("support")
 
-from support import open_corpus  # noqa: E402
-
 import unspool  # noqa: E402
+from support import open_corpus  # noqa: E402
 
 
 @pytest.fixture

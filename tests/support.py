@@ -65,7 +65,9 @@ def contents(database: Path) -> Contents:
     connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
     try:
         names = dict(connection.execute("SELECT id, name FROM projects"))
-        rows = connection.execute("SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents d ON d.id = c.document_id").fetchall()
+        rows = connection.execute(
+            "SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents d ON d.id = c.document_id"
+        ).fetchall()
         states = connection.execute("SELECT project_id, path, status, sha256, chunk_count FROM documents").fetchall()
         embeddings = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
     finally:

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
 MIN_PYTHON = (3, 11)
 MIN_SQLITE = (3, 35)  # RETURNING, which SQLAlchemy uses where it is there
 MIN_FREE_BYTES, MIN_FREE_SHARE = 500_000_000, 0.05
-EXTRAS = (("pypdf", "pdf", "PDF"), ("docx", "docx", "DOCX"))  # module, extra, what it reads
+EXTRAS = (  # module, extra, what is so with it, what without
+    ("pypdf", "pdf", "PDF files are read", "PDF files are not read, pypdf is not installed"),
+    ("docx", "docx", "DOCX files are read", "DOCX files are not read, docx is not installed"),
+    ("selectolax", "html", "HTML pages of prose are read as documents", "HTML is read as source, selectolax is not installed"),
+)
 _SHOWN = 5  # problems of SQLite's own check that are quoted
 
 
@@ -66,9 +70,9 @@ def _installation() -> Iterator[Check]:
     yield Check(name="python", ok=new_enough, detail=version, cure="" if new_enough else "use Python 3.11 or newer")
     new_enough = sqlite3.sqlite_version_info[:2] >= MIN_SQLITE
     yield Check(name="sqlite", ok=new_enough, detail=sqlite3.sqlite_version, cure="" if new_enough else "use a Python with SQLite 3.35 or newer")
-    for module, extra, what in EXTRAS:
+    for module, extra, detail_with, detail_without in EXTRAS:
         there = importlib.util.find_spec(module) is not None
-        detail = f"{what} files are read" if there else f"{what} files are not read, {module} is not installed"
+        detail = detail_with if there else detail_without
         yield Check(name=f"extra {extra}", ok=True, detail=detail, cure="" if there else f"if they are wanted: pip install 'unspool[{extra}]'")
 
 

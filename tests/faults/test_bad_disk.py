@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support import assert_no_orphans, doc, open_corpus, paths, write
 
 TREE = {f"m{n}.py": f'"""Module {n} of the walrus."""\n\n\ndef walrus_{n}():\n    return "{chr(97 + n % 26) * 9} {n}"\n' * 6 for n in range(90)}
@@ -20,14 +21,14 @@ def unspool_index(tree: Path, database: Path, *, file_bytes: int | None = None) 
         if file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("UNSPOOL_")} | {"UNSPOOL_DATABASE": f"sqlite:///{database}", "UNSPOOL_JOBS": "1"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("UNSPOOL_")}  # noqa: TID251 - not read, only handed on
     return subprocess.run(
         [sys.executable, "-m", "unspool", "index", str(tree)],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
-        env=environment,
+        env={**kept, "UNSPOOL_DATABASE": f"sqlite:///{database}", "UNSPOOL_JOBS": "1"},
         cwd=tree.parent,
         preexec_fn=limit,
     )

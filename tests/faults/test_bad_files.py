@@ -11,9 +11,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from support import assert_no_orphans, open_corpus, paths, write
 
 import unspool
+from support import assert_no_orphans, open_corpus, paths, write
 from unspool.errors import ConflictError
 
 WALRUS = "def walrus():\n    return 1\n"
@@ -101,7 +101,8 @@ def run(name):
         report = corpus.index(base / "tree", project="tree")
         records = {record.path: (record.status, record.error, record.chunk_count) for record in corpus.documents()}
         hits = [(hit.chunk.path, hit.chunk.status) for hit in corpus.search("walrus", alpha=0).hits]
-    return {"added": report.added, "updated": report.updated, "removed": report.removed, "failed": report.failed, "failures": [one.path for one in report.failures],
+    return {"added": report.added, "updated": report.updated, "removed": report.removed, "failed": report.failed,
+            "failures": [one.path for one in report.failures],
             "unchanged": report.unchanged, "warnings": len(report.warnings), "records": records, "hits": hits}
 run("warm")
 os.setgid(65534); os.setuid(65534)
@@ -179,7 +180,9 @@ def test_two_folders_cannot_be_one_project(corpus: unspool.Corpus, tmp_path: Pat
 
 def test_files_that_vanish_between_the_scan_and_the_reading_do_not_stop_a_run(corpus: unspool.Corpus, database: Path, tmp_path: Path) -> None:
     tree = write(tmp_path / "tree", {f"m{n}.py": f"def walrus_{n}():\n    return {n}\n" for n in range(30)})
-    report = corpus.index(tree, on_progress=lambda progress: [file.unlink() for file in list(tree.glob("m1*.py"))] and None if progress.task == "scanning" else None)
+    report = corpus.index(
+        tree, on_progress=lambda progress: [file.unlink() for file in list(tree.glob("m1*.py"))] and None if progress.task == "scanning" else None
+    )
     assert report.added == 19
     assert corpus.index(tree).failed == 0
     assert {record.status for record in corpus.documents()} == {unspool.Status.INDEXED}

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from support import assert_no_orphans, open_corpus
 
 # Imports once, then forks a child for each run, so that a kill costs the run and not the start of Python. Commits are made small, so that
@@ -30,7 +31,8 @@ tree = Path(task["tree"])
 
 def text(number, version):
     words = " ".join(random.Random(number * 1000 + version).choices(["walrus", "cache", "eviction", "parse", "config", "token", "island"], k=60))
-    return f'\"\"\"Module {number}, version {version}.\"\"\"\\n\\n\\ndef load_{number}(path):\\n    return "{words}"\\n' + (f"\\n\\nclass Extra{number}:\\n    {words.split()[0]} = 1\\n" * (number % 4))
+    module = f'\"\"\"Module {number}, version {version}.\"\"\"\\n\\n\\ndef load_{number}(path):\\n    return "{words}"\\n'
+    return module + f"\\n\\nclass Extra{number}:\\n    {words.split()[0]} = 1\\n" * (number % 4)
 
 def mutate(round):
     if round == 0:
@@ -98,14 +100,22 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: 
     tree, database, fresh = tmp_path / "tree", tmp_path / "killed" / "catalog.db", tmp_path / "fresh" / "catalog.db"
     for folder in (tree, database.parent, fresh.parent):
         folder.mkdir()
-    task = {"seed": seed, "kills": kills, "files": files, "workers": workers, "tree": str(tree), "database": str(database), "scratch": str(tmp_path / "scratch.db")}
+    task = {
+        "seed": seed,
+        "kills": kills,
+        "files": files,
+        "workers": workers,
+        "tree": str(tree),
+        "database": str(database),
+        "scratch": str(tmp_path / "scratch.db"),
+    }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SERVER, json.dumps(task)],
         capture_output=True,
         text=True,
         timeout=240,
         check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},  # noqa: TID251 - not read, only handed on
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

@@ -10,8 +10,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from support import assert_no_orphans, doc, open_corpus, paths, write
 
+from support import assert_no_orphans, doc, open_corpus, paths, write
 from unspool.catalog import database as catalog_database
 from unspool.errors import ServiceTimeoutError
 
@@ -53,7 +53,14 @@ def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(tmp_pat
     tasks = [("index", one, "one"), ("index", one, "one"), ("index", two, "two"), ("search", one, ""), ("search", one, "")]
     started = []
     for number, (does, tree, project) in enumerate(tasks):
-        task = {"does": does, "tree": str(tree), "project": project, "database": f"sqlite:///{shared}", "ready": str(tmp_path / f"ready{number}"), "go": str(tmp_path / "go")}
+        task = {
+            "does": does,
+            "tree": str(tree),
+            "project": project,
+            "database": f"sqlite:///{shared}",
+            "ready": str(tmp_path / f"ready{number}"),
+            "go": str(tmp_path / "go"),
+        }
         started.append(subprocess.Popen([sys.executable, "-c", WORK, json.dumps(task)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
     try:
         deadline = threading.Event()
@@ -83,7 +90,7 @@ def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(tmp_pat
     assert together.documents == single.documents
 
 
-def assert_no_orphans_once_absorbed(database: Path):  # noqa: ANN201 - as in support
+def assert_no_orphans_once_absorbed(database: Path):
     with open_corpus(database) as corpus:
         corpus.refresh()
     return assert_no_orphans(database)

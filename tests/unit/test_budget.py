@@ -19,7 +19,16 @@ def count(text: str) -> int:
 def item(tokens: int, excerpt: int, head: int = 1) -> Item:
     """A hit whose header, snippet and chunk cost so many tokens."""
     chunk = Chunk(
-        id=1, project="p", path="a", index=0, text="w " * tokens, start=0, end=1, lines=Lines(1, 1), token_count=tokens, symbol=" ".join(["s"] * (head - 1))
+        id=1,
+        project="p",
+        path="a",
+        index=0,
+        text="w " * tokens,
+        start=0,
+        end=1,
+        lines=Lines(1, 1),
+        token_count=tokens,
+        symbol=" ".join(["s"] * (head - 1)),
     )
     return chunk, Snippet(text="w " * excerpt, first_line=1)
 

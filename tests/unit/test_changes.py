@@ -21,9 +21,18 @@ def found(path: str = "a.py", *, size: int = 10, modified: int = 100) -> Found:
 
 
 def state(
-    path: str = "a.py", *, size: int = 10, modified: int | None = 100, status: Status = Status.INDEXED, recipe: str = RECIPE, run: int | None = None, origin: Origin = Origin.FILE
+    path: str = "a.py",
+    *,
+    size: int = 10,
+    modified: int | None = 100,
+    status: Status = Status.INDEXED,
+    recipe: str = RECIPE,
+    run: int | None = None,
+    origin: Origin = Origin.FILE,
 ) -> DocumentState:
-    return DocumentState(id=abs(hash(path)), path=path, sha256="s", size_bytes=size, modified_ns=modified, status=status, recipe=recipe, origin=origin, run_id=run)
+    return DocumentState(
+        id=abs(hash(path)), path=path, sha256="s", size_bytes=size, modified_ns=modified, status=status, recipe=recipe, origin=origin, run_id=run
+    )
 
 
 def case(changes: Changes) -> str:
@@ -98,7 +107,14 @@ def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_cha
 
 @pytest.mark.parametrize(
     ("unread", "kept"),
-    [([], []), (["src"], ["src/a.py", "src/deep/b.py"]), (["src/"], ["src/a.py", "src/deep/b.py"]), (["src/deep"], ["src/deep/b.py"]), (["sr"], []), ([""], ["src/a.py", "src/deep/b.py", "srcs.py"])],
+    [
+        ([], []),
+        (["src"], ["src/a.py", "src/deep/b.py"]),
+        (["src/"], ["src/a.py", "src/deep/b.py"]),
+        (["src/deep"], ["src/deep/b.py"]),
+        (["sr"], []),
+        ([""], ["src/a.py", "src/deep/b.py", "srcs.py"]),
+    ],
 )
 def test_what_lies_in_a_folder_that_could_not_be_listed_is_kept(unread: list[str], kept: list[str]) -> None:
     known = {path: state(path) for path in ("src/a.py", "src/deep/b.py", "srcs.py")}
@@ -109,7 +125,14 @@ def test_what_lies_in_a_folder_that_could_not_be_listed_is_kept(unread: list[str
 paths = st.sampled_from([f"{folder}{name}.py" for folder in ("", "src/", "src/deep/") for name in "abcd"])
 files = st.dictionaries(paths, st.tuples(st.integers(0, 2), st.integers(0, 2)))
 documents = st.dictionaries(
-    paths, st.tuples(st.integers(0, 2), st.one_of(st.none(), st.integers(0, 2)), st.sampled_from(Status), st.sampled_from([RECIPE, "old"]), st.sampled_from([None, 6, 7]))
+    paths,
+    st.tuples(
+        st.integers(0, 2),
+        st.one_of(st.none(), st.integers(0, 2)),
+        st.sampled_from(Status),
+        st.sampled_from([RECIPE, "old"]),
+        st.sampled_from([None, 6, 7]),
+    ),
 )
 skips = st.dictionaries(paths, st.tuples(st.integers(0, 2), st.integers(0, 2)))
 

@@ -29,7 +29,6 @@ def test_spreading_keeps_the_order_and_reaches_from_0_to_1(given_scores: np.ndar
     assert (np.diff(moved[np.argsort(given_scores)]) >= 0).all()
 
 
-@pytest.mark.xfail(reason="search/fusion.py standard: in float32 three equal scores have a deviation of 2e-7, above its 1e-9; they become -1, not 0")
 @given(scores)
 @example(v(2.996409, 2.996409, 2.996409))
 def test_standard_scores_have_mean_0_and_deviation_1_or_are_all_0(given_scores: np.ndarray) -> None:

@@ -42,7 +42,13 @@ def test_recall(ranking: list[str], grades: dict[str, int], k: int, value: float
 
 @pytest.mark.parametrize(
     ("ranking", "grades", "value"),
-    [(["a"], {"a": 1}, 1.0), (["x", "y", "a", "b"], {"a": 1, "b": 3}, 1 / 3), (["x", "a"], {"x": 0, "a": 1}, 0.5), (["x"], {"a": 1}, 0.0), ([], {}, 0.0)],
+    [
+        (["a"], {"a": 1}, 1.0),
+        (["x", "y", "a", "b"], {"a": 1, "b": 3}, 1 / 3),
+        (["x", "a"], {"x": 0, "a": 1}, 0.5),
+        (["x"], {"a": 1}, 0.0),
+        ([], {}, 0.0),
+    ],
 )
 def test_reciprocal_rank(ranking: list[str], grades: dict[str, int], value: float) -> None:
     assert reciprocal_rank(ranking, grades) == pytest.approx(value)

@@ -16,7 +16,14 @@ from unspool.search.ranking import Ranked, rank
 
 def candidate(id_: int, path: str, *, document: int | None = None, defines: str = "", kind: str = "code", line: int = 1) -> Candidate:
     return Candidate(
-        id=id_, document_id=id_ if document is None else document, path=path, symbol="", defines=defines, kind=kind, language="python", first_line=line
+        id=id_,
+        document_id=id_ if document is None else document,
+        path=path,
+        symbol="",
+        defines=defines,
+        kind=kind,
+        language="python",
+        first_line=line,
     )
 
 
@@ -43,7 +50,7 @@ def test_without_any_boost_the_fused_score_decides() -> None:
         ("how does the tokenizer work", candidate(2, "z/tokenizer.py"), candidate(1, "a/main.py"), "file name"),
         ("parse config", candidate(2, "z/parse_config.py"), candidate(1, "a/parse_arguments.py"), "file name"),
         ("cache eviction", candidate(2, "z/cache/main.py"), candidate(1, "a/other/main.py"), "folder"),
-        ("where is parseConfig", candidate(2, "z.py", defines="other parse_config"), candidate(1, "a.py", defines="other"), "defines parse_config"),
+        ("where is parseConfig", candidate(2, "z.py", defines="other\nparse_config"), candidate(1, "a.py", defines="other"), "defines parse_config"),
         ("parse the config", candidate(2, "z.py", defines="parseConfig"), candidate(1, "a.py", defines="parse_args"), "defines parseConfig"),
         ("parse_config()", candidate(2, "z.py", defines="parseConfig"), candidate(1, "a.py", defines="parse"), "defines parseConfig"),
     ],
@@ -54,7 +61,9 @@ def test_a_boost_lifts_what_it_is_for_and_says_so(query: str, winner: Candidate,
     assert reason in ranked[0].reasons
 
 
-@pytest.mark.parametrize("path", ["tests/b.py", "src/test_b.py", "b_test.go", "src/__tests__/b.js", "b.spec.ts", "fixtures/b.py", "src/FooTest.java", "conftest.py"])
+@pytest.mark.parametrize(
+    "path", ["tests/b.py", "src/test_b.py", "b_test.go", "src/__tests__/b.js", "b.spec.ts", "fixtures/b.py", "src/FooTest.java", "conftest.py"]
+)
 def test_tests_are_ranked_lower_unless_they_are_asked_for(path: str) -> None:
     some = [candidate(1, path), candidate(2, "src/zzz.py")]
     ranked = order("walrus", some, {1: 0.6, 2: 0.5})
@@ -93,12 +102,19 @@ def test_one_file_does_not_fill_the_page() -> None:
 
 
 def test_ties_are_broken_by_path_then_line_then_id() -> None:
-    some = [candidate(5, "b.md", kind="docs"), candidate(4, "a.md", kind="docs", line=7), candidate(9, "a.md", kind="docs", line=3), candidate(3, "a.md", kind="docs", line=7)]
+    some = [
+        candidate(5, "b.md", kind="docs"),
+        candidate(4, "a.md", kind="docs", line=7),
+        candidate(9, "a.md", kind="docs", line=3),
+        candidate(3, "a.md", kind="docs", line=7),
+    ]
     assert ids(order("walrus", some)) == [9, 3, 4, 5]
 
 
 paths = st.sampled_from(["a.py", "src/cache.py", "tests/test_cache.py", "docs/cache.md", "examples/x.py", "src/walrus/feed.py"])
-many = st.lists(st.tuples(paths, st.integers(0, 5), st.sampled_from(["", "cache", "parse_config feed"]), st.integers(1, 9), st.integers(0, 4)), max_size=20)
+many = st.lists(
+    st.tuples(paths, st.integers(0, 5), st.sampled_from(["", "cache", "parse_config\nfeed"]), st.integers(1, 9), st.integers(0, 4)), max_size=20
+)
 
 
 @given(many, st.sampled_from(["cache", "walrus feed", "parseConfig", "test the cache"]), st.randoms(use_true_random=False))

@@ -8,7 +8,22 @@ from hypothesis import strategies as st
 from unspool.search.snippets import LINES, MAX_LINE, snippet
 from unspool.words import analysis
 
-TEXT = "\n".join(["import os", "", "def load(path):", "    return path", "", "", "def parse_config(text):", "    config = text", "    return config", "", "", "done = 1"])
+TEXT = "\n".join(
+    [
+        "import os",
+        "",
+        "def load(path):",
+        "    return path",
+        "",
+        "",
+        "def parse_config(text):",
+        "    config = text",
+        "    return config",
+        "",
+        "",
+        "done = 1",
+    ]
+)
 
 
 def wanted(query: str) -> frozenset[str]:
