@@ -83,11 +83,12 @@ def queue(connection: Connection, project_id: int, *, new: Sequence[str], stale:
     if rows:
         connection.execute(sa.insert(documents), rows)
     for ids in batches(stale):
-        connection.execute(sa.update(documents).where(documents.c.id.in_(ids)).values(status=Status.STALE, version=documents.c.version + 1))
+        done = documents.c.id.in_(ids) & (documents.c.status == Status.INDEXED)
+        connection.execute(sa.update(documents).where(done).values(status=Status.STALE, version=documents.c.version + 1))
 
 
 def claim(connection: Connection, project_id: int, run_id: int, paths: Sequence[str], live: frozenset[int]) -> dict[str, int]:
-    """Take documents for a run; those that another live run holds are left alone. Returns path -> id of what was taken."""
+    """Take documents for a run; those that another live run holds or has finished meanwhile are left alone. Returns path -> id of the taken."""
     taken: dict[str, int] = {}
     for some in batches(paths):
         query = sa.select(documents.c.path, documents.c.id, documents.c.status, documents.c.run_id).where(
@@ -96,7 +97,7 @@ def claim(connection: Connection, project_id: int, run_id: int, paths: Sequence[
         free = {
             path: id_
             for path, id_, status, holder in connection.execute(query)
-            if not (status == Status.INDEXING and holder in live and holder != run_id)
+            if status != Status.INDEXED and not (status == Status.INDEXING and holder in live and holder != run_id)
         }
         if free:
             update = sa.update(documents).where(documents.c.id.in_(list(free.values())))

@@ -92,7 +92,7 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
         tally.removed = documents.remove(connection, row.id, [state.id for state in plan.removed])
     tally.unchanged, tally.busy = plan.unchanged, len(plan.busy)
     tally.skips += plan.skips
-    run = _Run(indexer, row, run_id, live, known, tally, tell, total=len(plan.new) + len(plan.suspect))
+    run = _Run(indexer, row, run_id, known, tally, tell, total=len(plan.new) + len(plan.suspect))
     try:
         run.work(plan)
     finally:
@@ -108,7 +108,6 @@ class _Run:
     indexer: Indexer
     project: ProjectRow
     run_id: int
-    live: frozenset[int]
     known: dict[str, documents.DocumentState]
     tally: _Tally
     tell: OnProgress
@@ -150,7 +149,8 @@ class _Run:
         for group in batches(work, CLAIM_FILES):
             with self.indexer.catalog.write() as connection:
                 paths = [one.found.path for one in group]
-                taken = documents.claim(connection, self.project.id, self.run_id, paths, self.live)
+                live = projects.live_runs(connection, self.project.id)
+                taken = documents.claim(connection, self.project.id, self.run_id, paths, live)
                 projects.beat(connection, self.run_id)
             self.tally.busy += len(group) - len(taken)
             task: list[Work] = []
