@@ -2,7 +2,7 @@
 
 Two projects are half indexed first. One searcher asks a project that nobody writes, the other one that is being indexed. Their p95 is
 taken while all is quiet, while two processes index the rest of two folders, and while two processes index the same folder. For
-scale it is taken too beside as many processes that only burn CPU: what is lost there, no catalog could give back.
+scale it is taken too beside two processes that only burn CPU: what is lost there, no catalog could give back.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _together(runs: Sequence[tuple[str, str, str]]) -> list[Any]:
 
 
 def _burn(seconds: float) -> None:
-    """As many processes as two indexing runs have: two parents and their workers."""
+    """Two processes that compute; two indexing runs with their workers are more than that."""
     _ended([start_fresh("sharing:burn", seconds) for _ in range(2)])
 
 

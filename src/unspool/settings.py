@@ -45,7 +45,7 @@ class Settings:
     limit: int = _setting(10, "how many hits a page holds", low=1, high=1000)
     max_tokens: int = _setting(0, "token budget of a page; 0 means no budget", low=0, high=10_000_000)
     alpha: float | None = _setting(None, "share of meaning, 0 (words only) to 1 (meaning only); unset, the engine chooses", low=0, high=1)
-    chunk_tokens: int = _setting(448, "preferred size of a chunk in tokens", low=32, high=8192)
+    chunk_tokens: int = _setting(320, "preferred size of a chunk in tokens", low=32, high=8192)
     max_file_bytes: int = _setting(2_000_000, "larger files are skipped", low=1, high=2**40)
     jobs: int = _setting(0, "processes that read and chunk while indexing; 0 means one per core", low=0, high=256)
     debounce_ms: int = _setting(400, "how long `watch` waits for a burst of changes to end", low=10, high=600_000)

@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in [one for one in os.environ if one.startswith("UNSPOOL_")]:  # noqa: TID251
+    for variable in [one for one in os.environ if one.startswith("UNSPOOL_")]:
         monkeypatch.delenv(variable)

@@ -21,7 +21,7 @@ def unspool_index(tree: Path, database: Path, *, file_bytes: int | None = None) 
         if file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("UNSPOOL_")}  # noqa: TID251 - not read, only handed on
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("UNSPOOL_")}
     return subprocess.run(
         [sys.executable, "-m", "unspool", "index", str(tree)],
         capture_output=True,

@@ -115,7 +115,7 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: 
         text=True,
         timeout=240,
         check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},  # noqa: TID251 - not read, only handed on
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
     )
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -15,8 +14,7 @@ from unspool.catalog.schema import chunks, documents, embeddings, projects, remo
 from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status, moment
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """What ranking needs to know of a chunk; its text stays in the database."""
 
     id: int
@@ -29,8 +27,7 @@ class Candidate:
     first_line: int
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedChunk:
+class ChangedChunk(NamedTuple):
     """A chunk as what is derived takes it in."""
 
     id: int

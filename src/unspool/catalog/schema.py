@@ -145,7 +145,8 @@ document_fields = sa.Table(
 chunks = sa.Table(
     "chunks",
     metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True, autoincrement=False),
+    # BIGINT also on SQLite, so that it is not the row's place there: ids are random, and rows of a kilobyte are best written one after the other.
+    sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("project_id", sa.BigInteger, nullable=False),
     sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
     sa.Column("position", sa.Integer, nullable=False),

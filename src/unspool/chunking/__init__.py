@@ -7,7 +7,7 @@ from collections.abc import Callable
 from unspool.chunking import code, markdown
 from unspool.chunking.languages import kind_of, language_of
 from unspool.chunking.markdown import title_of
-from unspool.chunking.measure import Page
+from unspool.chunking.measure import Page, Ruler
 from unspool.chunking.packing import pack
 from unspool.chunking.prose import line_cuts, paragraph_cuts
 from unspool.domain.documents import Kind, Piece
@@ -19,15 +19,18 @@ __all__ = ["chunk", "kind_of", "language_of", "title_of"]
 _TARGET = 0.68
 
 
-def chunk(text: str, *, language: str, kind: Kind, limit: int, count: Callable[[str], int], target: int | None = None) -> list[Piece]:
+def chunk(
+    text: str, *, language: str, kind: Kind, limit: int, count: Callable[[str], int], target: int | None = None, ruler: Ruler | None = None
+) -> list[Piece]:
     """The text's pieces in order, none over `limit` tokens, every character but white space in exactly one.
 
     Small neighbours share a piece up to `target` tokens; what belongs together stays together up to `limit`. `count` is called
-    with text in which lone surrogates are replaced. Only a single character that alone exceeds the limit gives a longer piece.
+    with text in which lone surrogates are replaced; a `ruler`, where the tokenizer has one, spares most of those calls.
+    Only a single character that alone exceeds the limit gives a longer piece.
     """
     if limit < 1 or (target is not None and target < 1):
         raise InputError(f"limit is {limit} and target is {target}; give at least 1 token")
-    page = Page(text, limit=limit, target=min(limit, target or max(1, int(limit * _TARGET))), count=count)
+    page = Page(text, limit=limit, target=min(limit, target or max(1, int(limit * _TARGET))), count=count, ruler=ruler)
     if language in (markdown.MARKDOWN, markdown.RST):
         return markdown.cut(page, language)
     pieces = code.cut(page, language) if kind is Kind.CODE else None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from unspool.domain.documents import Lines
 
 UNCOUNTED = sys.maxsize
+Ruler = Callable[[str], Callable[[int, int], int]]  # for a text, the token count of any part of it, without looking at the part again
 
 # Beyond this many characters per allowed token a part is taken to be too long without looking at it: code and prose have 2 to 5,
 # and where the guess is wrong the part is merely cut along its inner boundaries and packed again.
@@ -39,15 +40,16 @@ class Span(NamedTuple):
 class Page:
     """One text being cut: read-only, with its line starts, the limit and the target in tokens."""
 
-    __slots__ = ("_count", "_scale", "limit", "line_starts", "target", "text")
+    __slots__ = ("_count", "_exact", "_scale", "limit", "line_starts", "target", "text")
 
-    def __init__(self, text: str, *, limit: int, target: int, count: Callable[[str], int]) -> None:
+    def __init__(self, text: str, *, limit: int, target: int, count: Callable[[str], int], ruler: Ruler | None = None) -> None:
         self.text = encodable(text)
         self.limit = limit
         self.target = target
         self.line_starts = [0, *[found.end() for found in re.finditer("\n", text)]]
         self._count = count
-        self._scale = _scale(self.text[:_SAMPLE], count)
+        self._exact = ruler(self.text) if ruler else None
+        self._scale = 1.0 if ruler else _scale(self.text[:_SAMPLE], count)
 
     def measure(self, start: int, end: int) -> Span | None:
         """The part without its outer blank lines but with its first line's indentation, counted; None if it is all white space."""
@@ -57,16 +59,18 @@ class Page:
         begin, first, end = edges
         if end - first > self.limit * _MOST_CHARACTERS_PER_TOKEN:
             return Span(begin, end, UNCOUNTED, False)
-        token_count = self._count(self.text[begin:end])
+        token_count = self._tokens(begin, end)
         if token_count > self.limit and begin < first:
             # Indentation alone can exceed the limit; it carries no meaning worth an unembeddable piece.
-            bare = self._count(self.text[first:end])
+            bare = self._tokens(first, end)
             if bare <= self.limit:
                 return Span(first, end, bare, True)
         return Span(begin, end, token_count, True)
 
     def weigh(self, start: int, end: int) -> Span | None:
-        """As `measure`, but only estimated where that suffices to say whether the part fits."""
+        """As `measure`, but only estimated where that suffices to say whether the part fits and counting is dear."""
+        if self._exact is not None:
+            return self.measure(start, end)
         edges = self._trimmed(start, end)
         if edges is None:
             return None
@@ -83,6 +87,9 @@ class Page:
     def lines(self, start: int, end: int) -> Lines:
         """The lines that `text[start:end]` lies on; only a newline ends a line."""
         return Lines(bisect_right(self.line_starts, start), bisect_right(self.line_starts, end - 1))
+
+    def _tokens(self, start: int, end: int) -> int:
+        return self._exact(start, end) if self._exact is not None else self._count(self.text[start:end])
 
     def _trimmed(self, start: int, end: int) -> tuple[int, int, int] | None:
         """Where the first line starts, its first character that is not white space, and the end."""

@@ -87,10 +87,8 @@ def parse(text: str, language: str) -> Tree | None:
     if grammar is None:
         return None
     data = text.encode()
-    if len(data) > _TRIED_FROM:
-        good = sum(_is_code(_root(window, language, grammar), len(window)) for window in _windows(data))
-        if good < (1 if len(data) < _DOUBTED_FROM else 2):
-            return None
+    if len(data) > _TRIED_FROM and not _seems_code(data, language, grammar):
+        return None
     root = _root(data, language, grammar)
     return None if root is None else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
 
@@ -130,6 +128,15 @@ def _windows(data: bytes) -> Iterator[bytes]:
         found = _UNINDENTED.search(data, at, at + _WINDOW) if at else None
         start = found.end() if found else at
         yield data[start : start + _WINDOW]
+
+
+def _seems_code(data: bytes, language: str, grammar: Language) -> bool:
+    wanted = 1 if len(data) < _DOUBTED_FROM else 2
+    for window in _windows(data):
+        wanted -= _is_code(_root(window, language, grammar), len(window))
+        if not wanted:
+            return True
+    return False
 
 
 def _is_code(root: Node | None, size: int) -> bool:

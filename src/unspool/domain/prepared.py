@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from unspool.domain.documents import Kind, Metadata, Origin, Piece
 from unspool.domain.reports import Masked
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedChunk:
-    """A piece with its text and the fingerprint of what is embedded for it."""
+class PreparedChunk(NamedTuple):
+    """A piece with its text and the fingerprint of what is embedded for it. A named tuple for the same reason as the piece."""
 
     piece: Piece
     text: str

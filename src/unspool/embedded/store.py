@@ -83,6 +83,16 @@ class EmbeddedStore:
                 raise
             return pending
 
+    def waiting(self, project: int) -> int:
+        """How many changes the folder has not absorbed; all of them where it has to be made anew."""
+        part = self.partition(project)
+        with part.guard, self._catalog.read() as connection:
+            now = self._reload(part)
+            seq, floor = reading.counters(connection, project)
+            if not _belongs(connection, project, part, seq, floor):
+                return reading.changed_count(connection, project, after=-1)
+            return reading.changed_count(connection, project, after=now.position) + len(reading.removed(connection, project, after=now.position))
+
     def absorb(self, project: int, *, wait: bool = True, finish: bool = True, on_progress: Callable[[Progress], None] | None = None) -> bool:
         """Write everything that is committed into the folder; False where another process is at it and we did not wait.
 

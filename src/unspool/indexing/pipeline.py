@@ -31,6 +31,7 @@ from unspool.sources.folders import scan
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000
 BATCH_FILES, BATCH_BYTES = 32, 400_000  # one task of a worker
 COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transaction
+ABSORB_CHUNKS = 8_000  # between commits to the index: each leaves a segment that has to be merged later
 CLAIM_FILES = 512
 
 OnProgress = Callable[[Progress], None]
@@ -63,6 +64,7 @@ class _Tally:
     embedded: int = 0
     busy: int = 0
     looked_at: int = 0
+    absorbed: int = 0
     skips: list[Skip] = field(default_factory=list)
     masked: list[Masked] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -183,7 +185,9 @@ class _Run:
             projects.beat(connection, self.run_id)
         self.tally.looked_at += len(outcomes)
         self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks))
-        self.indexer.store.absorb(self.project.id, wait=False, finish=False)
+        if self.tally.chunks - self.tally.absorbed >= ABSORB_CHUNKS:
+            self.indexer.store.absorb(self.project.id, wait=False, finish=False)
+            self.tally.absorbed = self.tally.chunks
 
     def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> None:
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
@@ -245,6 +249,9 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
 
 
 def _absorb(indexer: Indexer, project: int, tell: OnProgress) -> None:
+    if indexer.store.waiting(project) <= TAIL_LIMIT // 2:
+        indexer.store.release(project)
+        return  # few enough to be scored directly; a commit to the index would take longer than the run
     indexer.store.absorb(project, wait=True, finish=True, on_progress=tell)
     with indexer.catalog.write() as connection:
         projects.prune_removals(connection, project, upto=indexer.store.position(project))

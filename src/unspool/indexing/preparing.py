@@ -93,7 +93,15 @@ def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens:
     kind = chunking.kind_of(language)
     title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
     limit = embedder.max_tokens - PLACE_TOKENS
-    pieces = chunking.chunk(reading.text, language=language, kind=kind, limit=limit, count=embedder.count_tokens, target=min(chunk_tokens, limit))
+    pieces = chunking.chunk(
+        reading.text,
+        language=language,
+        kind=kind,
+        limit=limit,
+        count=embedder.count_tokens,
+        target=min(chunk_tokens, limit),
+        ruler=getattr(embedder, "ruler", None),
+    )
     return PreparedDocument(
         path=path,
         sha256=reading.sha256,

@@ -7,6 +7,7 @@ again, so that a script without a guard around its last lines would index inside
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -27,6 +28,8 @@ _START = (
 )
 
 
+# Batches per worker that are under way or wait to be stored: enough to keep it busy while the parent commits to the index for two seconds.
+UNDER_WAY = 8
 # There is a worker per core; numpy's own threads would only get in each other's way.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -53,11 +56,11 @@ class Pool:
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="unspool-worker")
 
     def map(self, batches: Iterator[Sequence[Work]]) -> Iterator[list[Outcome]]:
-        """Prepare batches; results come as they are ready, and at most two batches per worker are under way."""
+        """Prepare batches; results come as they are ready, and only so many batches are under way, whatever the tree's size."""
         under_way: set[Future[list[Outcome]]] = set()
         for batch in batches:
             under_way.add(self._threads.submit(self._run, batch))
-            if len(under_way) >= 2 * self._jobs:
+            if len(under_way) >= UNDER_WAY * self._jobs:
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
         while under_way:
@@ -107,6 +110,7 @@ def serve(setup: dict[str, object]) -> None:
     """The worker's side: prepare batch after batch until the pipe closes."""
     import signal
 
+    gc.set_threshold(200_000, 50, 1000)  # a worker makes no cycles to speak of, and walking its tables takes a tenth of its time
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     answers, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing that is printed by accident may reach the pipe
     prepare = preparer(Recipe(**setup))  # type: ignore[arg-type]

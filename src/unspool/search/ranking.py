@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 from unspool.catalog.reading import Candidate
 from unspool.domain.documents import Kind
@@ -33,8 +33,7 @@ _ASIDE = re.compile(r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|bench
 _ASKS_FOR_TESTS = frozenset(analysis.terms("test tests testing spec fixture mock"))
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """A candidate with its final score and the reasons for it, strongest first."""
 
     candidate: Candidate
@@ -119,7 +118,7 @@ def _file(chunks: list[Ranked]) -> list[Ranked]:
     if chunks[0].candidate.kind == Kind.CODE:  # a paper that was cut in two says no more than one that was not: pooling loses .026 on scifact
         first += POOL_SECOND * chunks[1].score + (POOL_THIRD * chunks[2].score if len(chunks) > 2 else 0.0)
     scores = [first, *(one.score * CHUNK_DECAY**rank for rank, one in enumerate(chunks[1:], 1))]
-    return [replace(one, score=score) for one, score in zip(chunks, scores, strict=True)]
+    return [one._replace(score=score) for one, score in zip(chunks, scores, strict=True)]
 
 
 def _order(one: Ranked) -> tuple[float, str, int, int]:

@@ -125,7 +125,7 @@ def upgrade() -> None:
     )
     op.create_table(
         "chunks",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False),
+        sa.Column("id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("project_id", sa.BigInteger(), nullable=False),
         sa.Column("document_id", sa.BigInteger(), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
