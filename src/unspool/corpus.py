@@ -187,7 +187,7 @@ class Corpus:
         if not rows:
             return Page(query=query, projects=(), hits=(), alpha=planned.alpha, notes=("nothing is indexed yet",))
         store = self._ready()
-        waiting = sum(store.fresh(row.id, on_progress) for row in rows)
+        waiting = sum(store.fresh(row, on_progress) for row in rows)
         request = engine.Request(
             plan=planned,
             projects=tuple(rows),
@@ -213,7 +213,7 @@ class Corpus:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = self._only(self._named([project] if project else None), "related")
         store = self._ready()
-        store.fresh(row.id)
+        store.fresh(row)
         with self._catalog.read() as connection:
             chunk = reading.chunk_at(connection, row.id, path, line)
         if chunk is None:
@@ -251,7 +251,7 @@ class Corpus:
             return []
         store = self._ready()
         for row in rows:
-            store.fresh(row.id)
+            store.fresh(row)
         return engine.nearest(self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
 
     def embed(self, text: str) -> list[float]:

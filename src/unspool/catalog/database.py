@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,7 +23,7 @@ BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a se
 
 
 # The log is folded back into the file every 32 MB rather than every 4: each time waits for the disk, and a batch writes 4 to 8 MB.
-_PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "mmap_size=268435456", "wal_autocheckpoint=8000")
+_PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "wal_autocheckpoint=8000")
 
 
 class Catalog:
@@ -180,9 +181,7 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    plain = _connect(path)
-    plain.execute("PRAGMA journal_mode=WAL")  # kept in the file's header; not possible inside a transaction
-    plain.close()
+    _use_log(path)
     with engine.connect() as raw:
         connection: Any = raw.execution_options(unspool_write=True)
         with connection.begin():
@@ -195,6 +194,20 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
             (command.downgrade if downward else command.upgrade)(config, target)
             if target != "base" and not connection.execute(sa.select(schema.meta.c.key).where(schema.meta.c.key == "catalog")).first():
                 connection.execute(sa.insert(schema.meta).values(key="catalog", value=uuid.uuid4().hex))
+
+
+def _use_log(path: Path) -> None:
+    """Switch a file to write-ahead logging, which stays in its header. SQLite does not wait here by itself while another process does the same."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    with closing(_connect(path)) as plain:
+        while True:
+            try:
+                plain.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
 
 def insert_many(connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[tuple[object, ...]]) -> None:

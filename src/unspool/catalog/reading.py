@@ -46,7 +46,7 @@ def candidates(connection: Connection, ids: Sequence[int]) -> dict[int, Candidat
     found: dict[int, Candidate] = {}
     for some in batches(ids):
         query = _CANDIDATES.where(chunks.c.id.in_(some))
-        found.update((row[0], Candidate(*row)) for row in connection.execute(query))
+        found.update((row[0], Candidate(*row)) for row in connection.execute(query).all())
     return found
 
 
@@ -168,7 +168,7 @@ def changed(connection: Connection, project_id: int, *, space_id: int, after: tu
         .order_by(chunks.c.seq, chunks.c.id)
         .limit(limit)
     )
-    return [ChangedChunk(*row) for row in connection.execute(query)]
+    return [ChangedChunk(*row) for row in connection.execute(query).all()]
 
 
 def removed(connection: Connection, project_id: int, *, after: int) -> list[int]:

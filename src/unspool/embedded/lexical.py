@@ -23,6 +23,8 @@ FORMAT = 1
 _HEAP_BYTES = 64_000_000
 # A set of ids becomes an automaton: 100 000 cost 60 ms. Beyond that the matches are asked for in plenty and sieved instead.
 _MAX_FILTER_IDS = 100_000
+# A few ids are found faster one by one: 1.5 ms for 100 in an index of 100 000 chunks, as a set 5 ms.
+_MAX_UNION_IDS = 500
 
 
 class DamagedError(Exception):
@@ -165,7 +167,11 @@ class WordFolder:
         return tantivy.Query.boolean_query(parts)
 
     def _restricted(self, query: tantivy.Query, field: str, ids: Ids) -> tantivy.Query:
-        allowed = tantivy.Query.term_set_query(self._schema, field, ids.tolist())
+        if len(ids) <= _MAX_UNION_IDS:
+            terms = [(tantivy.Occur.Should, tantivy.Query.term_query(self._schema, field, id_, "basic")) for id_ in ids.tolist()]
+            allowed = tantivy.Query.boolean_query(terms)
+        else:
+            allowed = tantivy.Query.term_set_query(self._schema, field, ids.tolist())
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, tantivy.Query.const_score_query(allowed, 0.0)), (tantivy.Occur.Must, query)])
 
     def _matches(self, searcher: tantivy.Searcher, query: tantivy.Query, k: int) -> Matches:

@@ -46,6 +46,7 @@ class Partition:
         self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
         self.words = lexical.WordFolder(folder / "words")
         self.now = Snapshot()
+        self.seen: tuple[object, ...] = ()  # the state files as they were last read
         self.verified: tuple[object, ...] = ()  # the positions, and the catalog's, that were last found to belong together
         self._mutex = threading.Lock()  # one thread of ours writes at a time
         self._lock = FileLock(folder / "lock", thread_local=False)  # and one process

@@ -19,6 +19,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, filters, reading
 from unspool.catalog.filters import Selection
+from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
 from unspool.domain.reports import Progress
 from unspool.embedded import flat, lexical, tail
@@ -52,36 +53,48 @@ class EmbeddedStore:
 
     # Keeping up with the catalog
 
-    def fresh(self, project: int, on_progress: Callable[[Progress], None] | None = None) -> int:
-        """Make everything that is committed findable; returns how many chunks are not yet.
+    def fresh(self, project: ProjectRow, on_progress: Callable[[Progress], None] | None = None) -> int:
+        """Make everything findable that was committed when the project's row was read; returns how many chunks are not yet.
 
         That is so while another process has the folder, or when it cannot be written.
         """
-        part = self.partition(project)
-        with part.guard, self._catalog.read() as connection:
+        part = self.partition(project.id)
+        with part.guard:
             now = self._reload(part)
-            seq, floor = reading.counters(connection, project)
-            belongs = _belongs(connection, project, part, seq, floor)
-            if belongs and now.position == seq:
-                part.now = replace(now, tail=None)
+            if now.position == project.seq and part.verified == (project.seq, *now.positions):
+                if now.tail is not None:
+                    part.now = replace(now, tail=None)
                 return 0
-            start = now.position if belongs else -1
-            if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
-                return 0
-            pending = reading.changed_count(connection, project, after=start)
-            removed = reading.removed(connection, project, after=start) if belongs else []
-            if pending + len(removed) <= TAIL_LIMIT:
-                changed = reading.changed(connection, project, space_id=self._space_id, after=(start, _LAST), limit=TAIL_LIMIT)
-                base = now if belongs else Snapshot()
-                part.now = replace(base, tail=tail.make(start, seq, changed, removed, self._dimension))
-                return 0
+            with self._catalog.read() as connection:
+                seq, floor = reading.counters(connection, project.id)
+                belongs = _belongs(connection, project.id, part, seq, floor)
+                if belongs and now.position == seq:
+                    part.now = replace(now, tail=None)
+                    return 0
+                pending = self._with_tail(connection, project.id, part, seq, belongs=belongs)
+                if not pending:
+                    return 0
         # Where nothing is absorbed there is nothing to answer from, so this waits; otherwise what is there answers at once.
         try:
-            return 0 if self.absorb(project, wait=not belongs, on_progress=on_progress) else pending
+            return 0 if self.absorb(project.id, wait=not belongs, on_progress=on_progress) else pending
         except ServiceError:
             if not belongs:
                 raise
             return pending
+
+    def _with_tail(self, connection: Connection, project: int, part: Partition, seq: int, *, belongs: bool) -> int:
+        """Put what is not absorbed on top of what is, if it is little; returns how many chunks wait if it is not."""
+        now = part.now
+        start = now.position if belongs else -1
+        if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
+            return 0
+        pending = reading.changed_count(connection, project, after=start)
+        removed = reading.removed(connection, project, after=start) if belongs else []
+        if pending + len(removed) > TAIL_LIMIT:
+            return max(pending, 1)
+        changed = reading.changed(connection, project, space_id=self._space_id, after=(start, _LAST), limit=TAIL_LIMIT)
+        part.now = replace(now if belongs else Snapshot(), tail=tail.make(start, seq, changed, removed, self._dimension))
+        return 0
 
     def waiting(self, project: int) -> int:
         """How many changes the folder has not absorbed; all of them where it has to be made anew."""
@@ -197,6 +210,10 @@ class EmbeddedStore:
     def _reload(self, part: Partition) -> Snapshot:
         """Pick up what was committed since, by us or by another process; what cannot be read counts as missing."""
         now = part.now
+        files = _signature(part.folder / "words" / "state.json"), _signature(part.folder / "vectors" / "state.json")
+        if now.view is not None and part.seen == files:
+            return now
+        part.seen = files
         words, state = part.words.state(), flat.read_state(part.folder / "vectors")
         if words is None or (words.format, words.catalog) != (lexical.FORMAT, self._catalog.identity):
             words = None
@@ -318,6 +335,15 @@ class EmbeddedStore:
     def _check(self, vector: Vectors) -> None:
         if vector.shape != (self._dimension,):
             raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._dimension}; embed with {self._space}")
+
+
+def _signature(file: Path) -> tuple[int, ...]:
+    """What changes when a file is replaced."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def _belongs(connection: Connection, project: int, part: Partition, seq: int, floor: int) -> bool:

