@@ -101,7 +101,9 @@ def _vector_ids(folder: Path) -> list[int]:
 
 
 def assert_no_orphans(database: Path) -> Contents:
-    """The catalog, the word index and the vectors hold the same chunks, each once, and counts agree."""
+    """Once all is absorbed, the catalog, the word index and the vectors hold the same chunks, each once, and counts agree."""
+    with unspool.open(f"sqlite:///{database}") as corpus:
+        corpus.refresh()
     found = contents(database)
     for project in found.words:
         assert found.words[project] == found.ids(project)

@@ -133,7 +133,7 @@ def test_a_full_disk_is_a_finding(cli: Cli, small: Path, monkeypatch: pytest.Mon
 
 
 def test_a_missing_extra_is_mentioned_but_no_fault(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis, "EXTRAS", (("no_such_module", "pdf", "PDF"),))
+    monkeypatch.setattr(diagnosis, "EXTRAS", (("no_such_module", "pdf", "read", "not read"),))
     result = cli("doctor")
     assert result.exit_code == 0 and "pip install 'unspool[pdf]'" in result.stdout
 

@@ -249,7 +249,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
 
 
 def _absorb(indexer: Indexer, project: int, tell: OnProgress) -> None:
-    if indexer.store.waiting(project) <= TAIL_LIMIT // 2:
+    if indexer.store.absorbed(project) > 0 and indexer.store.waiting(project) <= TAIL_LIMIT // 2:
         indexer.store.release(project)
         return  # few enough to be scored directly; a commit to the index would take longer than the run
     indexer.store.absorb(project, wait=True, finish=True, on_progress=tell)
