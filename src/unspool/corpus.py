@@ -96,13 +96,14 @@ class Corpus:
         from unspool.embedded.partition import mark_as_cache
         from unspool.indexing.pipeline import index_folder
         from unspool.sources import git
+        from unspool.sources.folders import storable
 
         text = str(source)
         if git.is_git_url(text):
             name = project or git.project_name(text)
             check_project(name)
             mark_as_cache(self._clones())
-            root = git.clone(text, into=self._clones() / name, ref=ref)
+            root = git.clone(text, into=self._clone(name), ref=ref)
             return index_folder(self._indexer(), project=name, root=root, source=git.redact(text), on_progress=on_progress)
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
@@ -112,11 +113,12 @@ class Corpus:
         if not root.exists():
             raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
         if project is None and (known := self.project_of(root)) is not None:
-            root = Path(self._project(known).root)  # part of a project: its whole is brought up to date, nothing else may be removed
-            project = known
+            project, whole = known, self._project(known).root
+            if whole != storable(str(root)):
+                root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
         name = project or self._free_name(root)
         check_project(name)
-        return index_folder(self._indexer(), project=name, root=root, on_progress=on_progress)
+        return index_folder(self._indexer(), project=name, root=root, source=storable(str(root)), on_progress=on_progress)
 
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path. They are findable when this returns."""
@@ -143,12 +145,11 @@ class Corpus:
                     raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
                 return documents.remove(connection, row.id, list(found.values()))
             count = projects.drop(connection, row.id)
-            projects.prune_embeddings(connection)
+            if not projects.any_live_run(connection):  # a run may be about to rely on an embedding that it has seen
+                projects.prune_embeddings(connection)
         if self._store is not None:
             self._store.drop(row.id)
-        clone = self._clones() / project
-        if clone.parent == self._clones() and clone.is_dir():
-            shutil.rmtree(clone, ignore_errors=True)
+        shutil.rmtree(self._clone(project), ignore_errors=True)
         return count
 
     # Out
@@ -311,14 +312,13 @@ class Corpus:
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
         from unspool.catalog import projects
+        from unspool.sources.folders import storable
 
         wanted = Path(path).expanduser().resolve()
         with self._catalog.read() as connection:
             roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
-        for folder in (wanted, *wanted.parents):
-            if str(folder) in roots:
-                return roots[str(folder)]
-        return None
+        found = (roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots)
+        return next(found, None)
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
@@ -407,12 +407,19 @@ class Corpus:
     def _free_name(self, root: Path) -> str:
         """A project name for a folder that has none yet: its own name, told apart from others by its parent's or a number."""
         from unspool.catalog import projects
+        from unspool.sources.folders import storable
 
         with self._catalog.read() as connection:
             taken = {row.name for row in projects.all_projects(connection)}
-        base = "".join(c for c in root.name if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
-        names: Iterable[str] = (base, f"{root.parent.name}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
+        base = "".join(c for c in storable(root.name) if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
+        names: Iterable[str] = (base, f"{storable(root.parent.name)}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
         return next(name for name in names if name not in taken)
 
     def _clones(self) -> Path:
         return self._catalog.path.with_name(self._catalog.path.name + ".clones")
+
+    def _clone(self, project: str) -> Path:
+        """Where a project's repository is fetched to; its name is only hashed, so no name can lead out of the folder."""
+        from unspool.catalog.projects import name_sha
+
+        return self._clones() / name_sha(project).hex()[:32]

@@ -57,14 +57,14 @@ class Catalog:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for reading; it sees one consistent state."""
-        with translated(self.path), self._engine.connect() as connection:
+        with translated(self.path, with_files=False), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction: all of it happens, or none of it."""
         # SQLite lets one writer in at a time; queueing our own threads here spares them its polling.
-        with self._write_lock, translated(self.path), self._engine.connect() as connection:
+        with self._write_lock, translated(self.path, with_files=False), self._engine.connect() as connection:
             connection = connection.execution_options(unspool_write=True)
             with connection.begin():
                 yield connection
@@ -109,13 +109,15 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the file system say into our errors."""
+def translated(path: Path, *, with_files: bool = True) -> Iterator[None]:
+    """Turn what SQLite and, if asked, the file system say into our errors; inside a transaction a file may be somebody else's."""
     try:
         yield
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
         raise _translation(error, path) from error
     except OSError as error:
+        if not with_files:
+            raise
         raise ServiceError(f"the catalog at {path} cannot be used: {error.strerror or error}; check the disk and the permissions") from error
 
 

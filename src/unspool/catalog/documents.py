@@ -38,6 +38,7 @@ class DocumentState:
     recipe: str
     origin: Origin
     run_id: int | None
+    indexed_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,11 @@ def batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
 def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
     """Every document of a project by path, as the last run left it."""
     d = documents.c
-    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.origin, d.run_id).where(d.project_id == project_id)
+    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.origin, d.run_id, d.indexed_at).where(
+        d.project_id == project_id
+    )
     found = {}
-    for id_, path, sha, size, modified, status, recipe, origin, run_id in connection.execute(query):
+    for id_, path, sha, size, modified, status, recipe, origin, run_id, indexed_at in connection.execute(query):
         found[path] = DocumentState(
             id=id_,
             path=path,
@@ -73,6 +76,7 @@ def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
             recipe=recipe,
             origin=Origin(origin),
             run_id=run_id,
+            indexed_at=indexed_at,
         )
     return found
 
@@ -111,7 +115,7 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
 
     With a `run_id`, only documents that the run still holds are touched.
     """
-    held = _held(connection, project.id, prepared, run_id)
+    held = held_by(connection, project.id, [document.path for document in prepared], run_id)
     kept = [document for document in prepared if document.path in held]
     lost = tuple(document.path for document in prepared if document.path not in held)
     if not kept:
@@ -161,22 +165,22 @@ def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> int:
     return count
 
 
-def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]]) -> None:
-    """Remember files whose content said no, with their size and modification time."""
+def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str) -> None:
+    """Remember files whose content said no, with their size and modification time, and by which rules."""
     paths = [one.path for one, _, _ in skips]
     _unskip(connection, project_id, paths)
     rows = [
         {"project_id": project_id, "path_sha": name_sha(one.path), "path": one.path, "size_bytes": size, "modified_ns": modified}
-        | {"reason": one.reason, "detail": one.detail}
+        | {"reason": one.reason, "detail": one.detail, "recipe": recipe}
         for one, size, modified in skips
     ]
     if rows:
         connection.execute(sa.insert(skipped), rows)
 
 
-def known_skips(connection: Connection, project_id: int) -> dict[str, tuple[int, int, Skip]]:
-    """Path -> size, modification time and the skip of files that an earlier run looked into and left out."""
-    rows = connection.execute(sa.select(skipped).where(skipped.c.project_id == project_id))
+def known_skips(connection: Connection, project_id: int, *, recipe: str) -> dict[str, tuple[int, int, Skip]]:
+    """Path -> size, modification time and the skip of files that an earlier run of the same rules looked into and left out."""
+    rows = connection.execute(sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe))
     return {row.path: (row.size_bytes, row.modified_ns, Skip(path=row.path, reason=row.reason, detail=row.detail)) for row in rows}
 
 
@@ -225,8 +229,9 @@ def _blank(project_id: int, path: str) -> dict[str, Any]:
     }
 
 
-def _held(connection: Connection, project_id: int, prepared: Sequence[PreparedDocument], run_id: int | None) -> dict[str, int]:
-    found = ids_of(connection, project_id, [document.path for document in prepared])
+def held_by(connection: Connection, project_id: int, paths: Sequence[str], run_id: int | None) -> dict[str, int]:
+    """Path -> id of the documents that a run still holds; without a run, of all that exist."""
+    found = ids_of(connection, project_id, paths)
     if run_id is None:
         return found
     held: set[int] = set()

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, sequences, spaces
-from unspool.errors import ConflictError
+from unspool.errors import ConflictError, NotFoundError
 
-# A run says that it lives with every batch. Twice a minute is plenty; three minutes of silence on another host is a dead run.
+# A run says that it lives with every batch, which is every few seconds; three minutes of silence is a dead run.
 HEARTBEAT_LIMIT = timedelta(minutes=3)
+_PROCESS = secrets.token_hex(8)  # in a container every process may have the same number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,11 @@ def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
 def next_seq(connection: Connection, project_id: int) -> int:
     """The next sequence number; call it inside the transaction that changes chunks."""
     connection.execute(sa.update(projects).where(projects.c.id == project_id).values(seq=projects.c.seq + 1))
-    seq = int(connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar_one())
+    seq = connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar()
+    if seq is None:
+        raise NotFoundError("the project was forgotten while it was being written; index it again if that was not meant")
     connection.execute(sa.insert(sequences).values(project_id=project_id, seq=seq, stamp=secrets.randbits(62)))
-    return seq
+    return int(seq)
 
 
 def drop(connection: Connection, project_id: int) -> int:
@@ -133,8 +136,9 @@ def active_space(connection: Connection) -> sa.Row[tuple[object, ...]] | None:
 def begin_run(connection: Connection, project_id: int) -> int:
     """Note that this process indexes a project; returns the run's id."""
     now = datetime.now(UTC)
+    connection.execute(sa.delete(runs).where(runs.c.project_id == project_id, runs.c.finished_at.is_not(None)))
     result = connection.execute(
-        sa.insert(runs).values(project_id=project_id, host=socket.gethostname(), pid=os.getpid(), started_at=now, heartbeat_at=now)
+        sa.insert(runs).values(project_id=project_id, host=socket.gethostname(), pid=os.getpid(), process=_PROCESS, started_at=now, heartbeat_at=now)
     )
     key = result.inserted_primary_key
     assert key is not None
@@ -150,16 +154,27 @@ def beat(connection: Connection, run_id: int, *, finished: bool = False) -> None
 
 def live_runs(connection: Connection, project_id: int) -> frozenset[int]:
     """The runs that are still at work: not ended, heard of lately and, on this machine, with a process that exists."""
-    query = sa.select(runs.c.id, runs.c.host, runs.c.pid, runs.c.heartbeat_at).where(runs.c.project_id == project_id, runs.c.finished_at.is_(None))
+    return _live(connection, runs.c.project_id == project_id)
+
+
+def any_live_run(connection: Connection) -> bool:
+    """Whether anything is being indexed at the moment, in whichever project."""
+    return bool(_live(connection, sa.true()))
+
+
+def _live(connection: Connection, which: sa.ColumnElement[bool]) -> frozenset[int]:
+    query = sa.select(runs.c.id, runs.c.host, runs.c.pid, runs.c.process, runs.c.heartbeat_at).where(which, runs.c.finished_at.is_(None))
     now, host = datetime.now(UTC), socket.gethostname()
     return frozenset(
         run_id
-        for run_id, run_host, pid, heartbeat in connection.execute(query)
-        if now - heartbeat < HEARTBEAT_LIMIT and (run_host != host or _exists(pid))
+        for run_id, run_host, pid, process, heartbeat in connection.execute(query)
+        if now - heartbeat < HEARTBEAT_LIMIT and (run_host != host or _exists(pid, process))
     )
 
 
-def _exists(pid: int) -> bool:
+def _exists(pid: int, process: str) -> bool:
+    if pid == os.getpid():
+        return process == _PROCESS
     if os.name == "nt":  # signal 0 would end the process there; the heartbeat alone decides
         return True
     try:

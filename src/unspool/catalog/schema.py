@@ -97,6 +97,7 @@ runs = sa.Table(
     sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
     sa.Column("host", sa.String(255), nullable=False),
     sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("process", sa.String(32), nullable=False),  # tells a process from an earlier one of the same number
     sa.Column("started_at", UtcTime, nullable=False),
     sa.Column("heartbeat_at", UtcTime, nullable=False),
     sa.Column("finished_at", UtcTime),
@@ -200,6 +201,7 @@ skipped = sa.Table(
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("modified_ns", sa.BigInteger, nullable=False),
+    sa.Column("recipe", sa.String(64), nullable=False),
     sa.Column("reason", sa.String(40), nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
 )

@@ -7,7 +7,8 @@ import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -131,7 +132,8 @@ class WordFolder:
             return self._matches(searcher, query, k)
         field, ids = among
         if len(ids) > _MAX_FILTER_IDS:
-            return self._sieved(searcher, query, k, field, ids)
+            with _translated():
+                return self._sieved(searcher, query, k, field, ids)
         return self._matches(searcher, self._restricted(query, field, ids), k)
 
     def score(self, searcher: tantivy.Searcher, weights: Mapping[str, float], ids: Ids) -> dict[int, float]:
@@ -175,11 +177,9 @@ class WordFolder:
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, tantivy.Query.const_score_query(allowed, 0.0)), (tantivy.Occur.Must, query)])
 
     def _matches(self, searcher: tantivy.Searcher, query: tantivy.Query, k: int) -> Matches:
-        try:
+        with _translated():
             hits = searcher.search(query, limit=k, count=False).hits
             ids = searcher.fast_field_values("id", [address for _, address in hits])
-        except (ValueError, OSError) as error:
-            raise DamagedError(str(error)) from error
         scores = np.array([score for score, _ in hits], dtype=np.float32)
         found = np.array(ids, dtype=np.int64)
         order = np.lexsort((found, -scores))
@@ -204,6 +204,14 @@ class WordFolder:
         temporary = self.folder / "state.json.new"
         temporary.write_text(json.dumps(asdict(state)), encoding="utf-8")
         temporary.replace(self.folder / "state.json")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise DamagedError(str(error)) from error
 
 
 def _schema() -> tantivy.Schema:

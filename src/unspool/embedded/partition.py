@@ -52,11 +52,8 @@ class Partition:
         self._lock = FileLock(folder / "lock", thread_local=False)  # and one process
 
     @contextmanager
-    def writing(self, *, wait: bool, finish: bool = True) -> Iterator[bool]:
-        """The right to write the folder; False where someone else has it and we would not wait.
-
-        With `finish=False` this process keeps the right, and the word index's writer open, for the next call.
-        """
+    def writing(self, *, wait: bool) -> Iterator[bool]:
+        """The right to write the folder; False where someone else has it and we would not wait."""
         if not self._mutex.acquire(blocking=wait):
             yield False
             return
@@ -67,37 +64,26 @@ class Partition:
             try:
                 yield True
             finally:
-                if finish:
-                    self._let_go()
+                try:
+                    self.words.release()
+                finally:
+                    self._lock.release()
         finally:
             self._mutex.release()
 
-    def release(self) -> None:
-        """Give the right back if a call kept it."""
-        with self._mutex:
-            if self._lock.is_locked:
-                self._let_go()
-
     def close(self) -> None:
         """Let go of every file."""
-        self.release()
-        self.words.close()
+        with self._mutex:
+            self.words.close()
 
     def _acquire(self, *, wait: bool) -> bool:
-        if not self._lock.is_locked:
-            mark_as_cache(self.folder.parent)
-            self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                self._lock.acquire(timeout=-1 if wait else 0)
-            except Timeout:
-                return False
-        return True
-
-    def _let_go(self) -> None:
+        mark_as_cache(self.folder.parent)
+        self.folder.mkdir(parents=True, exist_ok=True)
         try:
-            self.words.release()
-        finally:
-            self._lock.release()
+            self._lock.acquire(timeout=-1 if wait else 0)
+        except Timeout:
+            return False
+        return True
 
 
 def mark_as_cache(folder: Path) -> None:

@@ -106,18 +106,18 @@ class EmbeddedStore:
                 return reading.changed_count(connection, project, after=-1)
             return reading.changed_count(connection, project, after=now.position) + len(reading.removed(connection, project, after=now.position))
 
-    def absorb(self, project: int, *, wait: bool = True, finish: bool = True, on_progress: Callable[[Progress], None] | None = None) -> bool:
+    def absorb(self, project: int, *, wait: bool = True, anew: bool = False, on_progress: Callable[[Progress], None] | None = None) -> bool:
         """Write everything that is committed into the folder; False where another process is at it and we did not wait.
 
-        With `finish=False` the word index's writer stays open for the next call, as a long run wants.
+        With `anew` the folder is emptied first; for when a search finds it damaged.
         """
         part = self.partition(project)
         try:
-            with part.writing(wait=wait, finish=finish) as allowed:
+            with part.writing(wait=wait) as allowed:
                 if not allowed:
                     return False
                 try:
-                    self._absorb(part, project, on_progress)
+                    self._absorb(part, project, on_progress, anew=anew)
                 except (flat.DamagedError, lexical.DamagedError):
                     self._absorb(part, project, on_progress, anew=True)
         except (flat.DamagedError, lexical.DamagedError, OSError) as error:
@@ -136,16 +136,6 @@ class EmbeddedStore:
         part = self.partition(project)
         with part.guard:
             return self._reload(part).position
-
-    def rebuild(self, project: int) -> None:
-        """Make the project's folder anew; for when a search finds it damaged."""
-        part = self.partition(project)
-        with part.writing(wait=True):
-            self._absorb(part, project, None, anew=True)
-
-    def release(self, project: int) -> None:
-        """Let go of what a long run kept open."""
-        self.partition(project).release()
 
     def partition(self, project: int) -> Partition:
         """The project's folder."""
@@ -202,10 +192,10 @@ class EmbeddedStore:
         )
         folder = part.folder / "vectors"
         state = flat.append(folder, now.view.state, now.view, points, removed=np.array(removed, dtype=np.int64), position=position)
-        now = Snapshot(view=flat.open_view(folder, state, now.view), words=words, searcher=part.words.searcher(words))
+        view = flat.open_view(folder, state, now.view)
         with part.guard:
-            part.now = now
-        return now
+            part.now = Snapshot(view=view, words=words, searcher=part.words.searcher(words))
+            return part.now
 
     def _reload(self, part: Partition) -> Snapshot:
         """Pick up what was committed since, by us or by another process; what cannot be read counts as missing."""

@@ -30,7 +30,7 @@ class EmbeddedWords:
         try:
             return self._search(project, weights, k, selection)
         except lexical.DamagedError:  # what was opened whole may still turn out to be damaged inside
-            self._store.rebuild(project)
+            self._store.absorb(project, anew=True)
             return self._search(project, weights, k, selection)
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
@@ -38,7 +38,7 @@ class EmbeddedWords:
         try:
             return self._score(project, weights, ids)
         except lexical.DamagedError:
-            self._store.rebuild(project)
+            self._store.absorb(project, anew=True)
             return self._score(project, weights, ids)
 
     def _search(self, project: int, weights: Mapping[str, float], k: int, selection: Selection | None) -> Matches:

@@ -4,13 +4,14 @@
 - being indexed by a live run: left alone
 - same size and time, indexed, same recipe: unchanged
 - anything else that is known: looked at; if the content's SHA-256 is the same it is unchanged, else stale
-- known, not on disk: removed, unless its folder could not be listed
+- known, not on disk: removed, unless its folder could not be listed, it was given as text, or another run indexed it since the scan
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from unspool.catalog.documents import DocumentState
 from unspool.domain.documents import Origin, Status
@@ -45,6 +46,7 @@ def plan(
     recipe: str,
     live_runs: frozenset[int],
     unread: Sequence[str] = (),
+    scanned_at: datetime | None = None,
     known_skips: Mapping[str, tuple[int, int, Skip]] | None = None,
 ) -> Changes:
     """Sort every file and every known document into one of the cases above."""
@@ -68,7 +70,7 @@ def plan(
         else:
             suspect.append(Work(found=file, known_sha=_trusted_sha(state, recipe)))
     here = {file.path for file in found}
-    gone = tuple(state for path, state in known.items() if path not in here and not _below(path, unread) and _from_here(state, live_runs))
+    gone = tuple(state for path, state in known.items() if path not in here and not _below(path, unread) and _from_here(state, live_runs, scanned_at))
     return Changes(new=tuple(new), suspect=tuple(suspect), unchanged=unchanged, busy=tuple(busy), removed=gone, skips=tuple(skips))
 
 
@@ -82,6 +84,7 @@ def _below(path: str, unread: Sequence[str]) -> bool:
     return any(not folder or path.startswith(folder.rstrip("/") + "/") for folder in unread)
 
 
-def _from_here(state: DocumentState, live_runs: frozenset[int]) -> bool:
-    """Came from a file, and no live run is at work on it."""
-    return state.origin is Origin.FILE and not (state.status is Status.INDEXING and state.run_id in live_runs)
+def _from_here(state: DocumentState, live_runs: frozenset[int], scanned_at: datetime | None) -> bool:
+    """Came from a file that was there before the scan began, and no live run is at work on it."""
+    newer = scanned_at is not None and state.indexed_at is not None and state.indexed_at >= scanned_at
+    return state.origin is Origin.FILE and not newer and not (state.status is Status.INDEXING and state.run_id in live_runs)

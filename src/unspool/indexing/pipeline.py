@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
 
@@ -34,6 +35,7 @@ COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transac
 ABSORB_CHUNKS = 8_000  # between commits to the index: each leaves a segment that has to be merged later
 CLAIM_FILES = 512
 
+NEEDS_EXTRA = "needs extra"
 OnProgress = Callable[[Progress], None]
 
 
@@ -73,7 +75,9 @@ class _Tally:
 def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = "", on_progress: OnProgress | None = None) -> IndexReport:
     """Bring a project up to date with a folder. `source` is what the project's root is called, the folder itself if empty."""
     started = time.monotonic()
+    scanned_at = datetime.now(UTC)
     tell = on_progress or (lambda progress: None)
+    recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
     found = scan(root, max_bytes=indexer.max_file_bytes, on_progress=lambda count: tell(Progress(task="scanning", done=count, total=0)))
     tally = _Tally(skips=list(found.skips))
     with indexer.catalog.write() as connection:
@@ -81,14 +85,9 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
         run_id = projects.begin_run(connection, row.id)
         live = projects.live_runs(connection, row.id) - {run_id}
         known = documents.states(connection, row.id)
-        plan = changes.plan(
-            found.found,
-            known,
-            recipe=preparing.recipe(indexer.embedder, indexer.chunk_tokens),
-            live_runs=live,
-            unread=found.unread,
-            known_skips=documents.known_skips(connection, row.id),
-        )
+        skips = documents.known_skips(connection, row.id, recipe=recipe)
+        documents.forget_skips(connection, row.id, list(skips.keys() - {file.path for file in found.found}))
+        plan = changes.plan(found.found, known, recipe=recipe, live_runs=live, unread=found.unread, scanned_at=scanned_at, known_skips=skips)
         stale = [known[work.found.path].id for work in plan.suspect]
         documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
         tally.removed = documents.remove(connection, row.id, [state.id for state in plan.removed])
@@ -186,23 +185,28 @@ class _Run:
         self.tally.looked_at += len(outcomes)
         self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks))
         if self.tally.chunks - self.tally.absorbed >= ABSORB_CHUNKS:
-            self.indexer.store.absorb(self.project.id, wait=False, finish=False)
+            self.indexer.store.absorb(self.project.id, wait=False)
             self.tally.absorbed = self.tally.chunks
 
     def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> None:
+        """Everything that a batch came to, as far as the run still holds the documents: they may have been forgotten or put anew meanwhile."""
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         stored = documents.store(connection, self.project, prepared, run_id=self.run_id, space_id=self.indexer.space_id)
-        same = [one for one in outcomes if isinstance(one, Same)]
+        others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
+        held = documents.held_by(connection, self.project.id, [one.path for one in others], self.run_id)
+        same = [one for one in others if isinstance(one, Same) and one.path in held]
+        skipped = [one for one in others if isinstance(one, Skipped) and one.path in held]
+        failed = [one for one in others if isinstance(one, Failed) and one.path in held]
         if same:
             projects.next_seq(connection, self.project.id)  # their times have changed, which filters may look at
-        documents.refresh(connection, [(self.known[one.work.found.path].id, one.modified_ns, one.size_bytes) for one in same])
-        skipped = [one for one in outcomes if isinstance(one, Skipped)]
-        failed = [one for one in outcomes if isinstance(one, Failed)]
-        ids = documents.ids_of(connection, self.project.id, [*(one.skip.path for one in skipped), *(one.path for one in failed)])
-        documents.skip(connection, self.project.id, [(o.skip, o.work.found.size_bytes, o.work.found.modified_ns) for o in skipped])
-        gone = documents.remove(connection, self.project.id, [ids[one.skip.path] for one in skipped if one.skip.path in ids])
-        documents.fail(connection, [(ids[one.path], one.error) for one in failed if one.path in ids])
-        self._count(prepared, stored, same, skipped, failed, gone)
+        documents.refresh(connection, [(held[one.path], one.modified_ns, one.size_bytes) for one in same])
+        # An extra may be installed any time; that file is looked at again.
+        lasting = [(o.skip, o.work.found.size_bytes, o.work.found.modified_ns) for o in skipped if o.skip.reason != NEEDS_EXTRA]
+        documents.skip(connection, self.project.id, lasting, recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens))
+        documents.remove(connection, self.project.id, [held[one.path] for one in skipped])
+        documents.fail(connection, [(held[one.path], one.error) for one in failed])
+        self.tally.busy += len(others) - len(held)
+        self._count(prepared, stored, same, skipped, failed)
 
     def _count(
         self,
@@ -211,7 +215,6 @@ class _Run:
         same: Sequence[Same],
         skipped: Sequence[Skipped],
         failed: Sequence[Failed],
-        gone: int,
     ) -> None:
         tally, lost = self.tally, frozenset(stored.lost)
         old = sum(one.path in self.known and bool(self.known[one.path].sha256) for one in prepared if one.path not in lost)
@@ -241,6 +244,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
         row = projects.ensure(connection, given[0].project)
         new = sum(documents.ensure_document(connection, row.id, document.path) for document in given)
         stored = documents.store(connection, row, prepared, run_id=None, space_id=indexer.space_id)
+        projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
     if stored.chunks > TAIL_LIMIT:
         indexer.store.absorb(row.id)
     tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded)
@@ -250,9 +254,8 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
 
 def _absorb(indexer: Indexer, project: int, tell: OnProgress) -> None:
     if indexer.store.absorbed(project) > 0 and indexer.store.waiting(project) <= TAIL_LIMIT // 2:
-        indexer.store.release(project)
         return  # few enough to be scored directly; a commit to the index would take longer than the run
-    indexer.store.absorb(project, wait=True, finish=True, on_progress=tell)
+    indexer.store.absorb(project, on_progress=tell)
     with indexer.catalog.write() as connection:
         projects.prune_removals(connection, project, upto=indexer.store.position(project))
 

@@ -17,7 +17,7 @@ from unspool.domain.reports import Skip
 from unspool.embedders.base import Embedder
 from unspool.errors import UnspoolError
 from unspool.indexing.changes import Work
-from unspool.sources.reading import Reading, mask_text, read
+from unspool.sources.reading import Reading, mask_text, masked_only, read
 
 CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
 PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
@@ -34,6 +34,10 @@ class Same:
     modified_ns: int
     size_bytes: int
 
+    @property
+    def path(self) -> str:
+        return self.work.found.path
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
@@ -49,6 +53,10 @@ class Skipped:
 
     work: Work
     skip: Skip
+
+    @property
+    def path(self) -> str:
+        return self.work.found.path
 
 
 Outcome = PreparedDocument | Same | Failed | Skipped
@@ -73,8 +81,10 @@ def prepare_files(work: Sequence[Work], *, embedder: Embedder, known: Known, chu
                 outcomes.append(_from_reading(one.found.path, reading, embedder, chunk_tokens))
         except UnspoolError as error:
             outcomes.append(Failed(path=one.found.path, error=str(error)))
-        except (OSError, RecursionError, MemoryError) as error:
-            outcomes.append(Failed(path=one.found.path, error=f"{type(error).__name__}: {error}"))
+        except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
+            outcomes.append(
+                Failed(path=one.found.path, error=f"this is a bug in unspool: {type(error).__name__} while it was prepared; please report it")
+            )
     return with_vectors(outcomes, embedder, known)
 
 
@@ -83,9 +93,11 @@ def prepare_document(document: Document, *, embedder: Embedder, chunk_tokens: in
     data = document.text.encode("utf-8", "surrogatepass")
     text, masked = mask_text(document.text, document.path)
     reading = Reading(text=text, sha256=sha256(data), size_bytes=len(data), modified_ns=0, encoding="", masked=masked)
-    prepared = _from_reading(document.path, reading, embedder, chunk_tokens, language=document.language, title=document.title)
+    title = masked_only(document.title, document.path)
+    metadata = {key: masked_only(value) if isinstance(value, str) else value for key, value in document.metadata.items()}
+    prepared = _from_reading(document.path, reading, embedder, chunk_tokens, language=document.language, title=title)
     modified = None if document.modified is None else nanoseconds(document.modified)
-    return replace(prepared, metadata=document.metadata, modified_ns=modified, origin=Origin.TEXT)
+    return replace(prepared, metadata=metadata, modified_ns=modified, origin=Origin.TEXT)
 
 
 def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:

@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 
 from unspool.errors import ServiceError
 from unspool.indexing.changes import Work
-from unspool.indexing.preparing import Outcome
+from unspool.indexing.preparing import Failed, Outcome
 
 _START = (
     "import json, sys; setup = json.loads(sys.argv[1]); sys.path[:] = setup.pop('path'); from unspool.indexing.workers import serve; serve(setup)"
@@ -53,6 +53,7 @@ class Pool:
         self._jobs = jobs
         self._idle: queue.LifoQueue[subprocess.Popen[bytes]] = queue.LifoQueue()
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._closed = False
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="unspool-worker")
 
     def map(self, batches: Iterator[Sequence[Work]]) -> Iterator[list[Outcome]]:
@@ -69,6 +70,7 @@ class Pool:
 
     def close(self) -> None:
         """End the workers, also those that are at work."""
+        self._closed = True
         for process in self._processes:
             process.kill()
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -84,16 +86,23 @@ class Pool:
         try:
             _send(cast(BinaryIO, process.stdin), batch)
             outcomes = _receive(cast(BinaryIO, process.stdout))
-        except (OSError, EOFError, pickle.UnpicklingError) as error:
-            first = batch[0].found.path if batch else ""
-            raise ServiceError(
-                f"a worker process ended while it prepared {len(batch)} files from {first!r} on, perhaps for want of memory; "
-                "run again, with UNSPOOL_JOBS=1 if it happens twice"
-            ) from error
+        except (OSError, EOFError, pickle.UnpicklingError):
+            return self._one_by_one(batch)
         self._idle.put(process)
         if isinstance(outcomes, Exception):
             raise outcomes
         return cast(list[Outcome], outcomes)
+
+    def _one_by_one(self, batch: Sequence[Work]) -> list[Outcome]:
+        """A worker has died: find the file that it was, and let the others go on."""
+        if self._closed:
+            return []
+        if len(batch) > 1:
+            return [outcome for work in batch for outcome in self._run([work])]
+        return [
+            Failed(path=work.found.path, error="the process that read it died, perhaps for want of memory; exclude it in .unspoolignore")
+            for work in batch
+        ]
 
     def _take(self) -> subprocess.Popen[bytes]:
         try:

@@ -153,8 +153,7 @@ def _origin(plan: Plan) -> Origin:
 
 def _reason(one: ranking.Ranked, chunk: Chunk, plan: Plan, retrieved: Retrieved) -> str:
     """Why this hit, in one line: words, closeness, boosts."""
-    at = int(np.searchsorted(retrieved.ids, chunk.id)) if len(retrieved.ids) else 0
-    at = int(np.flatnonzero(retrieved.ids == chunk.id)[0]) if at >= len(retrieved.ids) or retrieved.ids[at] != chunk.id else at
+    at = int(np.flatnonzero(retrieved.ids == chunk.id)[0])
     parts: list[str] = []
     if retrieved.words is not None:
         held = Counter(analysis.terms(chunk.text))

@@ -30,7 +30,7 @@ _NAME = re.compile(
 )
 _WORD = r"(?:passw(?:or)?d|passwort|passphrase|pwd|(?<=_)pass|secret|token|(?<=[_\-ise])key|auth|credentials?)(?:[_-]?base)?[0-9]{0,2}(?![\w-])"
 _QUOTED = (
-    r"""(?P<prefix>[rbuf@$]{0,2})(?:"(?P<double>[^"\\\r\n]{0,4000}+)"|'(?P<single>[^'\\\r\n]{0,4000}+)'|`(?P<tick>[^`\\\r\n]{0,4000}+)`"""
+    r"""(?P<prefix>[rbuf@$]{0,2})(?:"(?P<double>(?:[^"\\\r\n]|\\.){0,4000}+)"|'(?P<single>(?:[^'\\\r\n]|\\.){0,4000}+)'|`(?P<tick>(?:[^`\\\r\n]|\\.){0,4000}+)`"""
     r"""|[\u201c-\u201e](?P<curly>[^\u201c-\u201e\r\n]{0,4000}+)[\u201c-\u201e]"""  # word processors turn quotes round
     r"""|[\u2018-\u201a](?P<curl>[^\u2018-\u201a\r\n]{0,4000}+)[\u2018-\u201a])"""
 )
@@ -124,7 +124,10 @@ def _judge(text: str, found: re.Match[str], trust: _Trust, path: str) -> tuple[i
         first, last = bare
     else:
         return None
-    return (first, last, kind) if _is_secret(text[first:last], kind, trust, path) else None
+    value = text[first:last]
+    if group and "r" not in (found["prefix"] or "").lower():
+        value = value.replace("\\", "")  # an escape hides nothing; a raw string is a pattern more often than a password
+    return (first, last, kind) if _is_secret(value, kind, trust, path) else None
 
 
 def _bare(text: str, name_start: int, found: re.Match[str], trust: _Trust) -> tuple[int, int] | None:

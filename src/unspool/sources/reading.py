@@ -80,9 +80,14 @@ def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
         modified_ns=status.st_mtime_ns,
         encoding=encoding,
         masked=masked,
-        title=_UNSTORABLE.sub("\ufffd", extracted.title),
+        title=masked_only(extracted.title, found.path),
         language=extracted.language,
     )
+
+
+def masked_only(text: str, path: str = "") -> str:
+    """A title or a value with its secrets masked; nobody needs to be told where."""
+    return mask_text(text, path)[0]
 
 
 def mask_text(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:

@@ -1,0 +1,136 @@
+"""What must never get out, and what must never get lost, whatever it is called and whoever else is at work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+import unspool
+from unspool.catalog import documents, projects
+from unspool.indexing import changes
+from unspool.sources.folders import scan
+
+SECRET = "ghp_" + "k3Jx9QmZ7rT2vW8yB4nL6pD1sF5hG0aCeUiO"
+
+
+@pytest.mark.parametrize("name", ["..", ".", "/", "../..", "a/b", "C:\\x"])
+def test_no_project_name_leads_out_of_the_folder_of_clones(corpus: unspool.Corpus, database: Path, name: str) -> None:
+    beside = database.parent / "other.txt"
+    beside.write_text("mine")
+    database.with_name(database.name + ".clones").mkdir()
+    corpus.put(unspool.Document(project=name, path="a.md", text="a walrus"))
+    assert corpus.forget(project=name) == 1
+    assert beside.read_text() == "mine"
+    assert database.exists()
+
+
+def test_secrets_in_titles_and_metadata_are_masked_too(corpus: unspool.Corpus, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a.html").write_text(f"<html><head><title>{SECRET}</title></head><body><p>walrus</p></body></html>")
+    corpus.index(tree, project="tree")
+    corpus.put(unspool.Document(project="given", path="b.md", text="walrus", title=f"key {SECRET}", metadata={"token": SECRET}))
+    for record in corpus.documents():
+        assert SECRET not in record.title
+        assert SECRET not in str(dict(record.metadata))
+    for hit in corpus.search("walrus", projects="*").hits:
+        assert SECRET not in hit.chunk.title + hit.chunk.text + str(dict(hit.chunk.metadata))
+
+
+def test_a_secret_with_an_escape_in_it_is_masked(corpus: unspool.Corpus) -> None:
+    corpus.put(unspool.Document(path="b.py", text='password = "Xk9\\\\vQ2!mmZp0"\n'))
+    assert "mmZp0" not in corpus.search("password").hits[0].chunk.text
+
+
+def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(corpus: unspool.Corpus, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "old.md").write_text("walrus")
+    corpus.index(tree, project="tree")
+    before = datetime.now(UTC)
+    stale_scan = scan(tree)
+    (tree / "new.md").write_text("penguin")
+    corpus.index(tree, project="tree")
+    with corpus._catalog.read() as connection:
+        row = projects.find(connection, "tree")
+        assert row is not None
+        known = documents.states(connection, row.id)
+    plan = changes.plan(stale_scan.found, known, recipe=known["old.md"].recipe, live_runs=frozenset(), scanned_at=before)
+    assert plan.removed == ()
+    late = changes.plan(stale_scan.found, known, recipe=known["old.md"].recipe, live_runs=frozenset(), scanned_at=before + timedelta(hours=1))
+    assert [state.path for state in late.removed] == ["new.md"]
+
+
+def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(corpus: unspool.Corpus, tmp_path: Path) -> None:
+    corpus.put(unspool.Document(project="p", path="a.md", text="first"))
+    with corpus._catalog.write() as connection:
+        row = projects.find(connection, "p")
+        assert row is not None
+        run = projects.begin_run(connection, row.id)
+        documents.queue(connection, row.id, new=[], stale=[documents.ids_of(connection, row.id, ["a.md"])["a.md"]])
+        assert documents.claim(connection, row.id, run, ["a.md"], frozenset()) != {}
+    corpus.put(unspool.Document(project="p", path="a.md", text="second"))
+    with corpus._catalog.read() as connection:
+        assert documents.held_by(connection, row.id, ["a.md"], run) == {}
+
+
+def test_a_file_that_kills_its_reader_fails_alone(database: Path, tmp_path: Path) -> None:
+    """The worker is killed from outside whenever it holds the one big file; every other file is indexed."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for number in range(120):
+        (tree / f"f{number}.md").write_text(f"# File {number}\n\nAbout walrus number {number}.\n")
+    script = (
+        "import os, sys, unspool.sources.reading as r\n"
+        "plain = r.read\n"
+        "def read(found, **options):\n"
+        "    if found.path == 'f7.md': os.kill(os.getpid(), 9)\n"
+        "    return plain(found, **options)\n"
+        "r.read = read\n"
+    )
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "import sys\nif any('workers import serve' in part for part in sys.orig_argv):\n" + "".join(f"    {line}\n" for line in script.splitlines())
+    )
+    environment = {**os.environ, "PYTHONPATH": str(site), "UNSPOOL_DATABASE": f"sqlite:///{database}", "UNSPOOL_JOBS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    with unspool.open(f"sqlite:///{database}") as corpus:
+        assert [record.path for record in corpus.documents(status="failed")] == ["f7.md"]
+        assert len(corpus.documents(status="indexed")) == 119
+
+
+def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(corpus: unspool.Corpus) -> None:
+    corpus.put(unspool.Document(project="p", path="a.md", text="first"))
+    with corpus._catalog.write() as connection:
+        row = projects.find(connection, "p")
+        assert row is not None
+        run = projects.begin_run(connection, row.id)
+        assert run in projects.live_runs(connection, row.id)
+        connection.exec_driver_sql("UPDATE runs SET process = 'another'")
+        assert run not in projects.live_runs(connection, row.id)
+
+
+def test_a_failed_run_lets_go_of_the_folder(corpus: unspool.Corpus, database: Path, tmp_path: Path) -> None:
+    """Another process can absorb at once after a run was interrupted."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for number in range(80):
+        (tree / f"f{number}.md").write_text("\n\n".join(f"Paragraph {i} of file {number} about walruses." for i in range(300)))
+    environment = {**os.environ, "UNSPOOL_DATABASE": f"sqlite:///{database}"}
+    process = subprocess.Popen([sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"], env=environment, stderr=subprocess.DEVNULL)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    process.wait(60)
+    corpus.index(tree, project="tree")
+    assert len(corpus.documents(project="tree", status="indexed")) == 80
