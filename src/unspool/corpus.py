@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.embedded.store import EmbeddedStore
     from unspool.embedders.base import Embedder
     from unspool.indexing.pipeline import Indexer
+    from unspool.search.engine import CandidateCache
 
 MAX_LIMIT = 1000
 OnProgress = Callable[[Progress], None]
@@ -70,6 +71,7 @@ class Corpus:
         self._catalog: Catalog = Catalog.open(settings.database_address)
         self._guard = threading.Lock()
         self._store: EmbeddedStore | None = None
+        self._candidates: CandidateCache | None = None
         with self._catalog.read() as connection:
             space = projects.active_space(connection)
         if space is not None:
@@ -199,7 +201,7 @@ class Corpus:
             min_score=min_score,
             explain=explain,
         )
-        page = engine.search(self._catalog, store, store.words, request, count_tokens=self._embedder.count_tokens)
+        page = engine.search(self._catalog, store, store.words, request, count_tokens=self._embedder.count_tokens, kept=self._kept())
         return engine.with_waiting(page, waiting)
 
     def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
@@ -345,6 +347,14 @@ class Corpus:
                 space = f"{self._embedder.name}@{self._embedder.revision}"
                 self._store = EmbeddedStore(self._catalog, space_id=self._space(), space=space, dimension=self._embedder.dimension)
             return self._store
+
+    def _kept(self) -> CandidateCache:
+        from unspool.search.engine import CandidateCache
+
+        with self._guard:
+            if self._candidates is None:
+                self._candidates = CandidateCache()
+            return self._candidates
 
     def _space(self) -> int:
         from unspool.catalog import projects

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,12 +19,13 @@ from unspool.errors import NotFoundError
 from unspool.search import budget, fusion, ranking
 from unspool.search.plan import Plan, without_languages
 from unspool.search.snippets import snippet
-from unspool.vectors.base import Ids, VectorIndex, Vectors
+from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
 from unspool.words import analysis
 from unspool.words.base import WordIndex
 
 POOL = 80  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
 
+MAX_KEPT = 50_000  # candidates in memory; about 20 MB
 SCORE_DIGITS = 6  # what is shown, and what a minimum is compared with
 
 
@@ -49,20 +52,54 @@ class Retrieved:
     words: Vectors | None
 
 
-def search(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request, *, count_tokens: Callable[[str], int]) -> Page:
+class CandidateCache:
+    """What ranking knows of chunks, kept while the projects stay as they are: the same chunks come up again and again."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._state: tuple[tuple[int, int], ...] = ()
+        self._known: dict[int, reading.Candidate] = {}
+
+    def get(self, catalog: Catalog, projects: Sequence[ProjectRow], ids: Sequence[int]) -> dict[int, reading.Candidate]:
+        """The chunks that exist, by id."""
+        state = tuple((project.id, project.seq) for project in projects)
+        with self._guard:
+            if state != self._state or len(self._known) > MAX_KEPT:
+                self._state, self._known = state, {}
+            known = self._known
+        missing = [id_ for id_ in ids if id_ not in known]
+        if missing:
+            with catalog.read() as connection:
+                known.update(reading.candidates(connection, missing))
+        return {id_: known[id_] for id_ in ids if id_ in known}
+
+
+class _Pool(NamedTuple):
+    """The candidates of one project, sorted by id, and what each side said of its own."""
+
+    project: int
+    ids: Ids
+    near: Matches | None
+    named: Matches | None
+
+
+def search(
+    catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request, *, count_tokens: Callable[[str], int], kept: CandidateCache
+) -> Page:
     """One page, best first."""
-    window, retrieved = ranked(catalog, vectors, words, request)
+    window, retrieved = ranked(catalog, vectors, words, request, kept)
     return page(catalog, request, window, retrieved, count_tokens=count_tokens)
 
 
-def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request) -> tuple[list[ranking.Ranked], Retrieved]:
+def ranked(
+    catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request, kept: CandidateCache
+) -> tuple[list[ranking.Ranked], Retrieved]:
     """Every candidate, ranked."""
     plan = request.plan
-    pools = [(project.id, _pool(vectors, words, request, project.id)) for project in request.projects]
-    with catalog.read() as connection:
-        candidates = reading.candidates(connection, [id_ for _, ids in pools for id_ in ids.tolist()])
+    pools = [_pool(vectors, words, request, project.id) for project in request.projects]
+    candidates = kept.get(catalog, request.projects, [id_ for pool in pools for id_ in pool.ids.tolist()])
     weights = _scored_weights(plan, candidates.values())
-    retrieved = _joined([_scored(vectors, words, request, project, ids, weights) for project, ids in pools], plan)
+    retrieved = _joined([_scored(vectors, words, request, pool, weights) for pool in pools], plan)
     fused = fusion.fuse(retrieved.meaning, retrieved.words, plan.alpha) if len(retrieved.ids) else np.zeros(0, dtype=np.float32)
     scores = dict(zip(retrieved.ids.tolist(), fused.tolist(), strict=True))
     order = ranking.rank(list(candidates.values()), scores, terms=tuple(plan.weights), identifiers=plan.identifiers)
@@ -71,25 +108,39 @@ def ranked(catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Re
     return order, retrieved
 
 
-def _pool(vectors: VectorIndex, words: WordIndex, request: Request, project: int) -> Ids:
+def _pool(vectors: VectorIndex, words: WordIndex, request: Request, project: int) -> _Pool:
     """The best of each side."""
     plan = request.plan
-    pools: list[Ids] = []
-    if plan.uses_vectors:
-        assert request.vector is not None
-        pools.append(vectors.search(project, request.vector, k=plan.pool, where=request.where).ids)
+    near = named = None
+    if plan.uses_vectors and request.vector is not None:
+        near = vectors.search(project, request.vector, k=plan.pool, where=request.where)
     if plan.uses_words:
-        pools.append(words.search(project, plan.weights, k=plan.pool, where=request.where).ids)
-    return np.unique(np.concatenate(pools)) if pools else np.zeros(0, dtype=np.int64)
+        named = words.search(project, plan.weights, k=plan.pool, where=request.where)
+    found = [matches.ids for matches in (near, named) if matches is not None]
+    return _Pool(project, np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64), near, named)
 
 
-def _scored(vectors: VectorIndex, words: WordIndex, request: Request, project: int, ids: Ids, weights: Mapping[str, float]) -> Retrieved:
-    """Every candidate of a project, scored on both sides."""
-    return Retrieved(
-        ids=ids,
-        meaning=vectors.score(project, request.vector, ids) if request.plan.uses_vectors and request.vector is not None else None,
-        words=words.score(project, weights, ids) if request.plan.uses_words else None,
-    )
+def _scored(vectors: VectorIndex, words: WordIndex, request: Request, pool: _Pool, weights: Mapping[str, float]) -> Retrieved:
+    """Every candidate of a project, scored on both sides; a side is only asked for what it has not said already."""
+    meaning = by_words = None
+    vector, asked = request.vector, request.plan.weights
+    if pool.near is not None and vector is not None:
+        meaning = _completed(pool.near, pool.ids, lambda rest: vectors.score(pool.project, vector, rest))
+    if pool.named is not None:
+        said = pool.named if weights is asked else Matches.none()
+        by_words = _completed(said, pool.ids, lambda rest: words.score(pool.project, weights, rest))
+    return Retrieved(ids=pool.ids, meaning=meaning, words=by_words)
+
+
+def _completed(said: Matches, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
+    scores = np.empty(len(ids), dtype=np.float32)
+    unknown = np.ones(len(ids), dtype=np.bool_)
+    at = np.searchsorted(ids, said.ids)
+    scores[at] = said.scores
+    unknown[at] = False
+    if unknown.any():
+        scores[unknown] = score(ids[unknown])
+    return scores
 
 
 def _joined(parts: Sequence[Retrieved], plan: Plan) -> Retrieved:
