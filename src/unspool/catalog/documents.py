@@ -129,7 +129,7 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
     embedded = _store_vectors(connection, kept, space_id)
     connection.execute(_UPDATE, [_document_row(document, held[document.path]) for document in kept])
     _store_fields(connection, kept, held)
-    _unskip(connection, project.id, [document.path for document in kept])
+    forget_skips(connection, project.id, [document.path for document in kept])
     return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost)
 
 
@@ -168,7 +168,7 @@ def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> int:
 def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str) -> None:
     """Remember files whose content said no, with their size and modification time, and by which rules."""
     paths = [one.path for one, _, _ in skips]
-    _unskip(connection, project_id, paths)
+    forget_skips(connection, project_id, paths)
     rows = [
         {"project_id": project_id, "path_sha": name_sha(one.path), "path": one.path, "size_bytes": size, "modified_ns": modified}
         | {"reason": one.reason, "detail": one.detail, "recipe": recipe}
@@ -182,11 +182,6 @@ def known_skips(connection: Connection, project_id: int, *, recipe: str) -> dict
     """Path -> size, modification time and the skip of files that an earlier run of the same rules looked into and left out."""
     rows = connection.execute(sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe))
     return {row.path: (row.size_bytes, row.modified_ns, Skip(path=row.path, reason=row.reason, detail=row.detail)) for row in rows}
-
-
-def forget_skips(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
-    """Forget skips of files that are no longer there."""
-    _unskip(connection, project_id, paths)
 
 
 def ids_of(connection: Connection, project_id: int, paths: Sequence[str]) -> dict[str, int]:
@@ -373,7 +368,8 @@ def _store_fields(connection: Connection, prepared: Sequence[PreparedDocument], 
         connection.execute(sa.insert(document_fields), rows)
 
 
-def _unskip(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+def forget_skips(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+    """Forget skips of files that are no longer there, or that are taken in after all."""
     for some in batches(paths):
         query = sa.delete(skipped).where(skipped.c.project_id == project_id, skipped.c.path_sha.in_([name_sha(path) for path in some]))
         connection.execute(query)
