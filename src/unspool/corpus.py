@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from unspool.domain import filters
 from unspool.domain.documents import Document, DocumentRecord, Status, check_project
+from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress
-from unspool.errors import ConfigError, DimensionError, InputError, NotFoundError
+from unspool.errors import ConfigError, ContinuationError, DimensionError, InputError, NotFoundError
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
@@ -23,7 +24,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.embedded.store import EmbeddedStore
     from unspool.embedders.base import Embedder
     from unspool.indexing.pipeline import Indexer
-    from unspool.search.engine import CandidateCache
+    from unspool.search.finder import Finder
 
 MAX_LIMIT = 1000
 OnProgress = Callable[[Progress], None]
@@ -50,6 +51,13 @@ class Check:
     cure: str = ""
 
 
+def _check_page(limit: int, max_tokens: int) -> None:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
+    if max_tokens < 0:
+        raise InputError(f"max_tokens is {max_tokens}; give 0 for no budget, or the number of tokens a page may take")
+
+
 def open(address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None) -> Corpus:  # noqa: A001
     """The corpus at an address, or the one that the settings name. It is made if it does not exist."""
     given = {"database": address, "vectors": vectors, "embedder": embedder}
@@ -64,6 +72,7 @@ class Corpus:
 
     def __init__(self, settings: Settings) -> None:
         from unspool.catalog import Catalog, projects
+        from unspool.catalog.windows import Windows
         from unspool.embedders import open_embedder
 
         self.settings = settings
@@ -71,7 +80,9 @@ class Corpus:
         self._catalog: Catalog = Catalog.open(settings.database_address)
         self._guard = threading.Lock()
         self._store: EmbeddedStore | None = None
-        self._candidates: CandidateCache | None = None
+        self._finder: Finder | None = None
+        self._hooks = Hooks()
+        self._windows = Windows.beside(self._catalog)
         with self._catalog.read() as connection:
             space = projects.active_space(connection)
         if space is not None:
@@ -86,9 +97,13 @@ class Corpus:
     def close(self) -> None:
         """Let go of every file and connection."""
         with self._guard:
+            if self._finder is not None:
+                self._finder.close()
+                self._finder = None
             if self._store is not None:
                 self._store.close()
                 self._store = None
+        self._windows.close()
         self._catalog.close()
 
     # In
@@ -167,51 +182,77 @@ class Corpus:
         where: Mapping[str, Any] | None = None,
         min_score: float | None = None,
         explain: bool = False,
+        max_total_tokens: int | None = None,
+        caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident."""
-        from unspool.search import engine, plan
+        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident.
 
-        limit = self.settings.limit if limit is None else limit
-        max_tokens = self.settings.max_tokens if max_tokens is None else max_tokens
-        if not 1 <= limit <= MAX_LIMIT:
-            raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
-        if max_tokens < 0:
-            raise InputError(f"max_tokens is {max_tokens}; give 0 for no budget, or the number of tokens a page may take")
-        planned = plan.make(
-            query,
-            alpha=self.settings.alpha if alpha is None else alpha,
-            best_alpha=self._embedder.alpha,
-            limit=limit,
-            pool=engine.POOL,
-        )
-        condition = filters.parse(where)
+        `max_total_tokens` caps this page and all that follow it together. `caller` binds the continuation: nobody else can use it.
+        """
+        from unspool.search import engine
+        from unspool.windows import AskedProject, Question
+
+        filters.parse(where)
+        settings = self.settings
+        limit = settings.limit if limit is None else limit
+        max_tokens = settings.max_tokens if max_tokens is None else max_tokens
+        max_total_tokens = settings.max_total_tokens if max_total_tokens is None else max_total_tokens
+        _check_page(limit, max_tokens)
+        if max_total_tokens < 0:
+            raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or the number of tokens that all pages may take")
+        planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit)
         rows = self._named(projects)
         if not rows:
             return Page(query=query, projects=(), hits=(), alpha=planned.alpha, notes=("nothing is indexed yet",))
-        store = self._ready()
-        waiting = sum(store.fresh(row, on_progress) for row in rows)
-        request = engine.Request(
-            plan=planned,
-            projects=tuple(rows),
-            vector=self._embedder.embed_query(planned.query) if planned.uses_vectors else None,
-            where=condition,
+        question = Question(
+            query=planned.query,
+            projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows),
+            alpha=planned.alpha,
             limit=limit,
             max_tokens=max_tokens,
+            max_total_tokens=max_total_tokens,
+            where=where,
             min_score=min_score,
             explain=explain,
         )
-        page = engine.search(self._catalog, store, store.words, request, count_tokens=self._embedder.count_tokens, kept=self._kept())
-        return engine.with_waiting(page, waiting)
+        return self._tied(self._finding().ask(question, planned, rows, caller=caller, on_progress=on_progress), caller)
+
+    def more(self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = "") -> Page:
+        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens` change this page alone.
+
+        With `restart`, a continuation that cannot be followed any more gives the first page again, with a warning; one that never was any,
+        or was somebody else's, is an error all the same.
+        """
+        _check_page(self.settings.limit if limit is None else limit, max_tokens or 0)
+        try:
+            return self._tied(self._finding().go_on(continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller), caller)
+        except ContinuationError as error:
+            if not restart or error.question is None:
+                raise
+            return self._again(error, limit=limit, max_tokens=max_tokens, caller=caller)
+
+    def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
+        """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""
+        texts = [queries] if isinstance(queries, str) else list(queries)
+
+        def tell(done: int) -> None:
+            if on_progress is not None:
+                on_progress(Progress(task="embedding", done=done, total=len(texts)))
+
+        return self._finding().warm(texts, on_done=tell)
+
+    def observe(self, hook: Hook) -> Callable[[], None]:
+        """Call a function with every event, such as `PageServed`; what is returned ends it."""
+        return self._hooks.add(hook)
 
     def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
         from unspool.catalog import reading
-        from unspool.search import engine
+        from unspool.search import nearest
 
         limit = self.settings.limit if limit is None else limit
-        if not 1 <= limit <= MAX_LIMIT:
-            raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
+        _check_page(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = self._only(self._named([project] if project else None), "related")
@@ -221,7 +262,7 @@ class Corpus:
             chunk = reading.chunk_at(connection, row.id, path, line)
         if chunk is None:
             raise NotFoundError(f"no document {path!r} in project {row.name!r}; `unspool documents` lists them")
-        return engine.related(self._catalog, store, row, chunk, space_id=self._space(), limit=limit, count_tokens=self._embedder.count_tokens)
+        return nearest.related(self._catalog, store, row, chunk, space_id=self._space(), limit=limit, count_tokens=self._embedder.count_tokens)
 
     def nearest(
         self,
@@ -234,7 +275,7 @@ class Corpus:
         """The k chunks whose vectors are closest by cosine: raw vector search, no words and no ranking."""
         import numpy as np
 
-        from unspool.search import engine
+        from unspool.search.nearest import nearest as search
 
         if not 1 <= k <= 10_000:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
@@ -255,7 +296,7 @@ class Corpus:
         store = self._ready()
         for row in rows:
             store.fresh(row)
-        return engine.nearest(self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
+        return search(self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
 
     def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it."""
@@ -348,13 +389,51 @@ class Corpus:
                 self._store = EmbeddedStore(self._catalog, space_id=self._space(), space=space, dimension=self._embedder.dimension)
             return self._store
 
-    def _kept(self) -> CandidateCache:
-        from unspool.search.engine import CandidateCache
+    def _finding(self) -> Finder:
+        """What searches, put together when it is first needed."""
+        from unspool.search.finder import Finder, Habits
+        from unspool.search.queries import QueryCache
 
+        store, settings = self._ready(), self.settings
         with self._guard:
-            if self._candidates is None:
-                self._candidates = CandidateCache()
-            return self._candidates
+            if self._finder is None:
+                queries = QueryCache(self._embedder, self._windows, size=settings.query_cache_size, lifetime_s=settings.query_cache_s)
+                key = settings.continuation_key.encode() or self._catalog.signing_key
+                self._finder = Finder(
+                    catalog=self._catalog,
+                    store=store,
+                    embedder=self._embedder,
+                    windows=self._windows,
+                    queries=queries,
+                    habits=Habits(window=settings.window, lifetime_s=settings.continuation_s, signed=settings.continuations == "signed", key=key),
+                    emit=self._hooks.emit,
+                )
+            return self._finder
+
+    def _tied(self, page: Page, caller: str) -> Page:
+        """The page, with its way to the next."""
+        return replace(page, follow=lambda continuation: self.more(continuation, caller=caller))
+
+    def _again(self, error: ContinuationError, *, limit: int | None, max_tokens: int | None, caller: str) -> Page:
+        """The first page of what a continuation was about."""
+        from unspool.windows import Question
+
+        asked = error.question
+        assert isinstance(asked, Question)
+        known = set(self.projects())
+        page = self.search(
+            asked.query,
+            projects=[project.name for project in asked.projects if project.name in known] or [project.name for project in asked.projects],
+            limit=asked.limit if limit is None else limit,
+            max_tokens=asked.max_tokens if max_tokens is None else max_tokens,
+            alpha=asked.alpha,
+            where=asked.where,
+            min_score=asked.min_score,
+            explain=asked.explain,
+            max_total_tokens=asked.max_total_tokens,
+            caller=caller,
+        )
+        return replace(page, warnings=(f"{error}; this is the first page again", *page.warnings))
 
     def _space(self) -> int:
         from unspool.catalog import projects

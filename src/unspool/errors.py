@@ -6,7 +6,9 @@
     │  └─ MissingDependencyError     an extra or a program is not installed
     ├─ InputError                    the request is wrong
     │  ├─ FilterError                a filter names an unknown field or operator
-    │  ├─ ContinuationError          a continuation is malformed, expired or foreign
+    │  ├─ ContinuationError          a continuation cannot be followed: a class and a code for each reason
+    │  │  ├─ MalformedContinuationError, ForeignContinuationError, SweptContinuationError
+    │  │  └─ ExpiredContinuationError, OutdatedContinuationError, DeniedContinuationError
     │  └─ DimensionError             a vector has the wrong length
     ├─ NotFoundError                 no such project, document or path
     ├─ ConflictError                 what is stored contradicts what was asked
@@ -67,9 +69,53 @@ class FilterError(InputError):
 
 
 class ContinuationError(InputError):
-    """A continuation cannot be followed."""
+    """A continuation cannot be followed; `code` says why. `question` is what was asked, where that is still known."""
 
     code = "continuation"
+
+    def __init__(self, message: str, *, question: object = None) -> None:
+        super().__init__(message)
+        self.question = question
+
+
+class MalformedContinuationError(ContinuationError):
+    """It is not a continuation, or it was cut or mistyped."""
+
+    code = "continuation_malformed"
+
+
+class ForeignContinuationError(ContinuationError):
+    """It was given out by another catalog."""
+
+    code = "continuation_foreign"
+
+
+class SweptContinuationError(ContinuationError):
+    """It is not known, or not any more: its place was needed for newer ones."""
+
+    code = "continuation_swept"
+    http_status = 410
+
+
+class ExpiredContinuationError(ContinuationError):
+    """It is older than `continuation_s` allows."""
+
+    code = "continuation_expired"
+    http_status = 410
+
+
+class OutdatedContinuationError(ContinuationError):
+    """The vector space that it was made with is not in use any more."""
+
+    code = "continuation_outdated"
+    http_status = 410
+
+
+class DeniedContinuationError(ContinuationError):
+    """It was given to another caller."""
+
+    code = "continuation_denied"
+    http_status = 403
 
 
 class DimensionError(InputError):

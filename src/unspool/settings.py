@@ -30,8 +30,10 @@ def default_database() -> str:
     return "sqlite:///" + (Path(platformdirs.user_data_dir("unspool", appauthor=False)) / "unspool.db").as_posix()
 
 
-def _setting(default: Any, about: str, *, low: float | None = None, high: float | None = None, secret: bool = False) -> Any:
-    return field(default=default, metadata={"about": about, "low": low, "high": high, "secret": secret})
+def _setting(
+    default: Any, about: str, *, low: float | None = None, high: float | None = None, secret: bool = False, choices: tuple[str, ...] = ()
+) -> Any:
+    return field(default=default, metadata={"about": about, "low": low, "high": high, "secret": secret, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +46,16 @@ class Settings:
     project: str = _setting("", "the project that is meant when a command names none")
     limit: int = _setting(10, "how many hits a page holds", low=1, high=1000)
     max_tokens: int = _setting(0, "token budget of a page; 0 means no budget", low=0, high=10_000_000)
+    max_total_tokens: int = _setting(0, "token budget of all pages of a search together; 0 means no budget", low=0, high=1_000_000_000)
     alpha: float | None = _setting(None, "share of meaning, 0 (words only) to 1 (meaning only); unset, the engine chooses", low=0, high=1)
+    window: int = _setting(200, "how deep a search looks at first, and fixes the order for later pages; 0 means no later pages", low=0, high=10_000)
+    continuation_s: int = _setting(86_400, "how long a continuation can be used, in seconds", low=1, high=10 * 365 * 86_400)
+    continuations: str = _setting(
+        "stored", "stored: short, the ranking is kept beside the catalog; signed: long, they carry it", choices=("stored", "signed")
+    )
+    continuation_key: str = _setting("", "what signs continuations that carry their ranking; empty means the catalog's own key", secret=True)
+    query_cache_size: int = _setting(1_000, "vectors of queries kept in memory", low=0, high=1_000_000)
+    query_cache_s: int = _setting(3_600, "how long they are kept, in seconds", low=1, high=10 * 365 * 86_400)
     chunk_tokens: int = _setting(320, "preferred size of a chunk in tokens", low=32, high=8192)
     max_file_bytes: int = _setting(2_000_000, "larger files are skipped", low=1, high=2**40)
     jobs: int = _setting(0, "processes that read and chunk while indexing; 0 means one per core", low=0, high=256)
@@ -133,6 +144,9 @@ def _checked(name: str, value: object, origin: str) -> Any:
     kind = get_type_hints(Settings)[name]
     low, high = known[name].metadata["low"], known[name].metadata["high"]
     if kind is str:
+        choices = known[name].metadata["choices"]
+        if choices and value not in choices:
+            raise ConfigError(f"{where} is {str(value)!r}; give {' or '.join(choices)}")
         return str(value)
     try:
         if isinstance(value, bool) or value == "":

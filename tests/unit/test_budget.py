@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.domain.documents import Chunk, Lines
 from unspool.domain.queries import Form, Snippet
-from unspool.search.budget import Fitted, fit, header
-
-Item = tuple[Chunk, Snippet]
+from unspool.search import budget
+from unspool.search.budget import Fitted, header
 
 
 def count(text: str) -> int:
     return len(text.split())
 
 
-def item(tokens: int, excerpt: int, head: int = 1) -> Item:
-    """A hit whose header, snippet and chunk cost so many tokens."""
-    chunk = Chunk(
+def cut(chunk: Chunk) -> Snippet:
+    return Snippet(text=chunk.title, first_line=1)
+
+
+def fit(chunks: list[Chunk], *, max_tokens: int, count: Callable[[str], int]) -> list[Fitted]:
+    return budget.fit(chunks, cut, max_tokens=max_tokens, count=count)
+
+
+def item(tokens: int, excerpt: int, head: int = 1) -> Chunk:
+    """A chunk whose header, snippet and text cost so many tokens."""
+    return Chunk(
         id=1,
         project="p",
         path="a",
@@ -29,8 +38,8 @@ def item(tokens: int, excerpt: int, head: int = 1) -> Item:
         lines=Lines(1, 1),
         token_count=tokens,
         symbol=" ".join(["s"] * (head - 1)),
+        title="w " * excerpt,
     )
-    return chunk, Snippet(text="w " * excerpt, first_line=1)
 
 
 def forms(fitted: list[Fitted]) -> str:
@@ -43,9 +52,8 @@ items = st.lists(
 
 
 def test_the_header_names_the_place_and_what_is_there() -> None:
-    chunk, _ = item(1, 1, 3)
-    assert header(chunk) == "a:1 s s"
-    assert header(item(1, 1)[0]) == "a:1"
+    assert header(item(1, 1, 3)) == "a:1 s s"
+    assert header(item(1, 1)) == "a:1"
 
 
 def test_no_budget_shows_everything_whole() -> None:
@@ -70,37 +78,37 @@ def test_the_first_hit_does_not_hide_the_others() -> None:
 
 
 @given(items, st.integers(1, 300))
-def test_the_budget_is_never_exceeded_and_each_form_costs_what_it_says(some: list[Item], max_tokens: int) -> None:
+def test_the_budget_is_never_exceeded_and_each_form_costs_what_it_says(some: list[Chunk], max_tokens: int) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
     assert sum(one.tokens for one in fitted) <= max_tokens
-    for (chunk, excerpt), one in zip(some, fitted, strict=False):
-        text = {Form.WHOLE: chunk.text, Form.SNIPPET: excerpt.text, Form.LOCATION: ""}[one.form]
+    for chunk, one in zip(some, fitted, strict=False):
+        text = {Form.WHOLE: chunk.text, Form.SNIPPET: cut(chunk).text, Form.LOCATION: ""}[one.form]
         assert one.tokens == count(header(chunk)) + count(text)
 
 
 @given(items, st.integers(1, 300))
-def test_a_page_is_empty_only_if_not_even_the_first_location_fits(some: list[Item], max_tokens: int) -> None:
+def test_a_page_is_empty_only_if_not_even_the_first_location_fits(some: list[Chunk], max_tokens: int) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
-    assert bool(fitted) == bool(some and count(header(some[0][0])) <= max_tokens)
+    assert bool(fitted) == bool(some and count(header(some[0])) <= max_tokens)
 
 
 @given(items, st.integers(1, 300))
-def test_what_ends_a_page_is_only_that_the_next_location_does_not_fit(some: list[Item], max_tokens: int) -> None:
+def test_what_ends_a_page_is_only_that_the_next_location_does_not_fit(some: list[Chunk], max_tokens: int) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
     if len(fitted) < len(some):
-        locations = [count(header(chunk)) for chunk, _ in some[: len(fitted) + 1]]
+        locations = [count(header(chunk)) for chunk in some[: len(fitted) + 1]]
         assert sum(locations) > max_tokens
 
 
 @given(items, st.integers(1, 300))
-def test_no_form_could_be_better_without_hiding_a_hit_that_follows(some: list[Item], max_tokens: int) -> None:
+def test_no_form_could_be_better_without_hiding_a_hit_that_follows(some: list[Chunk], max_tokens: int) -> None:
     """Each hit has the best form that leaves room for the locations that could be shown anyway."""
     fitted = fit(some, max_tokens=max_tokens, count=count)
     for index, one in enumerate(fitted):
         if one.form is Form.WHOLE:
             continue
         used = sum(other.tokens for other in fitted[:index])
-        after = sum(count(header(chunk)) for chunk, _ in some[index + 1 : len(fitted)])
-        chunk, excerpt = some[index]
-        better = count(header(chunk)) + (count(chunk.text) if one.form is Form.SNIPPET else count(excerpt.text))
+        after = sum(count(header(chunk)) for chunk in some[index + 1 : len(fitted)])
+        chunk = some[index]
+        better = count(header(chunk)) + (count(chunk.text) if one.form is Form.SNIPPET else count(cut(chunk).text))
         assert used + better + after > max_tokens

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sqlalchemy.engine import Connection, Engine
 from unspool.catalog import schema
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError, ServiceTimeoutError, UnspoolError
 
+IDENTITY, SIGNING_KEY = "catalog", "signing key"  # rows of `meta`
 BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a second; a minute covers a disk that stalls
 
 
@@ -29,11 +31,12 @@ _PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache
 class Catalog:
     """An open catalog. `read()` gives a connection that never waits for a writer, `write()` the one transaction at a time."""
 
-    def __init__(self, engine: Engine, *, path: Path, identity: str) -> None:
+    def __init__(self, engine: Engine, *, path: Path, identity: str, signing_key: bytes) -> None:
         self._engine = engine
         self._write_lock = threading.Lock()
         self.path = path
         self.identity = identity
+        self.signing_key = signing_key
 
     @classmethod
     def open(cls, address: str, *, create: bool = True) -> Catalog:
@@ -48,11 +51,11 @@ class Catalog:
                 path.touch(mode=0o600)  # it holds all that was indexed; SQLite gives its log the same permissions
                 _upgrade(engine, path)
                 with engine.connect() as connection:
-                    identity = connection.execute(sa.select(schema.meta.c.value).where(schema.meta.c.key == "catalog")).scalar_one()
+                    own = dict(connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value)).tuples().all())
         except UnspoolError:
             engine.dispose()
             raise
-        return cls(engine, path=path, identity=identity)
+        return cls(engine, path=path, identity=own[IDENTITY], signing_key=bytes.fromhex(own[SIGNING_KEY]))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -183,7 +186,7 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    _use_log(path)
+    use_log(path)
     with engine.connect() as raw:
         connection: Any = raw.execution_options(unspool_write=True)
         with connection.begin():
@@ -194,11 +197,19 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
                 current in schema.KNOWN_REVISIONS and schema.KNOWN_REVISIONS.index(target) < schema.KNOWN_REVISIONS.index(current)
             )
             (command.downgrade if downward else command.upgrade)(config, target)
-            if target != "base" and not connection.execute(sa.select(schema.meta.c.key).where(schema.meta.c.key == "catalog")).first():
-                connection.execute(sa.insert(schema.meta).values(key="catalog", value=uuid.uuid4().hex))
+            if target != "base":
+                _make_own(connection)
 
 
-def _use_log(path: Path) -> None:
+def _make_own(connection: Connection) -> None:
+    """Give a catalog what tells it from every other: its identity, and the key that signs continuations."""
+    known = set(connection.execute(sa.select(schema.meta.c.key)).scalars())
+    for key, value in ((IDENTITY, uuid.uuid4().hex), (SIGNING_KEY, secrets.token_hex(32))):
+        if key not in known:
+            connection.execute(sa.insert(schema.meta).values(key=key, value=value))
+
+
+def use_log(path: Path) -> None:
     """Switch a file to write-ahead logging, which stays in its header. SQLite does not wait here by itself while another process does the same."""
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     with closing(_connect(path)) as plain:
@@ -221,6 +232,52 @@ def insert_many(connection: Connection, table: sa.Table, columns: Sequence[str],
         order = [columns.index(name) for name in compiled.positiontup]
         ordered = rows if order == list(range(len(columns))) else [tuple(row[index] for index in order) for row in rows]
         connection.exec_driver_sql(str(compiled), list(ordered))
+
+
+class Prepared:
+    """A query that is run often: compiled once, and run without what SQLAlchemy does around it, which takes longer than SQLite does."""
+
+    def __init__(self, query: sa.Select[Any]) -> None:
+        self._query = query
+        self._compiled: dict[str, tuple[str, Sequence[str], bool]] = {}
+
+    def rows(self, connection: Connection, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        """All rows; values are the driver's own."""
+        dialect = connection.dialect
+        if dialect.name not in self._compiled:
+            self._compiled[dialect.name] = _compiled(self._query, dialect)
+        text, names, is_positional = self._compiled[dialect.name]
+        ordered: Any = tuple(values[name] for name in names) if is_positional else values
+        return [tuple(row) for row in connection.exec_driver_sql(text, ordered).fetchall()]
+
+
+class ByIds:
+    """A query over a list of ids, prepared once for each of a few lengths."""
+
+    def __init__(self, query: sa.Select[Any], column: sa.ColumnElement[int]) -> None:
+        self._query = query
+        self._column = column
+        self._prepared: dict[int, Prepared] = {}
+
+    def rows(self, connection: Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """The rows of those that exist, in any order."""
+        for start in range(0, len(ids), IN_LIMIT):
+            some = ids[start : start + IN_LIMIT]
+            length = next(size for size in _LENGTHS if size >= len(some))
+            if length not in self._prepared:
+                values = [sa.bindparam(f"id{number}", type_=sa.BigInteger) for number in range(length)]
+                self._prepared[length] = Prepared(self._query.where(self._column.in_(values)))
+            padded = (*some, *[some[-1]] * (length - len(some)))
+            yield from self._prepared[length].rows(connection, {f"id{number}": id_ for number, id_ in enumerate(padded)})
+
+
+def _compiled(query: sa.Select[Any], dialect: sa.Dialect) -> tuple[str, Sequence[str], bool]:
+    compiled: Any = query.compile(dialect=dialect)
+    return str(compiled), list(compiled.positiontup or compiled.params), bool(compiled.positional)
+
+
+IN_LIMIT = 900  # values in one IN list; SQL Server takes 2100 parameters, older SQLite 999
+_LENGTHS = (1, 2, 4, 8, 10, 12, 16, 24, 32, 64, 96, 128, 160, 200, 256, 400, 640, IN_LIMIT)
 
 
 def size_bytes(path: Path) -> int:

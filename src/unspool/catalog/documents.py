@@ -12,15 +12,14 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.database import insert_many
+from unspool.catalog.database import IN_LIMIT, insert_many
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
-from unspool.domain.documents import Kind, Origin, Status, chunk_id
+from unspool.domain.documents import Kind, Origin, Status, chunk_id, copy_key
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
 
-IN_LIMIT = 900  # values in one IN list; SQL Server takes 2100 parameters, older SQLite 999
 _REMOVAL_COLUMNS = ("project_id", "seq", "chunk_id")
 _T = TypeVar("_T")
 
@@ -261,6 +260,7 @@ _CHUNK_COLUMNS = (
     "text_sha",
     "seq",
     "text",
+    "copy_key",
 )
 
 
@@ -287,6 +287,7 @@ def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: in
             sha,
             old.get(id_, seq),  # what only moved inside its document has not changed for anyone
             chunk.text,
+            copy_key(chunk.text),
         )
 
 

@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
@@ -41,6 +42,11 @@ def name_sha(name: str) -> bytes:
 def all_projects(connection: Connection) -> list[ProjectRow]:
     """Every project, by name."""
     return [_row(row) for row in connection.execute(_select().order_by(projects.c.name))]
+
+
+def by_ids(connection: Connection, ids: Sequence[int]) -> list[ProjectRow]:
+    """Those of the projects that still exist, by name."""
+    return [_row(row) for row in connection.execute(_select().where(projects.c.id.in_(ids)).order_by(projects.c.name))]
 
 
 def find(connection: Connection, name: str) -> ProjectRow | None:

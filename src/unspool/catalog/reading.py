@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.documents import batches
+from unspool.catalog.database import ByIds
 from unspool.catalog.projects import name_sha
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, sequences
 from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status, moment
@@ -19,12 +20,14 @@ class Candidate(NamedTuple):
 
     id: int
     document_id: int
+    position: int
     path: str
     symbol: str
     defines: str
     kind: str
     language: str
     first_line: int
+    copy_key: int
 
 
 class ChangedChunk(NamedTuple):
@@ -43,40 +46,48 @@ class ChangedChunk(NamedTuple):
 
 def candidates(connection: Connection, ids: Sequence[int]) -> dict[int, Candidate]:
     """The chunks that still exist, by id."""
-    found: dict[int, Candidate] = {}
-    for some in batches(ids):
-        query = _CANDIDATES.where(chunks.c.id.in_(some))
-        found.update((row[0], Candidate(*row)) for row in connection.execute(query).all())
-    return found
+    return {row[0]: Candidate(*row) for row in _CANDIDATES.rows(connection, ids)}
 
 
-_CANDIDATES = sa.select(
+_CANDIDATES = ByIds(
+    sa.select(
+        chunks.c.id,
+        chunks.c.document_id,
+        chunks.c.position,
+        documents.c.path,
+        chunks.c.symbol,
+        chunks.c.defines,
+        documents.c.kind,
+        documents.c.language,
+        chunks.c.first_line,
+        chunks.c.copy_key,
+    ).join(documents, documents.c.id == chunks.c.document_id),
     chunks.c.id,
-    chunks.c.document_id,
-    documents.c.path,
-    chunks.c.symbol,
-    chunks.c.defines,
-    documents.c.kind,
-    documents.c.language,
-    chunks.c.first_line,
-).join(documents, documents.c.id == chunks.c.document_id)
+)
 
 
 def hydrate(connection: Connection, ids: Sequence[int]) -> dict[int, Chunk]:
     """Whole chunks by id; what is gone is left out."""
-    found: dict[int, Chunk] = {}
-    for some in batches(ids):
-        for row in connection.execute(_HYDRATE.where(chunks.c.id.in_(some))):
-            found[row.id] = _chunk(row)
-    return found
+    return {row[0]: _chunk(row) for row in _HYDRATE.rows(connection, ids)}
 
 
-_HYDRATE = (
+_WHOLE = (
     sa.select(
-        chunks,
-        projects.c.name.label("project"),
+        chunks.c.id,
+        projects.c.name,
         documents.c.path,
+        chunks.c.position,
+        chunks.c.text,
+        chunks.c.start_offset,
+        chunks.c.end_offset,
+        chunks.c.first_line,
+        chunks.c.last_line,
+        chunks.c.token_count,
         documents.c.title,
+        chunks.c.headings,
+        chunks.c.level,
+        chunks.c.symbol,
+        chunks.c.defines,
         documents.c.language,
         documents.c.kind,
         documents.c.modified_ns,
@@ -86,35 +97,81 @@ _HYDRATE = (
     .join(documents, documents.c.id == chunks.c.document_id)
     .join(projects, projects.c.id == documents.c.project_id)
 )
+_HYDRATE = ByIds(_WHOLE, chunks.c.id)
 
 
-def _chunk(row: sa.Row[tuple[object, ...]]) -> Chunk:
+def _chunk(row: Sequence[Any]) -> Chunk:
+    id_, project, path, position, text, start, end, first, last, tokens, title, headings, level, symbol, defines, language, kind, *rest = row
+    modified_ns, status, metadata = rest
     return Chunk(
-        id=row.id,
-        project=row.project,
-        path=row.path,
-        index=row.position,
-        text=row.text,
-        start=row.start_offset,
-        end=row.end_offset,
-        lines=Lines(row.first_line, row.last_line),
-        token_count=row.token_count,
-        title=row.title,
-        headings=tuple(row.headings.split("\n")) if row.headings else (),
-        level=row.level,
-        symbol=row.symbol,
-        defines=tuple(row.defines.split("\n")) if row.defines else (),
-        language=row.language,
-        kind=Kind(row.kind),
-        modified=moment(row.modified_ns),
-        status=Status(row.status),
-        metadata=row.metadata,
+        id=id_,
+        project=project,
+        path=path,
+        index=position,
+        text=text,
+        start=start,
+        end=end,
+        lines=Lines(first, last),
+        token_count=tokens,
+        title=title,
+        headings=tuple(headings.split("\n")) if headings else (),
+        level=level,
+        symbol=symbol,
+        defines=tuple(defines.split("\n")) if defines else (),
+        language=language,
+        kind=_KINDS[kind],
+        modified=moment(modified_ns),
+        status=_STATUSES[status],
+        metadata=json.loads(metadata) if isinstance(metadata, str) else metadata,
     )
+
+
+_KINDS = {kind.value: kind for kind in Kind}
+_STATUSES = {status.value: status for status in Status}
+
+
+class Place(NamedTuple):
+    """Where a chunk stands, without its text."""
+
+    id: int
+    project: str
+    path: str
+    first_line: int
+    last_line: int
+
+
+def places(connection: Connection, ids: Sequence[int]) -> dict[int, Place]:
+    """Where the chunks stand that still exist, by id."""
+    return {row[0]: Place(*row) for row in _PLACES.rows(connection, ids)}
+
+
+_PLACES = ByIds(
+    sa.select(chunks.c.id, projects.c.name, documents.c.path, chunks.c.first_line, chunks.c.last_line)
+    .join(documents, documents.c.id == chunks.c.document_id)
+    .join(projects, projects.c.id == documents.c.project_id),
+    chunks.c.id,
+)
+
+
+def present(connection: Connection, ids: Sequence[int]) -> set[int]:
+    """Which of these chunks still exist."""
+    return {row[0] for row in _PRESENT.rows(connection, ids)}
+
+
+_PRESENT = ByIds(sa.select(chunks.c.id), chunks.c.id)
+
+
+def chunks_of(connection: Connection, document_ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Which chunk stands where in these documents: (document, position) -> id."""
+    return {(row[0], row[1]): row[2] for row in _CHUNKS_OF.rows(connection, document_ids)}
+
+
+_CHUNKS_OF = ByIds(sa.select(chunks.c.document_id, chunks.c.position, chunks.c.id), chunks.c.document_id)
 
 
 def chunk_at(connection: Connection, project_id: int, path: str, line: int) -> Chunk | None:
     """The chunk that holds a line of a document, or the nearest one before or after it."""
-    query = _HYDRATE.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(path))
+    query = _WHOLE.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(path))
     distance = sa.case((chunks.c.first_line > line, chunks.c.first_line - line), (chunks.c.last_line < line, line - chunks.c.last_line), else_=0)
     row = connection.execute(query.order_by(distance, chunks.c.position).limit(1)).first()
     return _chunk(row) if row else None

@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0001"  # the newest migration; a test compares it with the scripts
-KNOWN_REVISIONS = ("0001",)
+HEAD = "0002"  # the newest migration; a test compares it with the scripts
+KNOWN_REVISIONS = ("0001", "0002")
 APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
 
 metadata = sa.MetaData()
@@ -163,6 +163,7 @@ chunks = sa.Table(
     sa.Column("text_sha", _Sha, nullable=False),  # of what was embedded, which is more than the text: title and headings too
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
+    sa.Column("copy_key", sa.BigInteger, nullable=False, server_default="0"),  # the same for the same text, wherever it stands
     sa.UniqueConstraint("document_id", "position", name="uq_chunks_position"),
     sa.Index("ix_chunks_seq", "project_id", "seq"),
 )
@@ -204,4 +205,50 @@ skipped = sa.Table(
     sa.Column("recipe", sa.String(64), nullable=False),
     sa.Column("reason", sa.String(40), nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
+)
+
+
+# What lives for hours, not for good. With SQLite it lies in a file of its own, so that keeping a search's window never waits for
+# an indexing run that has the catalog locked; that file may be deleted at any time, and only continuations go with it.
+short_lived = sa.MetaData()
+
+windows = sa.Table(
+    "windows",
+    short_lived,
+    sa.Column("name", sa.LargeBinary(10), primary_key=True),
+    sa.Column("caller", sa.String(64), nullable=False),
+    sa.Column("question", sa.Text, nullable=False),
+    sa.Column("created_at", sa.BigInteger, nullable=False),  # seconds since 1970
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+    sa.Index("ix_windows_created", "created_at"),
+    sa.Index("ix_windows_expires", "expires_at"),
+)
+
+segments = sa.Table(
+    "segments",  # gone before their window is: what was asked is known for longer than what was answered
+    short_lived,
+    sa.Column("window", sa.LargeBinary(10), sa.ForeignKey("windows.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("start", sa.Integer, nullable=False),
+    sa.Column("stop", sa.Integer, nullable=False),
+    sa.Column("entries", sa.LargeBinary, nullable=False),
+    sa.Column("reserve", sa.LargeBinary, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+substitutes = sa.Table(
+    "substitutes",  # which chunk was shown in place of one that was rewritten after the window was frozen
+    short_lived,
+    sa.Column("window", sa.LargeBinary(10), sa.ForeignKey("windows.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("chunk_id", sa.BigInteger, nullable=False),
+)
+
+query_vectors = sa.Table(
+    "query_vectors",  # queries by their fingerprint, so that one that was embedded in another process need not be embedded again
+    short_lived,
+    sa.Column("key", _Sha, primary_key=True),
+    sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
+    sa.Column("expires_at", sa.BigInteger, nullable=False),
+    sa.Index("ix_query_vectors_expires", "expires_at"),
 )

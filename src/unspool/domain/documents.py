@@ -214,6 +214,12 @@ def chunk_id(project: str, path: str, content_sha: bytes, occurrence: int) -> in
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
+def copy_key(text: str) -> int:
+    """A positive 63-bit number that is the same for the same text, whatever document it stands in and however it is spaced and indented."""
+    folded = " ".join(text.split()).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(folded, digest_size=8).digest(), "big") >> 1
+
+
 @lru_cache(maxsize=64)  # the chunks of a document come one after the other
 def _named(project: str, path: str) -> hashlib.blake2b:
     digest = hashlib.blake2b(digest_size=8)

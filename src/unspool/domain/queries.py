@@ -5,12 +5,15 @@ Score: higher is better, everywhere. Scores compare only within one result list.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
+from typing import Any
 
 from unspool.domain.documents import Chunk
+from unspool.errors import InputError
 
 
 class Origin(StrEnum):
@@ -19,6 +22,22 @@ class Origin(StrEnum):
     VECTOR = "vector"
     KEYWORD = "keyword"
     FUSED = "fused"
+
+
+class Served(StrEnum):
+    """Where the hits of a page came from."""
+
+    WINDOW = "window"  # the order that the first page fixed; the first page itself is served from it too
+    HINT = "hint"  # past it, the vector index went on by itself
+    WIDER = "wider"  # past it, a deeper search without what was given
+
+
+class Stability(StrEnum):
+    """What may happen to an order while others write."""
+
+    SNAPSHOT = "snapshot"  # nothing: it is fixed
+    DETERMINISTIC = "deterministic"  # the same content gives the same order
+    BEST_EFFORT = "best_effort"  # the store may answer differently each time
 
 
 class Form(StrEnum):
@@ -38,7 +57,7 @@ class Snippet:
     marks: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Hit:
     """One answer: a chunk, how well it fits, and what of it the page shows."""
 
@@ -47,14 +66,23 @@ class Hit:
     rank: int
     origin: Origin
     form: Form
-    snippet: Snippet  # the best few lines, always there
     tokens: int  # what showing it in this form costs
+    cut: Callable[[Chunk], Snippet] = field(repr=False, compare=False)
     reason: str = ""  # one line, only if asked for
+    changed: bool = False  # its text has been replaced since the first page; this is the new one
+    copies: tuple[str, ...] = ()  # where the same text stands elsewhere, as `path:lines`; such hits are not shown again
+
+    @cached_property
+    def snippet(self) -> Snippet:
+        """The best few lines. Looked for when it is first asked for: who reads whole chunks never needs it."""
+        return self.cut(self.chunk)
 
     @property
     def text(self) -> str:
         """What the budget allows to be shown: the whole chunk, the snippet, or nothing but the location."""
-        return {Form.WHOLE: self.chunk.text, Form.SNIPPET: self.snippet.text, Form.LOCATION: ""}[self.form]
+        if self.form is Form.SNIPPET:
+            return self.snippet.text
+        return self.chunk.text if self.form is Form.WHOLE else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,5 +119,28 @@ class Page:
     notes: tuple[str, ...] = ()  # what happened: a file was stale, an unused hit did not fit
     warnings: tuple[str, ...] = ()  # what the caller should act on
     tokens: int = 0  # used by the hits in the form they are shown
+    tokens_remaining: int | None = None  # of `max_total_tokens`; None where the walk has no such limit
     alpha: float = 0.0  # the share of meaning that was used: 0 words only, 1 meaning only
-    continuation: str | None = None
+    number: int = 1
+    served: Served = Served.WINDOW
+    stability: Stability = Stability.SNAPSHOT
+    remaining: int = 0  # so many more are found already; there may be more behind them
+    relevance_dropped: bool = False  # what follows is hardly worth reading
+    continuation: str | None = None  # gives the next page; None at the end
+    follow: Callable[[str], Page] | None = field(default=None, repr=False, compare=False)  # how `more` gets there
+
+    def more(self) -> Page:
+        """The next page. At the end, or with a page that did not come from an open corpus, an `InputError`."""
+        if self.continuation is None:
+            raise InputError("this is the last page; page.continuation is None here")
+        if self.follow is None:
+            raise InputError("this page is not tied to a corpus; give page.continuation to corpus.more()")
+        return self.follow(self.continuation)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy for another process is not tied to this one's corpus.
+        return _page, ({one.name: getattr(self, one.name) for one in fields(self) if one.name != "follow"},)
+
+
+def _page(values: dict[str, Any]) -> Page:
+    return Page(**values)

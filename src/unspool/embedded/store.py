@@ -21,12 +21,13 @@ from unspool.catalog import Catalog, filters, reading
 from unspool.catalog.filters import Selection
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
+from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
 from unspool.embedded import flat, lexical, tail
 from unspool.embedded.partition import Partition, Snapshot
 from unspool.embedded.words import EmbeddedWords
 from unspool.errors import DimensionError, ServiceError, UnsupportedError
-from unspool.vectors.base import Capabilities, Ids, Matches, Points, Stability, Vectors
+from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors
 
 # A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a commit to the folder (60 to 150 ms).
 TAIL_LIMIT = 256
@@ -43,7 +44,7 @@ class EmbeddedStore:
     def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:
         self.folder = catalog.path.with_name(catalog.path.name + ".derived")
         self._catalog = catalog
-        self._space_id = space_id
+        self.space_id = space_id
         self._space = space
         self._dimension = dimension
         self._partitions: dict[int, Partition] = {}
@@ -92,7 +93,7 @@ class EmbeddedStore:
         removed = reading.removed(connection, project, after=start) if belongs else []
         if pending + len(removed) > TAIL_LIMIT:
             return max(pending, 1)
-        changed = reading.changed(connection, project, space_id=self._space_id, after=(start, _LAST), limit=TAIL_LIMIT)
+        changed = reading.changed(connection, project, space_id=self.space_id, after=(start, _LAST), limit=TAIL_LIMIT)
         part.now = replace(now if belongs else Snapshot(), tail=tail.make(start, seq, changed, removed, self._dimension))
         return 0
 
@@ -167,7 +168,7 @@ class EmbeddedStore:
         after, done = (start, _LAST), 0
         batch: list[reading.ChangedChunk] = []
         while True:
-            page = reading.changed(connection, project, space_id=self._space_id, after=after, limit=PAGE)
+            page = reading.changed(connection, project, space_id=self.space_id, after=after, limit=PAGE)
             batch += page
             done += len(page)
             if len(page) < PAGE:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from unspool.catalog.filters import Selection
@@ -11,6 +11,7 @@ from unspool.embedded import lexical, tail
 from unspool.embedded.partition import Snapshot
 from unspool.embedded.tail import Tail
 from unspool.vectors.base import Ids, Matches, Vectors
+from unspool.words.base import Statistics
 
 if TYPE_CHECKING:
     from unspool.embedded.store import EmbeddedStore
@@ -40,6 +41,14 @@ class EmbeddedWords:
         except lexical.DamagedError:
             self._store.absorb(project, anew=True)
             return self._score(project, weights, ids)
+
+    def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
+        """Counted in the index and the tail together; a replaced chunk may be counted twice until the index merges it away."""
+        now = self._store.partition(project).now
+        rest = () if now.tail is None else now.tail.counts
+        searcher = now.searcher
+        held = {term: (0 if searcher is None else searcher.doc_freq("body", term)) + sum(term in counts for counts in rest) for term in terms}
+        return Statistics(chunks=(0 if searcher is None else searcher.num_docs) + len(rest), frequencies=held)
 
     def _search(self, project: int, weights: Mapping[str, float], k: int, selection: Selection | None) -> Matches:
         part = self._store.partition(project)

@@ -23,26 +23,31 @@ def header(chunk: Chunk) -> str:
     return f"{chunk.location} {place}".rstrip()
 
 
-def fit(items: Sequence[tuple[Chunk, Snippet]], *, max_tokens: int, count: Callable[[str], int]) -> list[Fitted]:
-    """The form of each hit, in order; shorter than `items` where not even the location fits any more. No budget (0): all whole.
+def fit(chunks: Sequence[Chunk], cut: Callable[[Chunk], Snippet], *, max_tokens: int, count: Callable[[str], int]) -> list[Fitted]:
+    """The form of each hit, in order; fewer than the chunks where not even the location fits any more. No budget (0): all whole.
 
     A hit is shown whole only if the locations of all that follow still fit: a page that shows one hit and hides nine is no page.
     """
-    heads = [count(header(chunk)) for chunk, _ in items]
+    heads = [count(header(chunk)) for chunk in chunks]
     if not max_tokens:
-        return [Fitted(form=Form.WHOLE, tokens=head + chunk.token_count) for head, (chunk, _) in zip(heads, items, strict=True)]
+        return [Fitted(form=Form.WHOLE, tokens=head + chunk.token_count) for head, chunk in zip(heads, chunks, strict=True)]
     fitted: list[Fitted] = []
     left = max_tokens
     reserved = _affordable(heads, max_tokens)
-    for index, (chunk, snippet) in enumerate(items):
+    for index, chunk in enumerate(chunks):
         reserved -= heads[index] if index < len(heads) else 0
         room = left - max(reserved, 0)
-        best = _best(heads[index], chunk, snippet, room, left, count)
+        best = _best(heads[index], chunk, cut, room, left, count)
         if best is None:
             break
         fitted.append(best)
         left -= best.tokens
     return fitted
+
+
+def least(chunk: Chunk, count: Callable[[str], int]) -> Fitted:
+    """A hit in its shortest form, whatever the budget."""
+    return Fitted(form=Form.LOCATION, tokens=count(header(chunk)))
 
 
 def _affordable(heads: Sequence[int], max_tokens: int) -> int:
@@ -54,10 +59,10 @@ def _affordable(heads: Sequence[int], max_tokens: int) -> int:
     return total
 
 
-def _best(head: int, chunk: Chunk, snippet: Snippet, room: int, left: int, count: Callable[[str], int]) -> Fitted | None:
+def _best(head: int, chunk: Chunk, cut: Callable[[Chunk], Snippet], room: int, left: int, count: Callable[[str], int]) -> Fitted | None:
     if head + chunk.token_count <= room:
         return Fitted(form=Form.WHOLE, tokens=head + chunk.token_count)
-    short = head + count(snippet.text)
+    short = head + count(cut(chunk).text)
     if short <= room:
         return Fitted(form=Form.SNIPPET, tokens=short)
     return Fitted(form=Form.LOCATION, tokens=head) if head <= left else None

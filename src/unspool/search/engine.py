@@ -1,26 +1,25 @@
-"""The search itself: candidates from both retrievers, one ranking, hydrated to a budget."""
+"""The search itself: candidates from both retrievers, one ranking, as a segment of a frozen window."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from unspool.catalog import Catalog, reading
-from unspool.catalog.projects import ProjectRow
-from unspool.domain.documents import Chunk, Status
 from unspool.domain.filters import Filter
-from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Source
-from unspool.errors import NotFoundError
-from unspool.search import budget, fusion, ranking
+from unspool.domain.queries import Served
+from unspool.embedders.base import Embedder
+from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_languages
-from unspool.search.snippets import snippet
 from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
-from unspool.words import analysis
+from unspool.windows import ENTRY, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
 from unspool.words.base import WordIndex
 
 POOL = 80  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
@@ -34,22 +33,11 @@ class Request:
     """A checked query over named projects."""
 
     plan: Plan
-    projects: tuple[ProjectRow, ...]
+    projects: tuple[AskedProject, ...]
     vector: Vectors | None
     where: Filter | None = None
-    limit: int = 10
-    max_tokens: int = 0
     min_score: float | None = None
     explain: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrieved:
-    """The candidates of a request with their scores on each side."""
-
-    ids: Ids
-    meaning: Vectors | None
-    words: Vectors | None
 
 
 class CandidateCache:
@@ -60,7 +48,7 @@ class CandidateCache:
         self._state: tuple[tuple[int, int], ...] = ()
         self._known: dict[int, reading.Candidate] = {}
 
-    def get(self, catalog: Catalog, projects: Sequence[ProjectRow], ids: Sequence[int]) -> dict[int, reading.Candidate]:
+    def get(self, catalog: Catalog, projects: Sequence[AskedProject], ids: Sequence[int]) -> dict[int, reading.Candidate]:
         """The chunks that exist, by id."""
         state = tuple((project.id, project.seq) for project in projects)
         with self._guard:
@@ -74,253 +62,307 @@ class CandidateCache:
         return {id_: known[id_] for id_ in ids if id_ in known}
 
 
-class _Pool(NamedTuple):
-    """The candidates of one project, sorted by id, and what each side said of its own."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """What a search reads from."""
+
+    catalog: Catalog
+    vectors: VectorIndex
+    words: WordIndex
+    kept: CandidateCache
+    executor: Executor  # for several projects at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a walk has had already: nothing of it may come again."""
+
+    ids: Ids
+    copy_keys: frozenset[int]
+    entries: Entries
+    replaced: frozenset[tuple[int, int]] = frozenset()  # (document, position) of chunks whose successors were shown in their place
+
+
+class _Found(NamedTuple):
+    """What both retrievers said of one project."""
 
     project: int
-    ids: Ids
     near: Matches | None
     named: Matches | None
 
+    @property
+    def lists(self) -> tuple[Ids, Ids]:
+        return (NO_IDS if self.near is None else self.near.ids), (NO_IDS if self.named is None else self.named.ids)
 
-def search(
-    catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request, *, count_tokens: Callable[[str], int], kept: CandidateCache
-) -> Page:
-    """One page, best first."""
-    window, retrieved = ranked(catalog, vectors, words, request, kept)
-    return page(catalog, request, window, retrieved, count_tokens=count_tokens)
+    @property
+    def hint(self) -> str | None:
+        return None if self.near is None else self.near.hint
 
 
-def ranked(
-    catalog: Catalog, vectors: VectorIndex, words: WordIndex, request: Request, kept: CandidateCache
-) -> tuple[list[ranking.Ranked], Retrieved]:
-    """Every candidate, ranked."""
-    plan = request.plan
-    pools = [_pool(vectors, words, request, project.id) for project in request.projects]
-    candidates = kept.get(catalog, request.projects, [id_ for pool in pools for id_ in pool.ids.tolist()])
-    weights = _scored_weights(plan, candidates.values())
-    retrieved = _joined([_scored(vectors, words, request, pool, weights) for pool in pools], plan)
-    fused = fusion.fuse(retrieved.meaning, retrieved.words, plan.alpha) if len(retrieved.ids) else np.zeros(0, dtype=np.float32)
-    scores = dict(zip(retrieved.ids.tolist(), fused.tolist(), strict=True))
-    order = ranking.rank(list(candidates.values()), scores, terms=tuple(plan.weights), identifiers=plan.identifiers)
+class _Scores(NamedTuple):
+    """Candidates with their scores on each side."""
+
+    ids: Ids
+    meaning: Vectors | None
+    words: Vectors | None
+
+
+def plan_for(query: str, embedder: Embedder, *, alpha: float | None, limit: int) -> Plan:
+    """Check a query and decide how to answer it."""
+    return plan.make(query, alpha=alpha, best_alpha=embedder.alpha, limit=limit, pool=POOL)
+
+
+def first(stores: Stores, request: Request, *, depth: int) -> Segment:
+    """The window: as many candidates as page one needs, ranked, and what else was found in reserve."""
+    pool = request.plan.pool
+    depth = max(depth, pool)
+    weights = _fair(stores.words, request)
+    found = _each(stores, [project.id for project in request.projects], lambda id_: _retrieve(stores, request, id_, weights[id_], depth))
+    taken = [np.unique(np.concatenate([ids[:pool] for ids in one.lists])) for one in found]
+    reserve = tuple(
+        Reserve(project=one.project, near=_without(near[pool:], ids), named=_without(named[pool:], ids))
+        for one, ids in zip(found, taken, strict=True)
+        for near, named in [one.lists]
+    )
+    frontier = Frontier(
+        depth=depth,
+        exhausted=_is_exhausted(found, depth),
+        scale=(),
+        reserve=reserve,
+        hints={one.project: one.hint for one in found if one.hint is not None},
+    )
+    empty = Segment(number=0, start=0, served=Served.WINDOW, entries=np.zeros(0, dtype=ENTRY), frontier=frontier)
+    return _ranked(stores, request, empty, [(one, ids) for one, ids in zip(found, taken, strict=True)], weights, None)
+
+
+def further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
+    """The segment behind the last one; None at the end of everything.
+
+    What is in reserve comes first. Where there is none, the vector index goes on by itself if it can, and is asked for more if it
+    can't; what was given is left out. A retriever that has no more is at its end.
+    """
+    frontier = last.frontier
+    weights = _fair(stores.words, request)
+    served = last.served
+    while not any(map(len, frontier.reserve)):
+        if frontier.exhausted:
+            return None
+        frontier, served = _deeper(stores, request, frontier, given, weights)
+    share = step if not (request.plan.uses_vectors and request.plan.uses_words) else (step + 1) // 2
+    share = max(1, share // max(1, sum(1 for one in frontier.reserve if len(one))))
+    taken: list[tuple[_Found, Ids]] = []
+    reserve: list[Reserve] = []
+    for one in frontier.reserve:
+        ids = np.unique(np.concatenate([one.near[:share], one.named[:share]]))
+        reserve.append(replace(one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)))
+        taken.append((_unscored(one.project, request.plan), ids))
+    start = Segment(
+        number=last.number + 1,
+        start=last.stop,
+        served=served,
+        entries=np.zeros(0, dtype=ENTRY),
+        frontier=replace(frontier, reserve=tuple(reserve)),
+        best=last.best,
+    )
+    shown = last.entries["score"][~last.entries["is_copy"]]
+    return _ranked(stores, request, start, taken, weights, given, floor=float(shown[-1]) if len(shown) else None)
+
+
+def _deeper(
+    stores: Stores, request: Request, frontier: Frontier, given: Given, weights: Mapping[int, Mapping[str, float]]
+) -> tuple[Frontier, Served]:
+    """Ask for twice as much, or go on from the hints of a vector index that declares native continuation."""
+    native = stores.vectors.capabilities.native_continuation
+    depth = min(frontier.depth * 2, stores.vectors.capabilities.max_k)
+    hints = frontier.hints if native else {}
+
+    def ask(project: int) -> _Found:
+        return _retrieve(stores, request, project, weights[project], depth, hint=hints.get(project), was=frontier.depth)
+
+    found = _each(stores, [project.id for project in request.projects], ask)
+    reserve = tuple(
+        Reserve(project=one.project, near=_without(near, given.ids), named=_without(named, given.ids)) for one in found for near, named in [one.lists]
+    )
+    went_on = any(project in hints for project in (one.project for one in found))
+    return (
+        replace(
+            frontier,
+            depth=depth,
+            exhausted=_is_exhausted(found, depth, hinted=hints) or depth == frontier.depth,
+            reserve=reserve,
+            hints={one.project: one.hint for one in found if one.hint is not None},
+        ),
+        Served.HINT if went_on else Served.WIDER,
+    )
+
+
+def _retrieve(
+    stores: Stores, request: Request, project: int, weights: Mapping[str, float], depth: int, *, hint: str | None = None, was: int = 0
+) -> _Found:
+    """The best of each side. With a hint the vector index gives only what comes after; `was` is how much was asked for before."""
+    near = named = None
+    if request.plan.uses_vectors and request.vector is not None:
+        if hint is None:
+            near = stores.vectors.search(project, request.vector, k=depth, where=request.where)
+        else:
+            near = stores.vectors.search(project, request.vector, k=depth - was, where=request.where, hint=hint)
+    if request.plan.uses_words:
+        named = stores.words.search(project, weights, k=depth, where=request.where)
+    return _Found(project, near, named)
+
+
+def _is_exhausted(found: Sequence[_Found], depth: int, *, hinted: Mapping[int, str] | None = None) -> bool:
+    """Whether no retriever has more to give. One that goes on by hints has more as long as it gives a hint."""
+    for one in found:
+        near, named = one.lists
+        if one.hint is not None or len(named) >= depth:
+            return False
+        if len(near) >= depth and one.project not in (hinted or {}):
+            return False
+    return True
+
+
+def _unscored(project: int, asked: Plan) -> _Found:
+    return _Found(project, Matches.none() if asked.uses_vectors else None, Matches.none() if asked.uses_words else None)
+
+
+def _each(stores: Stores, projects: Sequence[int], ask: Callable[[int], _Found]) -> list[_Found]:
+    """Ask about every project; several at once."""
+    return [ask(project) for project in projects] if len(projects) < 2 else list(stores.executor.map(ask, projects))
+
+
+def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
+    """The weights of the terms in each project.
+
+    How much a word tells depends on how rare it is, and that is counted in each project by itself: in a project that is all about
+    sessions the word 'session' tells nothing, so its best chunks would rank below a passing mention in another. Weighing each term by its
+    rarity over all the projects together makes them comparable, whatever their sizes.
+    """
+    weights = request.plan.weights
+    if len(request.projects) < 2 or not request.plan.uses_words:
+        return {project.id: weights for project in request.projects}
+    own = {project.id: words.statistics(project.id, weights) for project in request.projects}
+    total = sum(one.chunks for one in own.values())
+    rarity = {term: _rarity(sum(one.frequencies[term] for one in own.values()), total) for term in weights}
+    return {
+        id_: {term: weight * rarity[term] / _rarity(one.frequencies[term], one.chunks) for term, weight in weights.items()}
+        for id_, one in own.items()
+    }
+
+
+def _rarity(frequency: int, chunks: int) -> float:
+    return math.log(1 + (max(chunks - frequency, 0) + 0.5) / (frequency + 0.5))
+
+
+def _ranked(
+    stores: Stores,
+    request: Request,
+    segment: Segment,
+    taken: Sequence[tuple[_Found, Ids]],
+    weights: Mapping[int, Mapping[str, float]],
+    given: Given | None,
+    *,
+    floor: float | None = None,
+) -> Segment:
+    """The segment with its entries, ranked among themselves on the scale of the first segment."""
+    asked = request.plan
+    known = stores.kept.get(stores.catalog, request.projects, [id_ for _, ids in taken for id_ in ids.tolist()])
+    candidates = list(known.values())
+    if given is not None and given.replaced:
+        candidates = [one for one in candidates if (one.document_id, one.position) not in given.replaced]
+    majority = segment.frontier.majority if given is not None else _majority(asked, candidates)
+    scores = _joined([_scored(stores, request, one, ids, _without_majority(asked, weights[one.project], majority)) for one, ids in taken], asked)
+    scale = fusion.Scale.of(segment.frontier.scale) if segment.frontier.scale else fusion.scale(scores.meaning, scores.words, asked.alpha)
+    fused = fusion.fuse(scores.meaning, scores.words, asked.alpha, scale) if len(scores.ids) else np.zeros(0, dtype=np.float32)
+    by_id = dict(zip(scores.ids.tolist(), fused.tolist(), strict=True))
+    order = ranking.rank(candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers)
     if request.min_score is not None:
         order = [one for one in order if round(one.score, SCORE_DIGITS) >= request.min_score]
-    return order, retrieved
+    grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.copy_keys)
+    entries = _entries(grouped, floor)
+    return replace(
+        segment,
+        entries=entries,
+        best=float(entries["score"][0]) if given is None and len(entries) else segment.best,
+        repeats=repeats,
+        reasons=tuple(_reasons(grouped, scores)) if request.explain else (),
+        frontier=replace(
+            segment.frontier,
+            scale=scale.flat,
+            majority=majority,
+            waiting=sum(len(np.union1d(one.near, one.named)) for one in segment.frontier.reserve if len(one)),
+        ),
+    )
 
 
-def _pool(vectors: VectorIndex, words: WordIndex, request: Request, project: int) -> _Pool:
-    """The best of each side."""
-    plan = request.plan
-    near = named = None
-    if plan.uses_vectors and request.vector is not None:
-        near = vectors.search(project, request.vector, k=plan.pool, where=request.where)
-    if plan.uses_words:
-        named = words.search(project, plan.weights, k=plan.pool, where=request.where)
-    found = [matches.ids for matches in (near, named) if matches is not None]
-    return _Pool(project, np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64), near, named)
-
-
-def _scored(vectors: VectorIndex, words: WordIndex, request: Request, pool: _Pool, weights: Mapping[str, float]) -> Retrieved:
+def _scored(stores: Stores, request: Request, found: _Found, ids: Ids, weights: Mapping[str, float]) -> _Scores:
     """Every candidate of a project, scored on both sides; a side is only asked for what it has not said already."""
-    meaning = by_words = None
-    vector, asked = request.vector, request.plan.weights
-    if pool.near is not None and vector is not None:
-        meaning = _completed(pool.near, pool.ids, lambda rest: vectors.score(pool.project, vector, rest))
-    if pool.named is not None:
-        said = pool.named if weights is asked else Matches.none()
-        by_words = _completed(said, pool.ids, lambda rest: words.score(pool.project, weights, rest))
-    return Retrieved(ids=pool.ids, meaning=meaning, words=by_words)
+    meaning = words = None
+    vector = request.vector
+    if found.near is not None and vector is not None:
+        meaning = _completed(found.near, ids, lambda rest: stores.vectors.score(found.project, vector, rest))
+    if found.named is not None:
+        said = found.named if len(weights) == len(request.plan.weights) else Matches.none()
+        words = _completed(said, ids, lambda rest: stores.words.score(found.project, weights, rest))
+    return _Scores(ids, meaning, words)
 
 
 def _completed(said: Matches, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
     scores = np.empty(len(ids), dtype=np.float32)
     unknown = np.ones(len(ids), dtype=np.bool_)
-    at = np.searchsorted(ids, said.ids)
-    scores[at] = said.scores
-    unknown[at] = False
+    if len(ids) and len(said.ids):
+        at = np.minimum(np.searchsorted(ids, said.ids), len(ids) - 1)
+        among = ids[at] == said.ids
+        scores[at[among]] = said.scores[among]
+        unknown[at[among]] = False
     if unknown.any():
         scores[unknown] = score(ids[unknown])
     return scores
 
 
-def _joined(parts: Sequence[Retrieved], plan: Plan) -> Retrieved:
-    return Retrieved(
+def _joined(parts: Sequence[_Scores], asked: Plan) -> _Scores:
+    return _Scores(
         ids=np.concatenate([part.ids for part in parts]),
-        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None]) if plan.uses_vectors else None,
-        words=np.concatenate([part.words for part in parts if part.words is not None]) if plan.uses_words else None,
+        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None]) if asked.uses_vectors else None,
+        words=np.concatenate([part.words for part in parts if part.words is not None]) if asked.uses_words else None,
     )
 
 
-def _scored_weights(plan: Plan, candidates: Iterable[reading.Candidate]) -> Mapping[str, float]:
-    if not plan.languages:
-        return plan.weights
+def _majority(asked: Plan, candidates: Iterable[reading.Candidate]) -> str:
+    """The language that most candidates are in, where the query names a language at all."""
+    if not asked.languages:
+        return ""
     languages = Counter(candidate.language for candidate in candidates)
-    majority, count = languages.most_common(1)[0] if languages else ("", 0)
-    return without_languages(plan, majority) if count * 2 > languages.total() else plan.weights
+    language, count = languages.most_common(1)[0] if languages else ("", 0)
+    return language if count * 2 > languages.total() else ""
 
 
-def page(catalog: Catalog, request: Request, window: Sequence[ranking.Ranked], retrieved: Retrieved, *, count_tokens: Callable[[str], int]) -> Page:
-    """The first hits of a window, hydrated and fitted to the budget."""
-    shown = window[: request.limit]
-    with catalog.read() as connection:
-        chunks = reading.hydrate(connection, [one.candidate.id for one in shown])
-    present = [one for one in shown if one.candidate.id in chunks]
-    wanted = frozenset(request.plan.terms)
-    items = []
-    for one in present:
-        chunk = chunks[one.candidate.id]
-        items.append((chunk, snippet(chunk.text, chunk.lines.first, wanted)))
-    fitted = budget.fit(items, max_tokens=request.max_tokens, count=count_tokens)
-    hits = [
-        Hit(
-            chunk=chunk,
-            score=round(one.score, SCORE_DIGITS),
-            rank=index + 1,
-            origin=_origin(request.plan),
-            form=fit.form,
-            snippet=excerpt,
-            tokens=fit.tokens,
-            reason=_reason(one, chunk, request.plan, retrieved) if request.explain else "",
-        )
-        for index, (one, (chunk, excerpt), fit) in enumerate(zip(present, items, fitted, strict=False))
+def _without_majority(asked: Plan, weights: Mapping[str, float], majority: str) -> Mapping[str, float]:
+    return without_languages(asked, majority, weights) if majority else weights
+
+
+def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None) -> Entries:
+    """Ranked chunks as rows. Scores only fall along a walk: what a later segment ranks higher than an earlier one ended is cut to that."""
+    rows = [
+        (one.candidate.id, one.candidate.copy_key, one.candidate.document_id, one.candidate.position, one.score, is_copy) for one, is_copy in grouped
     ]
-    return Page(
-        query=request.plan.query,
-        projects=tuple(project.name for project in request.projects),
-        hits=tuple(hits),
-        sources=_sources(hits),
-        insights=_insights(hits),
-        notes=tuple(_notes(hits, present, request)),
-        tokens=sum(hit.tokens for hit in hits),
-        alpha=request.plan.alpha,
-    )
+    entries: Entries = np.array(rows, dtype=ENTRY)
+    if floor is not None:
+        np.minimum(entries["score"], floor, out=entries["score"])
+    return entries
 
 
-def _origin(plan: Plan) -> Origin:
-    if plan.uses_vectors and plan.uses_words:
-        return Origin.FUSED
-    return Origin.VECTOR if plan.uses_vectors else Origin.KEYWORD
+def _reasons(grouped: Sequence[tuple[ranking.Ranked, bool]], scores: _Scores) -> Iterable[str]:
+    """Why each is where it is, in one line: words, closeness, boosts."""
+    rows = {id_: row for row, id_ in enumerate(scores.ids.tolist())}
+    for one, _ in grouped:
+        row = rows[one.candidate.id]
+        parts = [] if scores.words is None else [f"words {scores.words[row]:.1f}"]
+        if scores.meaning is not None:
+            parts.append(f"meaning {scores.meaning[row]:.2f}")
+        yield "; ".join([*parts, f"fused {one.fused:.2f}", *one.reasons])
 
 
-def _reason(one: ranking.Ranked, chunk: Chunk, plan: Plan, retrieved: Retrieved) -> str:
-    """Why this hit, in one line: words, closeness, boosts."""
-    at = int(np.flatnonzero(retrieved.ids == chunk.id)[0])
-    parts: list[str] = []
-    if retrieved.words is not None:
-        held = Counter(analysis.terms(chunk.text))
-        words = [f"{term} x{held[term]}" if held[term] > 1 else term for term in dict.fromkeys(plan.terms) if held[term]]
-        found = ", ".join(words) or ("only in its path or headings" if retrieved.words[at] > 0 else "none")
-        parts.append(f"words {retrieved.words[at]:.1f} ({found})")
-    if retrieved.meaning is not None:
-        parts.append(f"meaning {retrieved.meaning[at]:.2f}")
-    parts.append(f"fused {one.fused:.2f}")
-    return "; ".join([*parts, *one.reasons])
-
-
-def _sources(hits: Sequence[Hit]) -> tuple[Source, ...]:
-    grouped: dict[tuple[str, str], list[Hit]] = {}
-    for hit in hits:
-        grouped.setdefault((hit.chunk.project, hit.chunk.path), []).append(hit)
-    return tuple(
-        Source(
-            project=project,
-            path=path,
-            title=some[0].chunk.title,
-            language=some[0].chunk.language,
-            hits=len(some),
-            best_score=max(hit.score for hit in some),
-        )
-        for (project, path), some in grouped.items()
-    )
-
-
-def _insights(hits: Sequence[Hit]) -> Insights:
-    languages = Counter(hit.chunk.language for hit in hits if hit.chunk.language)
-    times = sorted(hit.chunk.modified for hit in hits if hit.chunk.modified is not None)
-    return Insights(
-        languages=dict(languages.most_common()),
-        files=len({(hit.chunk.project, hit.chunk.path) for hit in hits}),
-        earliest=times[0] if times else None,
-        latest=times[-1] if times else None,
-    )
-
-
-def _notes(hits: Sequence[Hit], present: Sequence[ranking.Ranked], request: Request) -> list[str]:
-    notes: list[str] = []
-    stale = sum(hit.chunk.status is not Status.INDEXED for hit in hits)
-    if stale:
-        notes.append(f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them")
-    if len(hits) < len(present):
-        notes.append(f"{len(present) - len(hits)} more hits did not fit into {request.max_tokens} tokens")
-    shortened = sum(hit.form.value != "whole" for hit in hits)
-    if shortened:
-        notes.append(f"{shortened} hits are shortened to fit into {request.max_tokens} tokens")
-    if request.plan.alpha < 1 and not request.plan.terms:
-        notes.append("the query holds no word to look for, only meaning was searched")
-    return notes
-
-
-def with_waiting(page: Page, waiting: int) -> Page:
-    """The page, saying that another process is still absorbing chunks that therefore could not be found."""
-    if not waiting:
-        return page
-    return replace(
-        page, warnings=(*page.warnings, f"{waiting} chunks are stored but not in the index yet, so they were not searched; ask again soon")
-    )
-
-
-def nearest(
-    catalog: Catalog,
-    vectors: VectorIndex,
-    projects: Sequence[ProjectRow],
-    vector: Vectors,
-    *,
-    k: int,
-    where: Filter | None,
-    count_tokens: Callable[[str], int],
-) -> list[Hit]:
-    """The k nearest over all the projects, by cosine alone."""
-    found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
-    pairs = sorted(
-        ((float(score), int(id_)) for matches in found for id_, score in zip(matches.ids, matches.scores, strict=True)),
-        key=lambda pair: (-pair[0], pair[1]),
-    )[:k]
-    with catalog.read() as connection:
-        chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
-    present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
-    return [
-        Hit(
-            chunk=chunk,
-            score=score,
-            rank=rank,
-            origin=Origin.VECTOR,
-            form=Form.WHOLE,
-            snippet=snippet(chunk.text, chunk.lines.first, frozenset()),
-            tokens=chunk.token_count + count_tokens(budget.header(chunk)),
-        )
-        for rank, (score, chunk) in enumerate(present, 1)
-    ]
-
-
-def related(
-    catalog: Catalog, vectors: VectorIndex, project: ProjectRow, chunk: Chunk, *, space_id: int, limit: int, count_tokens: Callable[[str], int]
-) -> Page:
-    """The chunks nearest to one, itself left out."""
-    with catalog.read() as connection:
-        stored = reading.vector_of(connection, chunk.id, space_id)
-    if stored is None:
-        raise NotFoundError(f"{chunk.location} has no vector; index again")
-    vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)
-    hits = [
-        hit for hit in nearest(catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens) if hit.chunk.id != chunk.id
-    ][:limit]
-    hits = [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
-    return Page(
-        query=chunk.location,
-        projects=(project.name,),
-        hits=tuple(hits),
-        sources=_sources(hits),
-        insights=_insights(hits),
-        tokens=sum(hit.tokens for hit in hits),
-        alpha=1.0,
-    )
+def _without(ids: Ids, others: Ids) -> Ids:
+    """Ids in their order, those of the others left out."""
+    return ids[~np.isin(ids, others)] if len(ids) and len(others) else ids

@@ -51,7 +51,7 @@ class Plan:
     languages: tuple[tuple[str, str], ...]  # terms that name a programming language, with that language
     identifiers: frozenset[str]  # bare names, in lower case without underscores, that the query spells as code
     alpha: float
-    pool: int  # candidates from each retriever
+    pool: int  # candidates from each retriever; where only one is asked, from that as many as from both
 
     @property
     def uses_words(self) -> bool:
@@ -82,7 +82,7 @@ def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool
         languages=_languages(terms),
         identifiers=identifiers,
         alpha=alpha,
-        pool=max(pool, limit),
+        pool=max(pool if 0 < alpha < 1 and terms else 2 * pool, limit),
     )
 
 
@@ -108,15 +108,15 @@ def _languages(terms: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((term, _LANGUAGES[term]) for term in dict.fromkeys(terms) if term in _LANGUAGES)
 
 
-def without_languages(plan: Plan, majority: str) -> Mapping[str, float]:
+def without_languages(plan: Plan, majority: str, weights: Mapping[str, float]) -> Mapping[str, float]:
     """The terms to score by where most candidates are in one language.
 
     'python sort list' asked of Python code means the list, not the few chunks that say 'python': +.008 nDCG@10 on cosqa.
     """
     named = {term for term, language in plan.languages if language == majority}
     if named >= set(plan.terms):
-        return plan.weights
-    return {term: weight for term, weight in plan.weights.items() if term not in named}
+        return weights
+    return {term: weight for term, weight in weights.items() if term not in named}
 
 
 def _identifiers(query: str) -> frozenset[str]:

@@ -53,6 +53,15 @@ def rank(candidates: Sequence[Candidate], fused: Mapping[int, float], *, terms: 
     return sorted(chain.from_iterable(_file(chunks) for chunks in files.values()), key=_order)
 
 
+def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tuple[Ranked, bool]], int]:
+    """The order with each copy of a text right behind the best of them, marked as one; what copies a known text is only counted."""
+    groups: dict[int, list[Ranked]] = {}
+    for one in order:
+        groups.setdefault(one.candidate.copy_key, []).append(one)
+    repeats = sum(len(groups.pop(key, ())) for key in known & groups.keys())
+    return [(one, rank > 0) for group in groups.values() for rank, one in enumerate(group)], repeats
+
+
 def _boosted(candidate: Candidate, fused: float, wanted: frozenset[str], identifiers: frozenset[str], tests_wanted: bool) -> Ranked:
     name, folder, is_test, is_aside = _place(candidate.path)
     reasons: list[str] = []

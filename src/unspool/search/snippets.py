@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
 
+from unspool.domain.documents import Chunk
 from unspool.domain.queries import Snippet
 from unspool.words import analysis
 
@@ -13,12 +17,11 @@ MAX_LINE = 240  # characters of one line; minified code and prose without line b
 
 def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES) -> Snippet:
     """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the matches marked."""
-    spans = analysis.matches(text, wanted) if wanted else []
+    found = analysis.matcher(wanted).find(text) if wanted else []
+    spans = [(start, stop) for start, stop, _ in found]
     rows = text.split("\n")
-    starts = [0]
-    for row in rows:
-        starts.append(starts[-1] + len(row) + 1)
-    begin = _best(text, spans, starts, len(rows), lines)
+    starts = list(accumulate((len(row) + 1 for row in rows), initial=0))
+    begin = _best(found, starts, len(rows), lines) if found and len(rows) > lines else 0
     end = min(begin + lines, len(rows))
     while begin < end - 1 and not rows[begin].strip():
         begin += 1
@@ -31,10 +34,19 @@ def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = 
     return Snippet(text=text[low:high], first_line=first_line + bisect_right(starts, low) - 1, marks=marks)
 
 
-def _best(text: str, spans: list[tuple[int, int]], starts: list[int], rows: int, lines: int) -> int:
+def cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
+    """What finds the snippet of a chunk."""
+    return partial(_of, wanted)
+
+
+def _of(wanted: frozenset[str], chunk: Chunk) -> Snippet:
+    return snippet(chunk.text, chunk.lines.first, wanted)
+
+
+def _best(found: list[tuple[int, int, frozenset[str]]], starts: list[int], rows: int, lines: int) -> int:
     terms_by_row: dict[int, set[str]] = {}
-    for a, b in spans:
-        terms_by_row.setdefault(bisect_right(starts, a) - 1, set()).update(analysis.terms(text[a:b]))
+    for start, _, terms in found:
+        terms_by_row.setdefault(bisect_right(starts, start) - 1, set()).update(terms)
     best, best_score = 0, 0.0
     for row in terms_by_row:
         begin = max(0, min(row - 1, rows - lines))  # a line of context before the match

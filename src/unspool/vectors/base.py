@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from unspool.domain.filters import Filter
+from unspool.domain.queries import Stability
 
 Ids = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
-
-
-class Stability(StrEnum):
-    """What may happen to an order while others write."""
-
-    SNAPSHOT = "snapshot"
-    DETERMINISTIC = "deterministic"
-    BEST_EFFORT = "best_effort"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,12 +95,35 @@ def compounds(query: str) -> list[str]:
     return [term for name in whole[:_MAX_COMPOUNDS] for term in terms(name)]
 
 
+class Matcher:
+    """Finds the words of which a term is wanted. What it has learnt of a word it keeps: the texts of one search share most of theirs."""
+
+    def __init__(self, wanted: frozenset[str]) -> None:
+        self._wanted = wanted
+        self._seen: set[str] = set()
+        self._terms: dict[str, frozenset[str]] = {}  # the words that match, with the terms that are wanted of them
+
+    def find(self, text: str) -> list[tuple[int, int, frozenset[str]]]:
+        """The character ranges of the words that match, in order, each with the terms it matches by."""
+        pattern = _WORD_ASCII if text.isascii() else _WORD
+        words = set(pattern.findall(text))
+        new = words - self._seen
+        if new:
+            table = _table()
+            self._terms.update((word, self._wanted.intersection(table[word])) for word in new if not self._wanted.isdisjoint(table[word]))
+            self._seen |= new
+        return sorted((start, end, self._terms[word]) for word in words & self._terms.keys() for start, end in _occurrences(text, word))
+
+
+@lru_cache(maxsize=64)
+def matcher(wanted: frozenset[str]) -> Matcher:
+    """The matcher of a search; its later pages get the same one."""
+    return Matcher(wanted)
+
+
 def matches(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:
     """The character ranges of the words in `text` of which a term is wanted; for marking them."""
-    table = _table()
-    pattern = _WORD_ASCII if text.isascii() else _WORD
-    words = [word for word in set(pattern.findall(text)) if not wanted.isdisjoint(table[word])]
-    return sorted(span for word in words for span in _occurrences(text, word))
+    return [(start, end) for start, end, _ in matcher(wanted).find(text)]
 
 
 def _occurrences(text: str, word: str) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,203 @@
+"""Finding: a question becomes a frozen window and its first page, a continuation the next one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from unspool.catalog import Catalog, projects
+from unspool.catalog.projects import ProjectRow
+from unspool.catalog.windows import Windows
+from unspool.domain import continuations, filters
+from unspool.domain.continuations import Bookmark
+from unspool.domain.events import Event, PageServed
+from unspool.domain.queries import Page
+from unspool.domain.reports import Progress
+from unspool.embedded.store import EmbeddedStore
+from unspool.embedders.base import Embedder
+from unspool.errors import ServiceError
+from unspool.search import engine, paging
+from unspool.search.engine import CandidateCache, Request, Stores
+from unspool.search.paging import Turn
+from unspool.search.plan import Plan
+from unspool.search.queries import EmbeddedQuery, QueryCache
+from unspool.search.walks import Seal, Shelf, SignedWalk, StoredWalk, Walk
+from unspool.windows import AskedProject, Question, Segment
+
+OnProgress = Callable[[Progress], None]
+PARALLEL = 8  # projects that are asked at once
+STORE = "embedded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habits:
+    """How walks are kept."""
+
+    window: int  # how deep the first page looks; 0 means that there is no second
+    lifetime_s: int
+    signed: bool  # continuations carry their walk
+    key: bytes  # what signs them
+
+
+@dataclass(slots=True)
+class _Clock:
+    """What the parts of one page took."""
+
+    begun: float
+    embed_s: float = 0.0
+    search_s: float = 0.0
+    searched: bool = False
+    embedding: str = "unneeded"
+
+
+class Finder:
+    """Everything a search needs, put together once. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        store: EmbeddedStore,
+        embedder: Embedder,
+        windows: Windows,
+        queries: QueryCache,
+        habits: Habits,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._embedder = embedder
+        self._windows = windows
+        self._queries = queries
+        self._habits = habits
+        self._emit = emit
+        self._executor = ThreadPoolExecutor(PARALLEL, thread_name_prefix="unspool-search")
+        self._stores = Stores(catalog=catalog, vectors=store, words=store.words, kept=CandidateCache(), executor=self._executor)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+    def ask(self, question: Question, planned: Plan, rows: Sequence[ProjectRow], *, caller: str, on_progress: OnProgress | None) -> Page:
+        """The first page."""
+        clock = _Clock(begun=time.perf_counter())
+        query = self._embedded(planned, clock)
+        waiting = sum(self._store.fresh(row, on_progress) for row in rows)
+        request = Request(
+            plan=planned,
+            projects=question.projects,
+            vector=None if query is None else query.vector,
+            where=filters.parse(question.where),
+            min_score=question.min_score,
+            explain=question.explain,
+        )
+        question = replace(question, space_id=self._store.space_id)
+        begun = time.perf_counter()
+        first = engine.first(self._stores, request, depth=self._habits.window)
+        clock.search_s, clock.searched = time.perf_counter() - begun, True
+        turn = self._turn(question, planned, lambda: request)
+        page = self._first_page(question, first, turn, None if query is None else query.kept, caller, clock)
+        return page if not waiting else replace(page, warnings=(*page.warnings, _WAITING.format(waiting)))
+
+    def go_on(self, text: str, *, limit: int | None, max_tokens: int | None, caller: str) -> Page:
+        """The page that a continuation leads to."""
+        clock = _Clock(begun=time.perf_counter())
+        walk: Walk
+        if continuations.kind_of(text) == continuations.SIGNED:
+            walk, at = SignedWalk.resumed(self._seal(caller), text, space_id=self._store.space_id)
+        else:
+            walk, at = StoredWalk.resumed(self._shelf(caller), text, space_id=self._store.space_id)
+        question = walk.question
+        planned = engine.plan_for(question.query, self._embedder, alpha=question.alpha, limit=question.limit)
+        turn = self._turn(question, planned, lambda: self._request(question, planned, clock))
+        if limit is not None:
+            turn = replace(turn, limit=limit)
+        if max_tokens is not None:
+            turn = replace(turn, max_tokens=max_tokens)
+        return self._served(walk, at, turn, clock)
+
+    def warm(self, queries: Sequence[str], *, on_done: Callable[[int], None]) -> int:
+        """Embed queries ahead of time; returns how many were not known yet."""
+        return self._queries.warm(queries, lifetime_s=self._habits.lifetime_s, on_done=on_done)
+
+    def _first_page(self, question: Question, first: Segment, turn: Turn, query: tuple[bytes, bytes] | None, caller: str, clock: _Clock) -> Page:
+        signed = SignedWalk.new(self._seal(caller), question, first)
+        if self._habits.signed or not self._habits.window:
+            return self._served(signed, Bookmark(), turn, clock)
+        try:
+            return self._served(StoredWalk.new(self._shelf(caller), question, first, query), Bookmark(), turn, clock)
+        except ServiceError:
+            # Whatever keeps the window from being written, the caller can go on: the continuation carries the walk itself.
+            return self._served(signed, Bookmark(), turn, clock)
+
+    def _served(self, walk: Walk, at: Bookmark, turn: Turn, clock: _Clock) -> Page:
+        turned = paging.turn(self._stores, walk, at, turn)
+        page = turned.page if self._habits.window else replace(turned.page, continuation=None)
+        searched = clock.searched or turned.searched_s is not None
+        self._emit(
+            PageServed(
+                store=STORE,
+                projects=len(page.projects),
+                number=page.number,
+                served=page.served,
+                stability=page.stability,
+                searched=searched,
+                embedding=clock.embedding,
+                hits=len(page.hits),
+                tokens=page.tokens,
+                is_last=page.continuation is None,
+                embed_s=clock.embed_s,
+                search_s=clock.search_s + (turned.searched_s or 0.0),
+                hydrate_s=turned.hydrated_s,
+                total_s=time.perf_counter() - clock.begun,
+            )
+        )
+        return page
+
+    def _turn(self, question: Question, planned: Plan, request: Callable[[], Request]) -> Turn:
+        return Turn(
+            plan=planned,
+            request=request,
+            limit=question.limit,
+            max_tokens=question.max_tokens,
+            explain=question.explain,
+            min_score=question.min_score,
+            count_tokens=self._embedder.count_tokens,
+        )
+
+    def _request(self, question: Question, planned: Plan, clock: _Clock) -> Request:
+        """The question asked again, of the projects as they are now."""
+        with self._catalog.read() as connection:
+            rows = projects.by_ids(connection, [project.id for project in question.projects])
+        for row in rows:
+            self._store.fresh(row)
+        query = self._embedded(planned, clock)
+        return Request(
+            plan=planned,
+            projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows),
+            vector=None if query is None else query.vector,
+            where=filters.parse(question.where),
+            min_score=question.min_score,
+            explain=question.explain,
+        )
+
+    def _embedded(self, planned: Plan, clock: _Clock) -> EmbeddedQuery | None:
+        if not planned.uses_vectors:
+            return None
+        begun = time.perf_counter()
+        query = self._queries.get(planned.query)
+        clock.embed_s += time.perf_counter() - begun
+        clock.embedding = "computed" if query.computed else "cached"
+        return query
+
+    def _shelf(self, caller: str) -> Shelf:
+        return Shelf(windows=self._windows, catalog=self._catalog.identity, caller=caller, lifetime_s=self._habits.lifetime_s)
+
+    def _seal(self, caller: str) -> Seal:
+        habits = self._habits
+        return Seal(key=habits.key, catalog=self._catalog.identity, caller=caller, lifetime_s=habits.lifetime_s, now=int(time.time()))
+
+
+_WAITING = "{} chunks are stored but not in the index yet, so they were not searched; ask again soon"

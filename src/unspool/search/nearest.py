@@ -1,0 +1,75 @@
+"""Raw vector search: the nearest chunks by cosine alone, and the chunks like another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from unspool.catalog import Catalog, reading
+from unspool.catalog.projects import ProjectRow
+from unspool.domain.documents import Chunk
+from unspool.domain.filters import Filter
+from unspool.domain.queries import Form, Hit, Origin, Page
+from unspool.errors import NotFoundError
+from unspool.search import budget, paging
+from unspool.search.snippets import cutter
+from unspool.vectors.base import VectorIndex, Vectors
+
+
+def nearest(
+    catalog: Catalog,
+    vectors: VectorIndex,
+    projects: Sequence[ProjectRow],
+    vector: Vectors,
+    *,
+    k: int,
+    where: Filter | None,
+    count_tokens: Callable[[str], int],
+) -> list[Hit]:
+    """The k nearest over all the projects, by cosine alone."""
+    found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
+    pairs = sorted(
+        ((float(score), int(id_)) for matches in found for id_, score in zip(matches.ids, matches.scores, strict=True)),
+        key=lambda pair: (-pair[0], pair[1]),
+    )[:k]
+    with catalog.read() as connection:
+        chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
+    present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
+    return [
+        Hit(
+            chunk=chunk,
+            score=score,
+            rank=rank,
+            origin=Origin.VECTOR,
+            form=Form.WHOLE,
+            cut=cutter(frozenset()),
+            tokens=chunk.token_count + count_tokens(budget.header(chunk)),
+        )
+        for rank, (score, chunk) in enumerate(present, 1)
+    ]
+
+
+def related(
+    catalog: Catalog, vectors: VectorIndex, project: ProjectRow, chunk: Chunk, *, space_id: int, limit: int, count_tokens: Callable[[str], int]
+) -> Page:
+    """The chunks nearest to one, itself left out."""
+    with catalog.read() as connection:
+        stored = reading.vector_of(connection, chunk.id, space_id)
+    if stored is None:
+        raise NotFoundError(f"{chunk.location} has no vector; index again")
+    vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)
+    hits = [
+        hit for hit in nearest(catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens) if hit.chunk.id != chunk.id
+    ][:limit]
+    hits = [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
+    return Page(
+        query=chunk.location,
+        projects=(project.name,),
+        hits=tuple(hits),
+        sources=paging.sources(hits),
+        insights=paging.insights(hits),
+        tokens=sum(hit.tokens for hit in hits),
+        alpha=1.0,
+    )

@@ -1,0 +1,349 @@
+"""Pages out of a walk: the next entries that still exist, hydrated and fitted to the budget."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from unspool.catalog import reading
+from unspool.domain.continuations import Bookmark
+from unspool.domain.documents import Chunk, Status
+from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
+from unspool.search import budget, engine
+from unspool.search.engine import SCORE_DIGITS, Given, Request, Stores
+from unspool.search.plan import Plan
+from unspool.search.snippets import cutter
+from unspool.search.walks import Walk
+from unspool.windows import Entries, Segment
+from unspool.words import analysis
+
+STEP = 100  # candidates that are ranked when a walk needs more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """How the next page is to be cut."""
+
+    plan: Plan
+    request: Callable[[], Request]  # what to ask the stores, should it come to that
+    limit: int
+    max_tokens: int
+    explain: bool
+    min_score: float | None
+    count_tokens: Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """An entry as it is shown: a chunk, where in the walk it ends, and the other places that hold its text."""
+
+    chunk: Chunk
+    score: float
+    stop: int
+    reason: str = ""
+    changed: bool = False
+    copies: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What is collected for a page."""
+
+    groups: list[Group] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)  # where in the walk entries ended that exist no more
+    served: Served = Served.WINDOW
+    searched_s: float | None = None  # how long going on past the window took, if it had to
+    repeats: int = 0
+    position: int = 0
+    is_end: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turned:
+    """A page, and what getting it took."""
+
+    page: Page
+    searched_s: float | None
+    hydrated_s: float
+
+
+def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
+    """The page at a place in a walk, with the continuation to the next."""
+    begun = time.perf_counter()
+    gathered = _gather(stores, walk, at, how)
+    items = [group.chunk for group in gathered.groups]
+    cut = cutter(frozenset(how.plan.terms))
+    spending = _fit(items, cut, how, total=walk.question.max_total_tokens, spent=at.spent)
+    shown = len(spending.fitted)
+    hits = [_hit(group, cut, fit, at.shown + rank, how) for rank, (group, fit) in enumerate(zip(gathered.groups, spending.fitted, strict=False), 1)]
+    position = gathered.position if shown == len(items) else gathered.groups[shown - 1].stop if shown else at.position
+    is_end = spending.used_up or (gathered.is_end and shown == len(items))
+    page = Page(
+        query=walk.question.query,
+        projects=tuple(project.name for project in walk.question.projects),
+        hits=tuple(hits),
+        sources=sources(hits),
+        insights=insights(hits),
+        notes=tuple(_notes(hits, how, gathered, spending, gone=sum(stop <= position for stop in gathered.gone))),
+        warnings=(f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all the same",) if spending.forced else (),
+        tokens=spending.tokens,
+        tokens_remaining=spending.remaining,
+        alpha=how.plan.alpha,
+        number=at.number,
+        served=gathered.served,
+        stability=Stability.SNAPSHOT if gathered.served is Served.WINDOW else stores.vectors.capabilities.stability,
+        remaining=0 if is_end else _remaining(walk, position),
+    )
+    hydrated = time.perf_counter() - begun - (gathered.searched_s or 0.0)
+    if not is_end:
+        spent = at.spent + spending.tokens if walk.question.max_total_tokens else 0
+        following = Bookmark(position=position, number=at.number + 1, shown=at.shown + shown, spent=spent)
+        page = replace(page, continuation=walk.continuation(following))
+    return Turned(page=page, searched_s=gathered.searched_s, hydrated_s=hydrated)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Spending:
+    """What the budgets allow of a page."""
+
+    fitted: list[budget.Fitted]
+    unshown: int
+    remaining: int | None  # tokens of the whole walk
+    used_up: bool = False
+    forced: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return sum(fit.tokens for fit in self.fitted)
+
+
+def _fit(items: Sequence[Chunk], cut: Callable[[Chunk], Snippet], how: Turn, *, total: int, spent: int) -> _Spending:
+    """Fit hits to the page's budget and to what is left of the walk's."""
+    if not total:
+        fitted = budget.fit(items, cut, max_tokens=how.max_tokens, count=how.count_tokens)
+        if items and not fitted:  # a page is empty only at the end
+            return _Spending(fitted=[budget.least(items[0], how.count_tokens)], unshown=len(items) - 1, remaining=None, forced=True)
+        return _Spending(fitted=fitted, unshown=len(items) - len(fitted), remaining=None)
+    left = max(total - spent, 0)
+    allowed = min(how.max_tokens or left, left)
+    fitted = budget.fit(items, cut, max_tokens=allowed, count=how.count_tokens) if allowed else []
+    remaining = left - sum(fit.tokens for fit in fitted)
+    used_up = remaining <= 0 or (len(fitted) < len(items) and (allowed == left or not fitted))
+    return _Spending(fitted=fitted, unshown=len(items) - len(fitted), remaining=remaining, used_up=used_up)
+
+
+def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:
+    """As many entries as the page may hold; what is gone is stepped over, and where the walk ends it is made longer."""
+    found = _Gathered(position=at.position)
+    while len(found.groups) < how.limit:
+        segment = walk.segment(found.position)
+        if segment is None:
+            if not _extend(stores, walk, found, how):
+                found.is_end = True
+                break
+            continue
+        if segment.served is not Served.WINDOW:
+            found.served = segment.served
+        _take(stores, walk, segment, found, how)
+    else:
+        found.is_end = walk.segment(found.position) is None and walk.last().frontier.is_end
+    return found
+
+
+def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: Turn) -> None:
+    """Take from one segment what is still wanted and still exists."""
+    rows = segment.entries[found.position - segment.start :]
+    wanted = how.limit - len(found.groups)
+    leads = np.flatnonzero(~rows["is_copy"])
+    stop = int(leads[wanted]) if len(leads) > wanted else len(rows)
+    rows = rows[:stop]
+    with stores.catalog.read() as connection:
+        chunks = reading.hydrate(connection, rows["id"][~rows["is_copy"]].tolist())
+        also = reading.places(connection, rows["id"][rows["is_copy"]].tolist()) if rows["is_copy"].any() else {}
+    lost = [at for at in leads[leads < stop].tolist() if int(rows["id"][at]) not in chunks]
+    stand_ins = _stand_ins(stores, walk, rows, lost, also, start=found.position) if lost else {}
+    bounds = [*leads[leads < stop].tolist(), stop]
+    for begin, end in pairwise(bounds):
+        found.position += end - begin
+        lead = int(rows["id"][begin])
+        chunk = chunks.get(lead) or stand_ins.get(begin)
+        if chunk is None:
+            found.gone.append(found.position)
+            continue
+        others = [also[id_] for id_ in rows["id"][begin + 1 : end].tolist() if id_ in also and id_ != chunk.id]
+        found.groups.append(
+            Group(
+                chunk=chunk,
+                score=float(rows["score"][begin]),
+                stop=found.position,
+                reason=segment.reasons[found.position - (end - begin) - segment.start] if segment.reasons else "",
+                changed=lead not in chunks and chunk.id not in also,
+                copies=tuple(_place(one, several=len(walk.question.projects) > 1) for one in others),
+            )
+        )
+
+
+def _place(place: reading.Place, *, several: bool) -> str:
+    lines = f"{place.first_line}-{place.last_line}" if place.last_line > place.first_line else str(place.first_line)
+    return f"{place.project}/{place.path}:{lines}" if several else f"{place.path}:{lines}"
+
+
+def _stand_ins(stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], also: Mapping[int, reading.Place], *, start: int) -> dict[int, Chunk]:
+    """What is shown in place of chunks that are gone, by row: a copy that is still there, else what now stands in the same place of the document.
+
+    What stood in for an entry once stays with it, and is never shown a second time in place of another.
+    """
+    before = walk.substitutes()
+    taken = set(before.values())
+    inside: set[int] = set()
+    chosen: dict[int, int] = {}
+    with stores.catalog.read() as connection:
+        now = reading.chunks_of(connection, sorted({int(rows["document"][at]) for at in lost}))
+        if now:
+            inside = set(walk.given().ids.tolist())
+        still = reading.present(connection, sorted(taken)) if taken else set()
+        for at in lost:
+            copy = next((other for other in _copies(rows, at) if other in also), None)
+            successor = now.get((int(rows["document"][at]), int(rows["position"][at])))
+            if before.get(start + at) in still:
+                chosen[at] = before[start + at]
+            elif copy is not None:
+                chosen[at] = copy
+            elif successor is not None and successor not in inside and successor not in taken:
+                chosen[at] = successor
+        chunks = reading.hydrate(connection, list(chosen.values())) if chosen else {}
+    new = {start + at: id_ for at, id_ in chosen.items() if id_ not in also and before.get(start + at) != id_}
+    if new:
+        walk.substitute(new)
+    return {at: chunks[id_] for at, id_ in chosen.items() if id_ in chunks}
+
+
+def _copies(rows: Entries, lead: int) -> Iterator[int]:
+    for at in range(lead + 1, len(rows)):
+        if not rows["is_copy"][at]:
+            return
+        yield int(rows["id"][at])
+
+
+def _extend(stores: Stores, walk: Walk, found: _Gathered, how: Turn) -> bool:
+    """Make a walk longer; False at the end of everything."""
+    last = walk.last()
+    if last.frontier.is_end or (how.min_score is not None and last.number and not len(last.entries)):
+        return False
+    begun = time.perf_counter()
+    request = how.request()
+    segment = engine.further(stores, request, last, _given(stores, walk, request), step=STEP)
+    if segment is not None:
+        walk.append(segment)
+        found.repeats += segment.repeats
+    found.searched_s = (found.searched_s or 0.0) + time.perf_counter() - begun
+    return segment is not None
+
+
+def _given(stores: Stores, walk: Walk, request: Request) -> Given:
+    """All that is in the walk. Where something was written since, also the places of chunks that are gone: what stands there now is no news."""
+    given = walk.given()
+    if [project.seq for project in walk.question.projects] == [project.seq for project in request.projects]:
+        return given
+    with stores.catalog.read() as connection:
+        present = reading.present(connection, given.entries["id"].tolist())
+    gone = [row for row in given.entries if int(row["id"]) not in present]
+    return replace(given, replaced=frozenset((int(row["document"]), int(row["position"])) for row in gone))
+
+
+def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, rank: int, how: Turn) -> Hit:
+    return Hit(
+        chunk=group.chunk,
+        score=round(group.score, SCORE_DIGITS),
+        rank=rank,
+        origin=_origin(how.plan),
+        form=fit.form,
+        cut=cut,
+        tokens=fit.tokens,
+        reason=_reason(group, how.plan) if how.explain else "",
+        changed=group.changed,
+        copies=group.copies,
+    )
+
+
+def _origin(plan: Plan) -> Origin:
+    if plan.uses_vectors and plan.uses_words:
+        return Origin.FUSED
+    return Origin.VECTOR if plan.uses_vectors else Origin.KEYWORD
+
+
+def _reason(group: Group, plan: Plan) -> str:
+    """Why this hit, in one line; the words that were found are named."""
+    if not plan.uses_words:
+        return group.reason
+    head, _, rest = group.reason.partition("; ")
+    held = Counter(analysis.terms(group.chunk.text))
+    words = [f"{term} x{held[term]}" if held[term] > 1 else term for term in dict.fromkeys(plan.terms) if held[term]]
+    found = ", ".join(words) or ("none" if head.endswith(" 0.0") else "only in its path or headings")
+    return f"{head} ({found}); {rest}"
+
+
+def sources(hits: Sequence[Hit]) -> tuple[Source, ...]:
+    grouped: dict[tuple[str, str], list[Hit]] = {}
+    for hit in hits:
+        grouped.setdefault((hit.chunk.project, hit.chunk.path), []).append(hit)
+    return tuple(
+        Source(
+            project=project,
+            path=path,
+            title=some[0].chunk.title,
+            language=some[0].chunk.language,
+            hits=len(some),
+            best_score=max(hit.score for hit in some),
+        )
+        for (project, path), some in grouped.items()
+    )
+
+
+def insights(hits: Sequence[Hit]) -> Insights:
+    languages = Counter(hit.chunk.language for hit in hits if hit.chunk.language)
+    times = sorted(hit.chunk.modified for hit in hits if hit.chunk.modified is not None)
+    return Insights(
+        languages=dict(languages.most_common()),
+        files=len({(hit.chunk.project, hit.chunk.path) for hit in hits}),
+        earliest=times[0] if times else None,
+        latest=times[-1] if times else None,
+    )
+
+
+def _notes(hits: Sequence[Hit], how: Turn, gathered: _Gathered, spending: _Spending, *, gone: int) -> Iterator[str]:
+    stale = sum(hit.chunk.status is not Status.INDEXED for hit in hits)
+    if stale:
+        yield f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them"
+    if gone:
+        yield f"{gone} hits were left out: they have been deleted since the first page"
+    changed = sum(hit.changed for hit in hits)
+    if changed:
+        yield f"{changed} of the hits have been rewritten since the first page and are marked as changed"
+    if gathered.repeats:
+        yield f"{gathered.repeats} copies of what earlier pages show were left out"
+    if spending.used_up:
+        yield "the tokens of the whole walk are used up; what follows is not shown"
+    elif spending.unshown:
+        yield f"{spending.unshown} more hits did not fit into {how.max_tokens} tokens; they lead the next page"
+    shortened = sum(hit.form is not Form.WHOLE for hit in hits)
+    if shortened:
+        yield f"{shortened} hits are shortened to fit into the budget"
+    if how.plan.alpha < 1 and not how.plan.terms:
+        yield "the query holds no word to look for, only meaning was searched"
+
+
+def _remaining(walk: Walk, position: int) -> int:
+    last = walk.last()
+    found = 0
+    segment = walk.segment(position)
+    while segment is not None:
+        found += int((~segment.entries["is_copy"][max(position - segment.start, 0) :]).sum())
+        position = segment.stop
+        segment = walk.segment(position)
+    return found + last.frontier.waiting

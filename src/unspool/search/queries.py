@@ -1,0 +1,105 @@
+"""The vectors of queries: computed once, kept in memory for a while, and beside the windows for other processes."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from unspool.catalog.windows import Windows
+from unspool.embedders.base import Embedder
+from unspool.errors import InputError, ServiceError
+from unspool.vectors.base import Vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedQuery:
+    """A query's vector, the key it is kept under, and whether it had to be computed."""
+
+    key: bytes
+    vector: Vectors
+    computed: bool
+
+    @property
+    def kept(self) -> tuple[bytes, bytes]:
+        """As a window keeps it."""
+        return self.key, np.ascontiguousarray(self.vector, dtype="<f4").tobytes()
+
+
+class QueryCache:
+    """Bounded in size and in time. Threads that ask for the same query at once wait for one embedding."""
+
+    def __init__(self, embedder: Embedder, windows: Windows, *, size: int, lifetime_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._embedder = embedder
+        self._windows = windows
+        self._size = size
+        self._lifetime_s = lifetime_s
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._known: OrderedDict[bytes, tuple[float, Future[Vectors]]] = OrderedDict()
+
+    def get(self, text: str) -> EmbeddedQuery:
+        """The vector of a query."""
+        key = self._key(text)
+        with self._guard:
+            until, future = self._known.get(key, (0.0, None))
+            mine = future is None or until <= self._clock()
+            if future is None or mine:
+                future = Future()
+                if self._size:
+                    self._known[key] = self._clock() + self._lifetime_s, future
+            if key in self._known:
+                self._known.move_to_end(key)
+            while len(self._known) > self._size:
+                self._known.popitem(last=False)
+        if not mine:
+            return EmbeddedQuery(key=key, vector=future.result(), computed=False)
+        try:
+            stored = self._stored(key)
+            vector = self._embedder.embed_query(text) if stored is None else stored
+        except BaseException as error:
+            with self._guard:
+                self._known.pop(key, None)
+            future.set_exception(error)
+            raise
+        future.set_result(vector)
+        return EmbeddedQuery(key=key, vector=vector, computed=stored is None)
+
+    def warm(self, texts: Iterable[str], *, lifetime_s: int, on_done: Callable[[int], None]) -> int:
+        """Embed queries ahead of time and keep them for every process; returns how many had to be computed."""
+        computed = 0
+        waiting: dict[bytes, bytes] = {}
+        for done, text in enumerate(texts, 1):
+            if not text.strip():
+                raise InputError("a query to warm is blank; give one query a line")
+            one = self.get(text)
+            computed += one.computed
+            waiting.update([one.kept])
+            if len(waiting) >= _BATCH:
+                self._windows.keep_vectors(waiting, lifetime_s=lifetime_s)
+                waiting.clear()
+            on_done(done)
+        if waiting:
+            self._windows.keep_vectors(waiting, lifetime_s=lifetime_s)
+        return computed
+
+    def _stored(self, key: bytes) -> Vectors | None:
+        with suppress(ServiceError):  # what cannot be read is computed
+            data = self._windows.vector(key)
+            if data is not None and len(data) == 4 * self._embedder.dimension:
+                return np.frombuffer(data, dtype="<f4").astype(np.float32)
+        return None
+
+    def _key(self, text: str) -> bytes:
+        space = f"{self._embedder.name}@{self._embedder.revision}"
+        return hashlib.sha256(f"{len(space)}:{space}{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+_BATCH = 500  # vectors in one transaction

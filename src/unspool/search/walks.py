@@ -1,0 +1,294 @@
+"""A walk through a frozen ranking, kept in a database or carried by the caller.
+
+`StoredWalk` is the usual one: the continuation is a name. `SignedWalk` is for catalogs that cannot be written: its continuation carries
+the walk itself, signed, and is longer for that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from unspool.catalog.windows import Windows
+from unspool.domain import continuations
+from unspool.domain.continuations import SIGNED, Bookmark
+from unspool.errors import (
+    DeniedContinuationError,
+    ExpiredContinuationError,
+    ForeignContinuationError,
+    MalformedContinuationError,
+    OutdatedContinuationError,
+    SweptContinuationError,
+)
+from unspool.search.engine import Given
+from unspool.windows import Entries, Ids, PackedSegment, Question, Segment
+
+CARRIED = 60  # entries that a signed continuation carries ahead: 2.7 KB; the rest is searched for again
+_MAX_SIGNED = 100_000  # characters
+_MAC_BYTES = 16
+
+
+class Walk(Protocol):
+    """Where the entries of a walk come from and how its next continuation is made."""
+
+    @property
+    def question(self) -> Question: ...
+
+    def segment(self, position: int) -> Segment | None:
+        """The segment that holds a position; None past the last one."""
+
+    def last(self) -> Segment:
+        """The segment behind which it goes on."""
+
+    def given(self) -> Given:
+        """Everything that is in the walk so far."""
+
+    def substitutes(self) -> dict[int, int]:
+        """Which chunk was shown in place of the one at a position that was gone by then."""
+
+    def substitute(self, chosen: Mapping[int, int]) -> None:
+        """Remember what is shown in place of what is gone."""
+
+    def append(self, segment: Segment) -> None:
+        """Add a segment; if another caller has added one meanwhile, that one counts."""
+
+    def continuation(self, at: Bookmark) -> str:
+        """What the caller gets to go on from there."""
+
+
+class _Segments:
+    """The segments of a walk that are known here, by number."""
+
+    def __init__(self, question: Question, segments: list[Segment]) -> None:
+        self._question = question
+        self._segments = segments
+
+    @property
+    def question(self) -> Question:
+        return self._question
+
+    def segment(self, position: int) -> Segment | None:
+        return next((one for one in self._segments if one.start <= position < one.stop), None)
+
+    def last(self) -> Segment:
+        return self._segments[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shelf:
+    """Where walks are kept, and for whom."""
+
+    windows: Windows
+    catalog: str
+    caller: str
+    lifetime_s: int
+
+
+class StoredWalk(_Segments):
+    """A walk whose segments are in the database. A new one is written when its first continuation is asked for."""
+
+    def __init__(self, shelf: Shelf, question: Question, segments: list[Segment], *, name: bytes | None, query: tuple[bytes, bytes] | None) -> None:
+        super().__init__(question, segments)
+        self._shelf = shelf
+        self._name = name
+        self._query = query
+
+    @classmethod
+    def new(cls, shelf: Shelf, question: Question, first: Segment, query: tuple[bytes, bytes] | None) -> StoredWalk:
+        """A walk that begins. `query` is the key of the query and its vector."""
+        return cls(shelf, question, [first], name=None, query=query)
+
+    @classmethod
+    def resumed(cls, shelf: Shelf, text: str, *, space_id: int) -> tuple[StoredWalk, Bookmark]:
+        """The walk that a continuation names, and the place in it."""
+        name, at = continuations.read(text, catalog=shelf.catalog)
+        kept = shelf.windows.find(name, position=at.position)
+        if kept is None:
+            raise SweptContinuationError("this continuation is not known any more; search again")
+        if not hmac.compare_digest(kept.caller, shelf.caller):
+            raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
+        question = kept.question
+        if shelf.windows.is_expired(kept):
+            hours = f"{shelf.lifetime_s / 3600:.3g} hours" if shelf.lifetime_s >= 3600 else f"{shelf.lifetime_s} s"
+            raise ExpiredContinuationError(f"this continuation has expired, they last {hours}; search again, or ask with restart", question=question)
+        if not kept.segments:
+            raise SweptContinuationError("this continuation made room for newer ones; search again, or ask with restart", question=question)
+        if question.space_id != space_id:
+            raise OutdatedContinuationError(_OUTDATED, question=question)
+        return cls(shelf, question, list(kept.segments), name=name, query=None), at
+
+    def given(self) -> Given:
+        if self._name is not None:
+            self._segments = self._shelf.windows.segments(self._name)
+        entries = np.concatenate([segment.entries for segment in self._segments])
+        ids = np.concatenate([entries["id"].astype(np.int64), np.array(list(self.substitutes().values()), dtype=np.int64)])
+        return Given(ids=ids, copy_keys=frozenset(entries["copy_key"].tolist()), entries=entries)
+
+    def substitutes(self) -> dict[int, int]:
+        return {} if self._name is None else self._shelf.windows.substitutes(self._name)
+
+    def substitute(self, chosen: Mapping[int, int]) -> None:
+        self._shelf.windows.substitute(self._named(), chosen)
+
+    def append(self, segment: Segment) -> None:
+        name = self._named()
+        self._shelf.windows.append(name, segment)
+        self._segments = self._shelf.windows.segments(name)
+        if not self._segments:
+            raise SweptContinuationError("this continuation made room for newer ones; search again")
+
+    def continuation(self, at: Bookmark) -> str:
+        return continuations.write(self._named(), at, catalog=self._shelf.catalog)
+
+    def _named(self) -> bytes:
+        if self._name is None:
+            name, shelf = continuations.new_name(), self._shelf
+            shelf.windows.keep(
+                name,
+                question=self._question,
+                caller=shelf.caller,
+                first=self._segments[0],
+                lifetime_s=shelf.lifetime_s,
+                query=self._query,
+            )
+            self._name = name
+        return self._name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal:
+    """What a continuation that carries its own walk is signed with, and for whom."""
+
+    key: bytes
+    catalog: str
+    caller: str
+    lifetime_s: int
+    now: int
+
+
+class SignedWalk(_Segments):
+    """A walk that the caller carries: the entries that come next, and the ids of those that were given."""
+
+    def __init__(self, seal: Seal, question: Question, segments: list[Segment], *, earlier: Ids, keys: frozenset[int]) -> None:
+        super().__init__(question, segments)
+        self._seal = seal
+        self._earlier = earlier
+        self._keys = keys
+        self._substitutes: dict[int, int] = {}
+
+    @classmethod
+    def new(cls, seal: Seal, question: Question, first: Segment) -> SignedWalk:
+        """A walk that begins."""
+        return cls(seal, question, [first], earlier=np.zeros(0, dtype=np.int64), keys=frozenset())
+
+    @classmethod
+    def resumed(cls, seal: Seal, text: str, *, space_id: int) -> tuple[SignedWalk, Bookmark]:
+        """The walk that a continuation carries, once its signature is found to be ours."""
+        if len(text) > _MAX_SIGNED:
+            raise MalformedContinuationError(f"a continuation of {len(text)} characters is none of ours; search again")
+        data = continuations.raw(text)
+        kind, mac, body = data[:1], data[1 : 1 + _MAC_BYTES], data[1 + _MAC_BYTES :]
+        if not hmac.compare_digest(mac, _mac(seal.key, kind + body)):
+            raise ForeignContinuationError("this continuation was signed by another catalog, or changed on its way; search again here")
+        head_size = int.from_bytes(body[:4], "big")
+        head = json.loads(zlib.decompress(body[4 : 4 + head_size]))
+        question = Question.from_json(head["question"])
+        if head["caller"] != _fingerprint(seal.caller):
+            raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
+        if seal.now >= head["expires_at"]:
+            raise ExpiredContinuationError("this continuation has expired; search again, or ask with restart", question=question)
+        if question.space_id != space_id:
+            raise OutdatedContinuationError(_OUTDATED, question=question)
+        entries_size, given = head["sizes"]
+        blobs = body[4 + head_size :]
+        number, start, stop, state = head["segment"]
+        segment = PackedSegment(number, start, stop, blobs[:entries_size], b"", state).unpack()
+        numbers = np.frombuffer(blobs[entries_size:], dtype="<i8").astype(np.int64)
+        return cls(seal, question, [segment], earlier=numbers[:given], keys=frozenset(numbers[given:].tolist())), Bookmark(**head["at"])
+
+    def given(self) -> Given:
+        entries = np.concatenate([segment.entries for segment in self._segments])
+        return Given(
+            ids=np.concatenate([self._earlier, entries["id"].astype(np.int64), np.array(list(self._substitutes.values()), dtype=np.int64)]),
+            copy_keys=self._keys | frozenset(entries["copy_key"].tolist()),
+            entries=entries,
+        )
+
+    def substitutes(self) -> dict[int, int]:
+        return dict(self._substitutes)
+
+    def substitute(self, chosen: Mapping[int, int]) -> None:
+        self._substitutes.update(chosen)
+
+    def append(self, segment: Segment) -> None:
+        self._segments = [*self._segments, segment]
+
+    def continuation(self, at: Bookmark) -> str:
+        """The walk from there on. What it does not carry is found again by a deeper search, which is told what was given."""
+        entries = np.concatenate([segment.entries for segment in self._segments])
+        reasons = [reason for segment in self._segments for reason in segment.reasons]
+        split = at.position - self._segments[0].start
+        ahead = _whole_groups(entries[split:], CARRIED)
+        here = self.segment(at.position) or self.last()
+        frontier = self.last().frontier
+        everything = len(ahead) == len(entries) - split
+        carried = replace(
+            here,
+            start=at.position,
+            entries=ahead,
+            reasons=tuple(reasons[split : split + len(ahead)]),
+            # What is in reserve is not carried: half the depth, so that going on asks for the same depth again.
+            frontier=replace(
+                frontier,
+                depth=max(frontier.depth // 2, 1),
+                exhausted=everything and frontier.is_end,
+                reserve=(),
+                waiting=0,
+                hints=frontier.hints if everything else {},
+            ),
+        )
+        passed = entries[:split]
+        given = np.concatenate([self._earlier, passed["id"], np.array(list(self._substitutes.values()), dtype=np.int64)])
+        return self._signed(carried, at, given, self._keys | frozenset(passed["copy_key"].tolist()))
+
+    def _signed(self, carried: Segment, at: Bookmark, given: Ids, keys: frozenset[int]) -> str:
+        packed = carried.pack()
+        seal = self._seal
+        head = {
+            "question": self._question.as_json(),
+            "at": asdict(at),
+            "caller": _fingerprint(seal.caller),
+            "expires_at": seal.now + seal.lifetime_s,
+            "segment": [packed.number, packed.start, packed.stop, packed.state],
+            "sizes": [len(packed.entries), len(given)],
+        }
+        compressed = zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 9)
+        numbers = np.concatenate([given, np.array(sorted(keys), dtype=np.int64)]).astype("<i8")
+        body = len(compressed).to_bytes(4, "big") + compressed + packed.entries + numbers.tobytes()
+        kind = bytes([SIGNED << 5])
+        return continuations.to_text(kind + _mac(seal.key, kind + body) + body)
+
+
+def _whole_groups(entries: Entries, most: int) -> Entries:
+    """The first entries, cut so that a text and its copies stay together."""
+    while 0 < most < len(entries) and entries["is_copy"][most]:
+        most += 1
+    return entries[:most]
+
+
+_OUTDATED = "this continuation was made with another embedder; search again, or ask with restart"
+
+
+def _mac(key: bytes, data: bytes) -> bytes:
+    return hmac.new(key, data, hashlib.sha256).digest()[:_MAC_BYTES]
+
+
+def _fingerprint(caller: str) -> str:
+    return hashlib.sha256(caller.encode()).hexdigest()[:16] if caller else ""

@@ -1,0 +1,166 @@
+"""A ranking, frozen: what was asked, the entries in the order in which pages hand them out, and where retrieval stands behind them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unspool.domain.queries import Served
+
+Ids = npt.NDArray[np.int64]
+
+# One row per chunk. The copies of a text stand behind the one that is shown. `document` and `position` find what replaced a chunk.
+ENTRY = np.dtype([("id", "<i8"), ("copy_key", "<i8"), ("document", "<i8"), ("position", "<i4"), ("score", "<f4"), ("is_copy", "?")])
+Entries = npt.NDArray[np.void]
+NO_IDS: Ids = np.zeros(0, dtype=np.int64)
+NO_ENTRIES: Entries = np.zeros(0, dtype=ENTRY)
+
+
+class AskedProject(NamedTuple):
+    """A project as it was when it was asked. `seq` tells whether anything has changed since."""
+
+    id: int
+    name: str
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What was asked, with every choice made: enough to ask again."""
+
+    query: str
+    projects: tuple[AskedProject, ...]
+    alpha: float
+    limit: int
+    max_tokens: int = 0
+    max_total_tokens: int = 0
+    where: Mapping[str, Any] | None = None
+    min_score: float | None = None
+    explain: bool = False
+    space_id: int = 0
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Question:
+        values = json.loads(text)
+        return cls(**{**values, "projects": tuple(AskedProject(*project) for project in values["projects"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """What both retrievers found in a project and nobody has ranked yet, best first."""
+
+    project: int
+    near: Ids = field(default_factory=lambda: NO_IDS)
+    named: Ids = field(default_factory=lambda: NO_IDS)
+
+    def __len__(self) -> int:
+        return len(self.near) + len(self.named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frontier:
+    """Where retrieval stands behind a segment: how to go on."""
+
+    depth: int  # how many each retriever was asked for in each project
+    exhausted: bool  # they had no more to give
+    scale: tuple[float, ...]  # how scores were brought together, so that later ones are comparable
+    majority: str = ""  # the language of most candidates
+    reserve: tuple[Reserve, ...] = ()
+    waiting: int = 0  # how many different chunks are in reserve
+    hints: Mapping[int, str] = field(default_factory=dict)  # by project; opaque, the vector index's own
+
+    @property
+    def is_end(self) -> bool:
+        return self.exhausted and not any(map(len, self.reserve))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A stretch of a frozen ranking. The first is the window; those that a walk past it needed follow."""
+
+    number: int
+    start: int  # the position of its first entry in the whole ranking
+    served: Served
+    entries: Entries
+    frontier: Frontier
+    best: float = 0.0  # the score of the very first entry
+    repeats: int = 0  # copies of what earlier segments hold; left out of this one
+    reasons: tuple[str, ...] = ()  # one per entry, if asked for
+
+    @property
+    def stop(self) -> int:
+        return self.start + len(self.entries)
+
+    def pack(self) -> PackedSegment:
+        """As a database takes it."""
+        frontier = self.frontier
+        state = {
+            "served": self.served.value,
+            "best": self.best,
+            "repeats": self.repeats,
+            "reasons": list(self.reasons),
+            "depth": frontier.depth,
+            "exhausted": frontier.exhausted,
+            "scale": list(frontier.scale),
+            "majority": frontier.majority,
+            "waiting": frontier.waiting,
+            "reserve": [[one.project, len(one.near), len(one.named)] for one in frontier.reserve],
+            "hints": list(frontier.hints.items()),
+        }
+        ids = [part.astype("<i8").tobytes() for one in frontier.reserve for part in (one.near, one.named)]
+        return PackedSegment(
+            number=self.number,
+            start=self.start,
+            stop=self.stop,
+            entries=self.entries.tobytes(),
+            reserve=b"".join(ids),
+            state=json.dumps(state, separators=(",", ":")),
+        )
+
+
+class PackedSegment(NamedTuple):
+    """A segment as bytes and text."""
+
+    number: int
+    start: int
+    stop: int
+    entries: bytes
+    reserve: bytes
+    state: str
+
+    def unpack(self) -> Segment:
+        state = json.loads(self.state)
+        return Segment(
+            number=self.number,
+            start=self.start,
+            served=Served(state["served"]),
+            entries=np.frombuffer(self.entries, dtype=ENTRY),
+            best=state["best"],
+            repeats=state["repeats"],
+            reasons=tuple(state["reasons"]),
+            frontier=Frontier(
+                depth=state["depth"],
+                exhausted=state["exhausted"],
+                scale=tuple(state["scale"]),
+                majority=state["majority"],
+                waiting=state["waiting"],
+                reserve=tuple(_reserves(state["reserve"], np.frombuffer(self.reserve, dtype="<i8").astype(np.int64))),
+                hints={int(project): hint for project, hint in state["hints"]},
+            ),
+        )
+
+
+def _reserves(shape: Sequence[Sequence[int]], ids: Ids) -> list[Reserve]:
+    out = []
+    for project, near, named in shape:
+        out.append(Reserve(project=project, near=ids[:near], named=ids[near : near + named]))
+        ids = ids[near + named :]
+    return out
