@@ -14,6 +14,9 @@ from pathlib import Path
 from statistics import fmean
 from unittest.mock import patch
 
+import numpy as np
+import numpy.typing as npt
+
 from common import HERE, Figure, address, machine_line, parser, show, table, tell
 from unspool import evaluation
 from unspool.corpus import Corpus
@@ -99,7 +102,7 @@ def choices() -> Iterator[tuple[str, float | None, Change]]:
     yield "no code ranking at all", None, neutral_ranking
     yield "SYMBOL_SHARE 1", None, lambda: changed(plan, {"SYMBOL_SHARE": 1.0})
     yield "language names count as words", None, lambda: changed(plan, {"_LANGUAGES": {}})
-    yield "fusion by spread, not by deviation", None, lambda: changed(fusion, {"standard": fusion.spread})
+    yield "fusion by spread, not by deviation", None, lambda: changed(fusion, {"_moments": _spread})
     for alpha in ALPHAS:
         yield f"alpha {alpha:g}", alpha, ExitStack
 
@@ -132,6 +135,11 @@ def _rebuild(corpus: Corpus) -> None:
     for project in list(store._partitions):
         store.drop(project)
     corpus.refresh()
+
+
+def _spread(scores: npt.NDArray[np.float32] | None) -> tuple[float, float]:
+    """In place of mean and deviation: the lowest, and how far the highest is from it."""
+    return (0.0, 0.0) if scores is None or not len(scores) else (float(np.nanmin(scores)), float(np.nanmax(scores) - np.nanmin(scores)))
 
 
 def _print(rows: Sequence[Row], *, as_json: bool) -> None:

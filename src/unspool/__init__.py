@@ -2,7 +2,8 @@
 
 from unspool.corpus import Check, Corpus, ProjectStatus, open
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
-from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Snippet, Source
+from unspool.domain.events import PageServed
+from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
 from unspool.errors import UnspoolError
 from unspool.settings import Settings
@@ -25,12 +26,15 @@ __all__ = [
     "Masked",
     "Origin",
     "Page",
+    "PageServed",
     "Progress",
     "ProjectStatus",
+    "Served",
     "Settings",
     "Skip",
     "Snippet",
     "Source",
+    "Stability",
     "Status",
     "UnspoolError",
     "open",

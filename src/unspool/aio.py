@@ -8,8 +8,9 @@ A test compares every signature with `Corpus`, so that the two cannot drift apar
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -20,6 +21,7 @@ from anyio import to_thread
 from unspool import corpus as sync
 from unspool.corpus import Corpus, OnProgress, ProjectStatus
 from unspool.domain.documents import Document, DocumentRecord, Status
+from unspool.domain.events import Hook
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport
 from unspool.settings import Settings
@@ -83,10 +85,15 @@ class AsyncCorpus:
         where: Mapping[str, Any] | None = None,
         min_score: float | None = None,
         explain: bool = False,
+        max_total_tokens: int | None = None,
+        caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident."""
-        return await _run(
+        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident.
+
+        `max_total_tokens` caps this page and all that follow it together. `caller` binds the continuation: nobody else can use it.
+        """
+        page = await _run(
             self._corpus.search,
             query,
             projects=projects,
@@ -96,8 +103,30 @@ class AsyncCorpus:
             where=where,
             min_score=min_score,
             explain=explain,
+            max_total_tokens=max_total_tokens,
+            caller=caller,
             on_progress=on_progress,
         )
+        return replace(page, follow=None)  # its `more` would wait in the caller's thread
+
+    async def more(
+        self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = ""
+    ) -> Page:
+        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens` change this page alone.
+
+        With `restart`, a continuation that cannot be followed any more gives the first page again, with a warning; one that never was any,
+        or was somebody else's, is an error all the same.
+        """
+        page = await _run(self._corpus.more, continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller)
+        return replace(page, follow=None)
+
+    async def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
+        """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""
+        return await _run(self._corpus.warm, queries, on_progress=on_progress)
+
+    def observe(self, hook: Hook) -> Callable[[], None]:
+        """Call a function with every event, such as `PageServed`; what is returned ends it."""
+        return self._corpus.observe(hook)
 
     async def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""

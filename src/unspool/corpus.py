@@ -405,7 +405,13 @@ class Corpus:
                     embedder=self._embedder,
                     windows=self._windows,
                     queries=queries,
-                    habits=Habits(window=settings.window, lifetime_s=settings.continuation_s, signed=settings.continuations == "signed", key=key),
+                    habits=Habits(
+                        window=settings.window,
+                        prefetch=settings.prefetch == "on",
+                        lifetime_s=settings.continuation_s,
+                        signed=settings.continuations == "signed",
+                        key=key,
+                    ),
                     emit=self._hooks.emit,
                 )
             return self._finder

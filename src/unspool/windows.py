@@ -15,7 +15,7 @@ from unspool.domain.queries import Served
 Ids = npt.NDArray[np.int64]
 
 # One row per chunk. The copies of a text stand behind the one that is shown. `document` and `position` find what replaced a chunk.
-ENTRY = np.dtype([("id", "<i8"), ("copy_key", "<i8"), ("document", "<i8"), ("position", "<i4"), ("score", "<f4"), ("is_copy", "?")])
+ENTRY = np.dtype([("id", "<i8"), ("text_key", "<i8"), ("document", "<i8"), ("position", "<i4"), ("score", "<f4"), ("is_copy", "?")])
 Entries = npt.NDArray[np.void]
 NO_IDS: Ids = np.zeros(0, dtype=np.int64)
 NO_ENTRIES: Entries = np.zeros(0, dtype=ENTRY)

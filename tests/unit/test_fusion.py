@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from unspool.search.fusion import fuse, spread, standard
+from unspool.search import fusion
 
 
 def v(*numbers: float) -> np.ndarray:
@@ -21,20 +23,33 @@ pairs = st.integers(1, 30).flatmap(
 )
 
 
+def fuse(meaning: np.ndarray | None, words: np.ndarray | None, alpha: float) -> np.ndarray:
+    """Fused on the candidates' own scale, as the first segment of a walk is."""
+    return fusion.fuse(meaning, words, alpha, fusion.scale(meaning, words, alpha))
+
+
 @given(scores)
-def test_spreading_keeps_the_order_and_reaches_from_0_to_1(given_scores: np.ndarray) -> None:
-    moved = spread(given_scores)
+def test_one_side_alone_keeps_its_order_and_reaches_from_0_to_1(given_scores: np.ndarray) -> None:
+    moved = fuse(given_scores, None, 1)
     assert moved.min() >= 0
     assert moved.max() == pytest.approx(1)
     assert (np.diff(moved[np.argsort(given_scores)]) >= 0).all()
 
 
-@given(scores)
-@example(v(2.996409, 2.996409, 2.996409))
-def test_standard_scores_have_mean_0_and_deviation_1_or_are_all_0(given_scores: np.ndarray) -> None:
-    moved = standard(given_scores)
-    assert moved.mean() == pytest.approx(0, abs=1e-3)
-    assert moved.std() == pytest.approx(1, abs=1e-3) or (moved == 0).all()
+@given(pairs, pairs, st.floats(0, 1))
+def test_later_candidates_are_fused_as_if_they_had_been_there(first: tuple, later: tuple, alpha: float) -> None:
+    """The scale is fixed by the first ones: how a candidate is scored does not depend on who comes with it."""
+    scale = fusion.scale(*first, alpha)
+    together = [np.concatenate(sides) for sides in zip(first, later, strict=True)]
+    joined = fusion.fuse(*together, alpha, scale)
+    apart = np.concatenate([fusion.fuse(*first, alpha, scale), fusion.fuse(*later, alpha, scale)])
+    assert np.allclose(joined, apart, atol=1e-4)
+
+
+@given(pairs, st.floats(0, 1))
+def test_a_scale_survives_being_written_down(sides: tuple[np.ndarray, np.ndarray], alpha: float) -> None:
+    scale = fusion.scale(*sides, alpha)
+    assert fusion.Scale.of(json.loads(json.dumps(scale.flat))) == scale
 
 
 @given(pairs, st.floats(0, 1))

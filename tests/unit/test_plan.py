@@ -95,14 +95,14 @@ def test_words_side_by_side_also_ask_for_the_name_that_they_make(spelling: str) 
 def test_the_language_of_the_majority_is_not_looked_for() -> None:
     plan = planned("python sort list")
     assert [language for _, language in plan.languages] == ["python"]
-    assert "python" not in without_languages(plan, "python")
-    assert set(planned("sort list").terms) <= set(without_languages(plan, "python"))
-    assert without_languages(plan, "go") == plan.weights
+    assert "python" not in without_languages(plan, "python", plan.weights)
+    assert set(planned("sort list").terms) <= set(without_languages(plan, "python", plan.weights))
+    assert without_languages(plan, "go", plan.weights) == plan.weights
 
 
 def test_a_query_of_nothing_but_languages_keeps_them() -> None:
     only = planned("python py")
-    assert without_languages(only, "python") == only.weights
+    assert without_languages(only, "python", only.weights) == only.weights
 
 
 @given(st.text(min_size=1, max_size=300).filter(lambda text: bool(text.strip())))

@@ -11,19 +11,32 @@ from hypothesis import strategies as st
 from unspool.catalog.reading import Candidate
 from unspool.search import ranking
 from unspool.search.plan import make
-from unspool.search.ranking import Ranked, rank
+from unspool.search.ranking import Ranked, rank, with_copies
 
 
-def candidate(id_: int, path: str, *, document: int | None = None, defines: str = "", kind: str = "code", line: int = 1) -> Candidate:
+def candidate(
+    id_: int,
+    path: str,
+    *,
+    document: int | None = None,
+    defines: str = "",
+    kind: str = "code",
+    line: int = 1,
+    project: int = 1,
+    text: int | None = None,
+) -> Candidate:
     return Candidate(
         id=id_,
         document_id=id_ if document is None else document,
+        position=0,
         path=path,
         symbol="",
         defines=defines,
         kind=kind,
         language="python",
         first_line=line,
+        project_id=project,
+        copy_key=id_ if text is None else text,
     )
 
 
@@ -137,3 +150,19 @@ def test_every_candidate_keeps_its_fused_score_for_the_explanation() -> None:
     ranked = order("tokenizer", [candidate(1, "tokenizer.py")], {1: 0.25})
     assert ranked[0].fused == 0.25
     assert ranked[0].score == pytest.approx(0.25 + ranking.NAME_BOOST)
+
+
+def test_copies_stand_behind_the_best_of_them_and_known_texts_are_only_counted() -> None:
+    some = [candidate(1, "a.py", text=7), candidate(2, "b.py", text=8), candidate(3, "c.py", text=7), candidate(4, "d.py", text=9)]
+    ranked = order("walrus", some, {1: 0.9, 2: 0.8, 3: 0.7, 4: 0.6})
+    grouped, repeats = with_copies(ranked, frozenset())
+    assert [(one.candidate.id, is_copy) for one, is_copy in grouped] == [(1, False), (3, True), (2, False), (4, False)]
+    assert repeats == 0
+    grouped, repeats = with_copies(ranked, frozenset([some[0].text_key]))
+    assert [one.candidate.id for one, _ in grouped] == [2, 4]
+    assert repeats == 2
+
+
+def test_the_same_text_in_two_projects_is_no_copy() -> None:
+    some = [candidate(1, "a.py", text=7, project=1), candidate(2, "a.py", text=7, project=2)]
+    assert [is_copy for _, is_copy in with_copies(order("walrus", some), frozenset())[0]] == [False, False]

@@ -53,9 +53,9 @@ def test_arguments_on_top_keep_the_rest_and_its_origins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str) -> None:
-    value = {"alpha": "0.5", "debounce_ms": "50", "chunk_tokens": "64", "limit": "7", "max_tokens": "7", "max_file_bytes": "7", "jobs": "7"}.get(
-        name, "sqlite:///x"
-    )
+    special = {"alpha": "0.5", "debounce_ms": "50", "chunk_tokens": "64", "continuations": "signed", "prefetch": "off"}
+    default = getattr(Settings(), name)
+    value = special.get(name) or ("7" if isinstance(default, int) else "sqlite:///x")
     loaded = load(tmp_path, environment={variable(name): value})
     assert str(getattr(loaded, name)) == value
     assert loaded.origins[name] == "environment"

@@ -51,7 +51,7 @@ class Catalog:
                 path.touch(mode=0o600)  # it holds all that was indexed; SQLite gives its log the same permissions
                 _upgrade(engine, path)
                 with engine.connect() as connection:
-                    own = dict(connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value)).tuples().all())
+                    own = {row[0]: row[1] for row in connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))}
         except UnspoolError:
             engine.dispose()
             raise

@@ -27,7 +27,13 @@ class Candidate(NamedTuple):
     kind: str
     language: str
     first_line: int
+    project_id: int
     copy_key: int
+
+    @property
+    def text_key(self) -> int:
+        """The same for the same text in the same project: who asks several projects wants to hear of each."""
+        return (self.copy_key ^ self.project_id * 0x9E3779B97F4A7C15) & (2**63 - 1)
 
 
 class ChangedChunk(NamedTuple):
@@ -60,6 +66,7 @@ _CANDIDATES = ByIds(
         documents.c.kind,
         documents.c.language,
         chunks.c.first_line,
+        chunks.c.project_id,
         chunks.c.copy_key,
     ).join(documents, documents.c.id == chunks.c.document_id),
     chunks.c.id,
@@ -134,7 +141,6 @@ class Place(NamedTuple):
     """Where a chunk stands, without its text."""
 
     id: int
-    project: str
     path: str
     first_line: int
     last_line: int
@@ -146,9 +152,7 @@ def places(connection: Connection, ids: Sequence[int]) -> dict[int, Place]:
 
 
 _PLACES = ByIds(
-    sa.select(chunks.c.id, projects.c.name, documents.c.path, chunks.c.first_line, chunks.c.last_line)
-    .join(documents, documents.c.id == chunks.c.document_id)
-    .join(projects, projects.c.id == documents.c.project_id),
+    sa.select(chunks.c.id, documents.c.path, chunks.c.first_line, chunks.c.last_line).join(documents, documents.c.id == chunks.c.document_id),
     chunks.c.id,
 )
 

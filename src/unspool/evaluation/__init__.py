@@ -44,7 +44,7 @@ def evaluate(folder: Path, *, settings: Settings, alpha: float | None = None, on
         raise InputError(f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are those of queries.jsonl")
     tell = on_progress or (lambda progress: None)
     with tempfile.TemporaryDirectory(prefix="unspool-eval-") as temporary:
-        own = settings.with_arguments({"database": f"sqlite:///{temporary}/eval.db", "project": ""})
+        own = settings.with_arguments({"database": f"sqlite:///{temporary}/eval.db", "project": "", "window": 0})
         with Corpus(own) as corpus:
             started = time.monotonic()
             names = _fill(corpus, folder, tell)
@@ -99,7 +99,9 @@ def _language(item: beir.Item) -> str:
 
 def _ranking(corpus: Corpus, question: beir.Question, names: dict[tuple[str, str], str], alpha: float | None) -> list[str]:
     page = corpus.search(question.text, projects=[question.project], limit=DEPTH, alpha=alpha)
-    return list(dict.fromkeys(names[(hit.chunk.project, hit.chunk.path)] for hit in page.hits))
+    # A hit stands for its copies too: it names their places.
+    places = ((hit.chunk.project, path) for hit in page.hits for path in (hit.chunk.path, *(copy.rpartition(":")[0] for copy in hit.copies)))
+    return list(dict.fromkeys(names[place] for place in places))
 
 
 def _score(ranking: list[str], question: beir.Question) -> tuple[float, float, float, float]:

@@ -46,6 +46,12 @@ def page(page: Page, *, explained: bool = False) -> dict[str, Any]:
         "notes": list(page.notes),
         "warnings": list(page.warnings),
         "tokens": page.tokens,
+        "tokens_remaining": page.tokens_remaining,
+        "number": page.number,
+        "served": page.served.value,
+        "stability": page.stability.value,
+        "remaining": page.remaining,
+        "relevance_dropped": page.relevance_dropped,
         "continuation": page.continuation,
     }
 
@@ -73,6 +79,8 @@ def hit(hit: Hit, *, explained: bool = False) -> dict[str, Any]:
         "tokens": hit.tokens,
         "modified": _moment(chunk.modified),
         "metadata": _metadata(chunk.metadata),
+        "changed": hit.changed,
+        "copies": list(hit.copies),
     }
     return {**values, "reason": hit.reason} if explained else values
 

@@ -95,7 +95,13 @@ def _header(hit: Hit, *, with_project: bool) -> Line:
         line += [("  ", ""), (place, NAME)]
     if with_project:
         line += [("  ", ""), (f"[{chunk.project}]", FAINT)]
-    return [*line, ("  ", ""), (f"{hit.score:.3f}", FAINT)]
+    line += [("  ", ""), (f"{hit.score:.3f}", FAINT)]
+    if hit.changed:
+        line.append(("  changed", WARN))
+    if hit.copies:
+        others = f" and {len(hit.copies) - 1} more" if len(hit.copies) > 1 else ""
+        line.append((f"  also in {hit.copies[0]}{others}", FAINT))
+    return line
 
 
 def _body(hit: Hit, *, full: bool) -> Iterator[Line]:

@@ -78,7 +78,7 @@ class Given:
     """What a walk has had already: nothing of it may come again."""
 
     ids: Ids
-    copy_keys: frozenset[int]
+    text_keys: frozenset[int]
     entries: Entries
     replaced: frozenset[tuple[int, int]] = frozenset()  # (document, position) of chunks whose successors were shown in their place
 
@@ -278,7 +278,7 @@ def _ranked(
     order = ranking.rank(candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers)
     if request.min_score is not None:
         order = [one for one in order if round(one.score, SCORE_DIGITS) >= request.min_score]
-    grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.copy_keys)
+    grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.text_keys)
     entries = _entries(grouped, floor)
     return replace(
         segment,
@@ -344,7 +344,7 @@ def _without_majority(asked: Plan, weights: Mapping[str, float], majority: str) 
 def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None) -> Entries:
     """Ranked chunks as rows. Scores only fall along a walk: what a later segment ranks higher than an earlier one ended is cut to that."""
     rows = [
-        (one.candidate.id, one.candidate.copy_key, one.candidate.document_id, one.candidate.position, one.score, is_copy) for one, is_copy in grouped
+        (one.candidate.id, one.candidate.text_key, one.candidate.document_id, one.candidate.position, one.score, is_copy) for one, is_copy in grouped
     ]
     entries: Entries = np.array(rows, dtype=ENTRY)
     if floor is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from unspool.catalog import Catalog, projects
@@ -37,6 +38,7 @@ class Habits:
 
     window: int  # how deep the first page looks; 0 means that there is no second
     lifetime_s: int
+    prefetch: bool  # the next entries are ranked before they are asked for, when a page leaves too few for the next
     signed: bool  # continuations carry their walk
     key: bytes  # what signs them
 
@@ -74,11 +76,14 @@ class Finder:
         self._habits = habits
         self._emit = emit
         self._executor = ThreadPoolExecutor(PARALLEL, thread_name_prefix="unspool-search")
+        self._ahead = ThreadPoolExecutor(1, thread_name_prefix="unspool-ahead")
+        self._coming: dict[bytes, Future[None]] = {}
         self._stores = Stores(catalog=catalog, vectors=store, words=store.words, kept=CandidateCache(), executor=self._executor)
 
     def close(self) -> None:
         """End the threads."""
-        self._executor.shutdown(wait=False, cancel_futures=True)
+        self._ahead.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
     def ask(self, question: Question, planned: Plan, rows: Sequence[ProjectRow], *, caller: str, on_progress: OnProgress | None) -> Page:
         """The first page."""
@@ -108,6 +113,7 @@ class Finder:
         if continuations.kind_of(text) == continuations.SIGNED:
             walk, at = SignedWalk.resumed(self._seal(caller), text, space_id=self._store.space_id)
         else:
+            self._await(text)
             walk, at = StoredWalk.resumed(self._shelf(caller), text, space_id=self._store.space_id)
         question = walk.question
         planned = engine.plan_for(question.query, self._embedder, alpha=question.alpha, limit=question.limit)
@@ -135,6 +141,8 @@ class Finder:
     def _served(self, walk: Walk, at: Bookmark, turn: Turn, clock: _Clock) -> Page:
         turned = paging.turn(self._stores, walk, at, turn)
         page = turned.page if self._habits.window else replace(turned.page, continuation=None)
+        if self._habits.prefetch and page.continuation is not None and turned.ahead < turn.limit and isinstance(walk, StoredWalk):
+            self._look_ahead(walk, turn)
         searched = clock.searched or turned.searched_s is not None
         self._emit(
             PageServed(
@@ -155,6 +163,26 @@ class Finder:
             )
         )
         return page
+
+    def _look_ahead(self, walk: StoredWalk, turn: Turn) -> None:
+        """Make a walk longer while its caller reads."""
+
+        def extend() -> None:
+            try:
+                paging.extend(self._stores, walk, turn)
+            finally:
+                self._coming.pop(walk.name, None)
+
+        with suppress(RuntimeError):  # the corpus is being closed
+            self._coming[walk.name] = self._ahead.submit(extend)
+
+    def _await(self, text: str) -> None:
+        """Where the walk is just being made longer, doing the same beside it would only take longer."""
+        if self._coming:
+            name, _ = continuations.read(text, catalog=self._catalog.identity)
+            future = self._coming.get(name)
+            if future is not None:
+                wait([future])
 
     def _turn(self, question: Question, planned: Plan, request: Callable[[], Request]) -> Turn:
         return Turn(

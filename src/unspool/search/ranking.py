@@ -57,7 +57,7 @@ def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tu
     """The order with each copy of a text right behind the best of them, marked as one; what copies a known text is only counted."""
     groups: dict[int, list[Ranked]] = {}
     for one in order:
-        groups.setdefault(one.candidate.copy_key, []).append(one)
+        groups.setdefault(one.candidate.text_key, []).append(one)
     repeats = sum(len(groups.pop(key, ())) for key in known & groups.keys())
     return [(one, rank > 0) for group in groups.values() for rank, one in enumerate(group)], repeats
 

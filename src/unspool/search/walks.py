@@ -129,25 +129,27 @@ class StoredWalk(_Segments):
             self._segments = self._shelf.windows.segments(self._name)
         entries = np.concatenate([segment.entries for segment in self._segments])
         ids = np.concatenate([entries["id"].astype(np.int64), np.array(list(self.substitutes().values()), dtype=np.int64)])
-        return Given(ids=ids, copy_keys=frozenset(entries["copy_key"].tolist()), entries=entries)
+        return Given(ids=ids, text_keys=frozenset(entries["text_key"].tolist()), entries=entries)
 
     def substitutes(self) -> dict[int, int]:
         return {} if self._name is None else self._shelf.windows.substitutes(self._name)
 
     def substitute(self, chosen: Mapping[int, int]) -> None:
-        self._shelf.windows.substitute(self._named(), chosen)
+        self._shelf.windows.substitute(self.name, chosen)
 
     def append(self, segment: Segment) -> None:
-        name = self._named()
+        name = self.name
         self._shelf.windows.append(name, segment)
         self._segments = self._shelf.windows.segments(name)
         if not self._segments:
             raise SweptContinuationError("this continuation made room for newer ones; search again")
 
     def continuation(self, at: Bookmark) -> str:
-        return continuations.write(self._named(), at, catalog=self._shelf.catalog)
+        return continuations.write(self.name, at, catalog=self._shelf.catalog)
 
-    def _named(self) -> bytes:
+    @property
+    def name(self) -> bytes:
+        """What the walk is kept under; one that was not kept yet is kept now."""
         if self._name is None:
             name, shelf = continuations.new_name(), self._shelf
             shelf.windows.keep(
@@ -217,7 +219,7 @@ class SignedWalk(_Segments):
         entries = np.concatenate([segment.entries for segment in self._segments])
         return Given(
             ids=np.concatenate([self._earlier, entries["id"].astype(np.int64), np.array(list(self._substitutes.values()), dtype=np.int64)]),
-            copy_keys=self._keys | frozenset(entries["copy_key"].tolist()),
+            text_keys=self._keys | frozenset(entries["text_key"].tolist()),
             entries=entries,
         )
 
@@ -256,7 +258,7 @@ class SignedWalk(_Segments):
         )
         passed = entries[:split]
         given = np.concatenate([self._earlier, passed["id"], np.array(list(self._substitutes.values()), dtype=np.int64)])
-        return self._signed(carried, at, given, self._keys | frozenset(passed["copy_key"].tolist()))
+        return self._signed(carried, at, given, self._keys | frozenset(passed["text_key"].tolist()))
 
     def _signed(self, carried: Segment, at: Bookmark, given: Ids, keys: frozenset[int]) -> str:
         packed = carried.pack()

@@ -1,10 +1,10 @@
-"""Commands that find: search, related."""
+"""Commands that find: search, more, related, warm."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -27,7 +27,7 @@ NOTHING_FOUND = 1
     "search",
     "Find by meaning and by word",
     examples=('unspool search "how are sessions opened" .', "unspool search parse_config --where language=python --limit 5 --json"),
-    takes=("limit", "max_tokens", "alpha", *ADDRESSES, *READING),
+    takes=("limit", "max_tokens", "max_total_tokens", "alpha", *ADDRESSES, *READING),
 )
 @click.argument("query")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
@@ -85,6 +85,40 @@ def _scope(corpus: Corpus, paths: Sequence[str], named: Sequence[str]) -> tuple[
     return list(dict.fromkeys(place.project for place in places)), {"any": [place.condition for place in places]} if narrow else None
 
 
+@command(
+    "more",
+    "Go on where a search stopped",
+    examples=("unspool more BjTg3LvnAmi3TFAQ28IKAgo", "unspool more BjTg3LvnAmi3TFAQ28IKAgo --limit 20 --json"),
+    takes=("limit", "max_tokens", *ADDRESSES),
+)
+@click.argument("continuation", metavar="CONTINUATION")
+@click.option("--restart", is_flag=True, help="Give the first page again, with a warning, where the continuation has expired.")
+@click.option("--full", is_flag=True, help="Show whole chunks, not only the lines that match.")
+def more(flags: dict[str, str | None], as_json: bool, continuation: str, restart: bool, full: bool) -> int:
+    """Show the next page of a search: the CONTINUATION that its last page ended with is all it needs, also in another process."""
+    with opened(flags) as corpus:
+        limit = corpus.settings.limit if flags.get("limit") is not None else None
+        max_tokens = corpus.settings.max_tokens if flags.get("max_tokens") is not None else None
+        page = corpus.more(continuation, limit=limit, max_tokens=max_tokens, restart=restart)
+        explained = any(hit.reason for hit in page.hits)
+        return _show(page, as_json=as_json, explained=explained, full=full)
+
+
+@command("warm", "Embed common queries ahead of time", examples=("unspool warm queries.txt", "unspool warm - --json"))
+@click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"))
+def warm(flags: dict[str, str | None], as_json: bool, file: TextIO) -> None:
+    """Embed the queries in a FILE, one a line, so that no search has to wait for that; '-' reads them from stdin."""
+    queries = list(dict.fromkeys(line.strip() for line in file if line.strip()))
+    if not queries:
+        raise InputError("there is no query to warm; give one a line")
+    with opened(flags) as corpus, Bar() as bar:
+        computed = corpus.warm(queries, on_progress=bar)
+    if as_json:
+        print_json({"queries": len(queries), "embedded": computed})
+        return
+    terminal.Screen(sys.stdout, color=color()).write([[(f"{len(queries)} queries are ready, {computed} of them embedded now", "")]])
+
+
 def _show(page: Page, *, as_json: bool, explained: bool, full: bool) -> int:
     if as_json:
         print_json(render.page(page, explained=explained))
@@ -95,8 +129,13 @@ def _show(page: Page, *, as_json: bool, explained: bool, full: bool) -> int:
         note(message)
     for message in page.warnings:
         note(message, kind="warning")
+    if page.continuation is not None:
+        note(f"unspool more {page.continuation}", kind="more")
     if page.hits:
         return 0
+    if page.number > 1:
+        note("there is nothing more")
+        return NOTHING_FOUND
     where = f" in {', '.join(page.projects)}" if page.projects else ""
     note(f"nothing found{where}; try other words, fewer filters, or `unspool status` to see what is indexed")
     return NOTHING_FOUND
