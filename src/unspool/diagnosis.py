@@ -45,7 +45,7 @@ def diagnose(settings: Settings) -> list[Check]:
     if not path.exists():
         return [*found, Check(name="catalog", ok=True, detail=f"there is none at {path} yet; the first index makes it")]
     file_checks = list(_file(path))
-    found += file_checks
+    found += [*file_checks, _windows(path)]
     if embedder_is_well and all(check.ok for check in file_checks):
         found += _content(settings)
     return found
@@ -132,6 +132,23 @@ def _file(path: Path) -> Iterator[Check]:
     sound = problems == ["ok"]
     cure = "" if sound else "restore the file from a backup, or delete it and index again"
     yield Check(name="integrity", ok=sound, detail="SQLite finds nothing wrong" if sound else "; ".join(problems[:_SHOWN]), cure=cure)
+
+
+def _windows(path: Path) -> Check:
+    """Where continuations are kept. Opened read-only: a damaged file would otherwise be begun anew."""
+    from unspool.catalog.windows import kept_at
+
+    name, file = "continuations", kept_at(path)
+    if not file.exists():
+        return Check(name=name, ok=True, detail="none kept yet")
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+            count = connection.execute("SELECT count(*) FROM windows").fetchone()[0]
+            size = connection.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").fetchone()[0]
+    except (sqlite3.Error, OSError) as error:
+        cure = f"move {file} away; searches work without it, their continuations are only longer"
+        return Check(name=name, ok=False, detail=f"{file} cannot be read ({error})", cure=cure)
+    return Check(name=name, ok=True, detail=f"{count} searches can be gone on with, {size / 1e6:.1f} MB")
 
 
 def _revision(connection: sqlite3.Connection, path: Path) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
+from datetime import date
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,12 +46,20 @@ class Question:
     space_id: int = 0
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return json.dumps(values, separators=(",", ":"), default=_plain)
 
     @classmethod
     def from_json(cls, text: str) -> Question:
         values = json.loads(text)
         return cls(**{**values, "projects": tuple(AskedProject(*project) for project in values["projects"])})
+
+
+def _plain(value: object) -> object:
+    """What a filter may hold and JSON does not know."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.isoformat() if isinstance(value, date) else list(value)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class Windows:
     @classmethod
     def beside(cls, catalog: Catalog) -> Windows:
         """Those of a catalog; the file is made when it is first written or read."""
-        return cls(catalog.path.with_name(catalog.path.name + ".windows"))
+        return cls(kept_at(catalog.path))
 
     def keep(self, name: bytes, *, question: Question, caller: str, first: Segment, lifetime_s: int, query: tuple[bytes, bytes] | None) -> None:
         """Freeze a window. `query` is the key and the vector of its query, which live as long as it does."""
@@ -73,7 +73,7 @@ class Windows:
         """A window with its segments from the one that ends at a position on."""
         with self._opening:
             recent = self._recent.get(name)
-        if recent is not None and position < recent.segments[-1].stop:
+        if recent is not None and recent.segments[0].start <= position < recent.segments[-1].stop:
             return recent
         with self._read() as connection:
             rows = _FIND.rows(connection, {"name": name, "position": position})
@@ -162,6 +162,11 @@ class Windows:
             return self._engine
 
 
+def kept_at(catalog: Path) -> Path:
+    """The file beside a catalog's."""
+    return catalog.with_name(catalog.name + ".windows")
+
+
 def sweep(connection: Connection, now: int) -> None:
     """Make room. An expired window loses its segments at once and is forgotten a day later: until then its first page can be had again."""
     dead = sa.select(windows.c.name).where(windows.c.expires_at <= now)
@@ -202,7 +207,7 @@ _SEGMENTS = Prepared(sa.select(*_PACKED).where(segments.c.window == sa.bindparam
 
 
 def _opened(path: Path) -> Engine:
-    """The file, made if need be. One that is damaged or of another format is thrown away: what it held was short-lived."""
+    """The file, made if need be. One that is damaged is moved aside and begun anew: what it held was short-lived."""
     engine = sqlite_engine(path)
     try:
         return _prepared(engine, path)
@@ -210,7 +215,8 @@ def _opened(path: Path) -> Engine:
         if isinstance(error, sa.exc.OperationalError | sqlite3.OperationalError):
             raise
         engine.dispose()
-        for suffix in ("", "-wal", "-shm"):
+        path.replace(path.with_name(path.name + ".damaged"))
+        for suffix in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 path.with_name(path.name + suffix).unlink()
         return _prepared(sqlite_engine(path), path)

@@ -131,17 +131,17 @@ class _Spending:
 
 def _fit(items: Sequence[Chunk], cut: Callable[[Chunk], Snippet], how: Turn, *, total: int, spent: int) -> _Spending:
     """Fit hits to the page's budget and to what is left of the walk's."""
-    if not total:
-        fitted = budget.fit(items, cut, max_tokens=how.max_tokens, count=how.count_tokens)
-        if items and not fitted:  # a page is empty only at the end
-            return _Spending(fitted=[budget.least(items[0], how.count_tokens)], unshown=len(items) - 1, remaining=None, forced=True)
-        return _Spending(fitted=fitted, unshown=len(items) - len(fitted), remaining=None)
-    left = max(total - spent, 0)
-    allowed = min(how.max_tokens or left, left)
-    fitted = budget.fit(items, cut, max_tokens=allowed, count=how.count_tokens) if allowed else []
-    remaining = left - sum(fit.tokens for fit in fitted)
-    used_up = remaining <= 0 or (len(fitted) < len(items) and (allowed == left or not fitted))
-    return _Spending(fitted=fitted, unshown=len(items) - len(fitted), remaining=remaining, used_up=used_up)
+    left = max(total - spent, 0) if total else None
+    allowed = how.max_tokens if left is None else min(how.max_tokens or left, left)
+    fitted = budget.fit(items, cut, max_tokens=allowed, count=how.count_tokens) if allowed or left is None else []
+    forced = False
+    if items and not fitted:  # a page is empty only at the end
+        least = budget.least(items[0], how.count_tokens)
+        forced = left is None or least.tokens <= left
+        fitted = [least] if forced else []
+    remaining = None if left is None else left - sum(fit.tokens for fit in fitted)
+    used_up = remaining == 0 or (left is not None and allowed == left and len(fitted) < len(items))
+    return _Spending(fitted=fitted, unshown=len(items) - len(fitted), remaining=remaining, used_up=used_up, forced=forced)
 
 
 def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:

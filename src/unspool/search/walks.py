@@ -112,7 +112,7 @@ class StoredWalk(_Segments):
         kept = shelf.windows.find(name, position=at.position)
         if kept is None:
             raise SweptContinuationError("this continuation is not known any more; search again")
-        if not hmac.compare_digest(kept.caller, shelf.caller):
+        if not hmac.compare_digest(kept.caller, _fingerprint(shelf.caller)):
             raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
         question = kept.question
         if shelf.windows.is_expired(kept):
@@ -155,7 +155,7 @@ class StoredWalk(_Segments):
             shelf.windows.keep(
                 name,
                 question=self._question,
-                caller=shelf.caller,
+                caller=_fingerprint(shelf.caller),
                 first=self._segments[0],
                 lifetime_s=shelf.lifetime_s,
                 query=self._query,
@@ -202,7 +202,7 @@ class SignedWalk(_Segments):
         head_size = int.from_bytes(body[:4], "big")
         head = json.loads(zlib.decompress(body[4 : 4 + head_size]))
         question = Question.from_json(head["question"])
-        if head["caller"] != _fingerprint(seal.caller):
+        if not hmac.compare_digest(head["caller"], _fingerprint(seal.caller)):
             raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
         if seal.now >= head["expires_at"]:
             raise ExpiredContinuationError("this continuation has expired; search again, or ask with restart", question=question)
@@ -293,4 +293,4 @@ def _mac(key: bytes, data: bytes) -> bytes:
 
 
 def _fingerprint(caller: str) -> str:
-    return hashlib.sha256(caller.encode()).hexdigest()[:16] if caller else ""
+    return hashlib.sha256(caller.encode("utf-8", "surrogatepass")).hexdigest() if caller else ""
