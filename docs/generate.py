@@ -5,13 +5,15 @@
     python docs/generate.py --outputs    also run every marked command again and paste what it prints
 
 A block is run if the line above it is `<!-- run -->`. The blocks of a page share one folder, which holds a copy of docs/sample, and one
-catalog that is empty at the start. In README.md commands run in the repository itself.
+catalog that is empty at the start. In README.md commands run in the repository itself. Continuations are random, so a page shows others in
+their place, the same in every run; `unspool more` takes those.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import inspect
 import io
 import re
@@ -29,7 +31,8 @@ import click
 import unspool
 import unspool.aio
 from unspool import errors, settings
-from unspool.domain import filters
+from unspool.domain import continuations, filters
+from unspool.domain.continuations import Bookmark
 from unspool.interfaces.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +40,7 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 HOME = "/home/you"  # what the temporary folder is called on a page
 _NOTE = "<!-- Written by docs/generate.py from the code. Change the code or the generator, not this page. -->"
+_CONTINUATION = re.compile(r'(?<=unspool more )[\w-]+|(?<="continuation": ")[\w-]+')
 _RUN = re.compile(r"(?<=<!-- run -->\n)```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 WHAT_TO_DO = {
@@ -46,7 +50,13 @@ WHAT_TO_DO = {
     "missing_dependency": "Run the install command that the message holds, or install the program that it names.",
     "input": "Correct the value that the message names; it also says which values are allowed.",
     "filter": "Correct the field or the operator. The message lists those that exist; see [filters](filters.md).",
-    "continuation": "Search again from the first page.",
+    "continuation": "This is the parent of the six that follow and is never raised by itself. Search again from the first page.",
+    "continuation_malformed": "Copy the continuation whole from the page before. Asking with restart does not help.",
+    "continuation_foreign": "Open the catalog that gave it out (`UNSPOOL_DATABASE`), or search again here. Asking with restart does not help.",
+    "continuation_swept": "Search again, or ask with restart, which helps where the catalog still knows what was asked.",
+    "continuation_expired": "Search again, or ask with restart. `UNSPOOL_CONTINUATION_S` says how long continuations can be used.",
+    "continuation_outdated": "Search again, or ask with restart.",
+    "continuation_denied": "Give the `caller` that searched, or search again. Asking with restart does not help.",
     "dimension": "Embed the vector with the corpus itself: `corpus.embed(text)`.",
     "not_found": "Check the name. `unspool status` lists the projects, `unspool documents` the documents.",
     "conflict": (
@@ -356,7 +366,24 @@ def place(page: Path) -> Iterator[Callable[[str], str]]:
         shutil.copytree(DOCS / "sample", home / "docs" / "sample")
         database = home / ".local" / "share" / "unspool" / "unspool.db"
         with contextlib.chdir(ROOT if page.name == "README.md" else home):
-            yield lambda command: run(command, database).replace(str(home), HOME)
+            real: dict[str, str] = {}  # continuations by what the page shows in their place
+
+            def execute(command: str) -> str:
+                printed = run(_CONTINUATION.sub(lambda found: real.get(found.group(), found.group()), command), database)
+                return _CONTINUATION.sub(lambda found: _stand_in(found.group(), real), printed).replace(str(home), HOME)
+
+            yield execute
+
+
+def _stand_in(continuation: str, real: dict[str, str]) -> str:
+    """What a page shows for a continuation: the first, second, third one of a page are the same whatever the run."""
+    known = next((shown for shown, meant in real.items() if meant == continuation), None)
+    if known is None:
+        count = len(real) + 1
+        name = hashlib.sha256(str(count).encode()).digest()[: continuations.NAME_BYTES]
+        known = continuations.write(bytes([name[0] & 0b00011111]) + name[1:], Bookmark(position=count, number=count, shown=count), catalog="docs")
+        real[known] = continuation
+    return known
 
 
 def run(command: str, database: Path) -> str:

@@ -201,7 +201,7 @@ class Corpus:
         _check_page(limit, max_tokens)
         if max_total_tokens < 0:
             raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or the number of tokens that all pages may take")
-        planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit)
+        planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
         rows = self._named(projects)
         if not rows:
             return Page(query=query, projects=(), hits=(), alpha=planned.alpha, notes=("nothing is indexed yet",))
@@ -439,7 +439,8 @@ class Corpus:
             max_total_tokens=asked.max_total_tokens,
             caller=caller,
         )
-        return replace(page, warnings=(f"{error}; this is the first page again", *page.warnings))
+        reason = str(error).partition(";")[0]
+        return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
     def _space(self) -> int:
         from unspool.catalog import projects

@@ -148,7 +148,7 @@ def _windows(path: Path) -> Check:
     except (sqlite3.Error, OSError) as error:
         cure = f"move {file} away; searches work without it, their continuations are only longer"
         return Check(name=name, ok=False, detail=f"{file} cannot be read ({error})", cure=cure)
-    return Check(name=name, ok=True, detail=f"{count} searches can be gone on with, {size / 1e6:.1f} MB")
+    return Check(name=name, ok=True, detail=f"{count} searches kept to go on with, {size / 1e6:.1f} MB")
 
 
 def _revision(connection: sqlite3.Connection, path: Path) -> str:

@@ -48,7 +48,9 @@ class Settings:
     max_tokens: int = _setting(0, "token budget of a page; 0 means no budget", low=0, high=10_000_000)
     max_total_tokens: int = _setting(0, "token budget of all pages of a search together; 0 means no budget", low=0, high=1_000_000_000)
     alpha: float | None = _setting(None, "share of meaning, 0 (words only) to 1 (meaning only); unset, the engine chooses", low=0, high=1)
-    window: int = _setting(200, "how deep a search looks at first, and fixes the order for later pages; 0 means no later pages", low=0, high=10_000)
+    window: int = _setting(
+        200, "how many candidates the first page ranks, and fixes the order of for later pages; 0 means no later pages", low=0, high=10_000
+    )
     prefetch: str = _setting("on", "on: when a page leaves too few ranked hits for the next, more are ranked while it is read", choices=("on", "off"))
     continuation_s: int = _setting(86_400, "how long a continuation can be used, in seconds", low=1, high=10 * 365 * 86_400)
     continuations: str = _setting(

@@ -85,6 +85,7 @@ class Frontier:
     reserve: tuple[Reserve, ...] = ()
     waiting: int = 0  # how many different chunks are in reserve
     hints: Mapping[int, str] = field(default_factory=dict)  # by project; opaque, the vector index's own
+    seqs: Mapping[int, int] = field(default_factory=dict)  # the projects' sequence numbers when they were asked
 
     @property
     def is_end(self) -> bool:
@@ -123,6 +124,7 @@ class Segment:
             "waiting": frontier.waiting,
             "reserve": [[one.project, len(one.near), len(one.named)] for one in frontier.reserve],
             "hints": list(frontier.hints.items()),
+            "seqs": list(frontier.seqs.items()),
         }
         ids = [part.astype("<i8").tobytes() for one in frontier.reserve for part in (one.near, one.named)]
         return PackedSegment(
@@ -162,7 +164,8 @@ class PackedSegment(NamedTuple):
                 majority=state["majority"],
                 waiting=state["waiting"],
                 reserve=tuple(_reserves(state["reserve"], np.frombuffer(self.reserve, dtype="<i8").astype(np.int64))),
-                hints={int(project): hint for project, hint in state["hints"]},
+                hints=dict(state["hints"]),
+                seqs=dict(state["seqs"]),
             ),
         )
 

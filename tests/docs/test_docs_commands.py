@@ -41,7 +41,7 @@ def check(line: str) -> None:
     if "[OPTIONS]" in words or "--help" in words:
         return
     arguments = [word.strip("[]").removesuffix("...") or "PATH" for word in words[1:]]
-    if len(words) == 1 or words[0] in ("eval",):  # named in running text, or takes a folder that has to exist
+    if len(words) == 1 or words[0] in ("eval", "warm"):  # named in running text, or takes a folder that has to exist
         return
     command.make_context(words[0], arguments, resilient_parsing=False)
 

@@ -112,40 +112,40 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 @contextmanager
-def translated(path: Path, *, with_files: bool = True) -> Iterator[None]:
+def translated(path: Path, *, with_files: bool = True, what: str = "catalog") -> Iterator[None]:
     """Turn what SQLite and, if asked, the file system say into our errors; inside a transaction a file may be somebody else's."""
     try:
         yield
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
-        raise _translation(error, path) from error
+        raise _translation(error, path, what) from error
     except OSError as error:
         if not with_files:
             raise
-        raise ServiceError(f"the catalog at {path} cannot be used: {error.strerror or error}; check the disk and the permissions") from error
+        raise ServiceError(f"the {what} at {path} cannot be used: {error.strerror or error}; check the disk and the permissions") from error
 
 
-def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path) -> UnspoolError:
+def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path, what: str) -> UnspoolError:
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     text = str(cause).lower()
     if "not a database" in text:
         return ConflictError(f"{path} is not an SQLite file; point UNSPOOL_DATABASE at another path, nothing was changed")
     if "malformed" in text or "disk image" in text:
-        return ServiceError(f"the catalog at {path} is damaged; restore it from a backup, or delete it and index again")
+        return ServiceError(f"the {what} at {path} is damaged; restore it from a backup, or delete it and index again")
     if "locked" in text or "busy" in text:
         return ServiceTimeoutError(
-            f"the catalog at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another process; try again when that has finished"
+            f"the {what} at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another process; try again when that has finished"
         )
     if "full" in text:
         return ServiceError(f"the disk that holds {path} is full; free some space and run again, what was finished is kept")
     if "readonly" in text or "read-only" in text:
-        return ServiceError(f"the catalog at {path} is read-only; give write permission or another UNSPOOL_DATABASE")
+        return ServiceError(f"the {what} at {path} is read-only; give write permission or another UNSPOOL_DATABASE")
     if "unable to open" in text:
-        return ServiceError(f"the catalog at {path} cannot be opened; check that the folder exists and can be written")
+        return ServiceError(f"the {what} at {path} cannot be opened; check that the folder exists and can be written")
     if isinstance(cause, sqlite3.IntegrityError):
-        return ConflictError(f"the catalog at {path} refused a write that contradicts what it holds ({cause}); run again")
+        return ConflictError(f"the {what} at {path} refused a write that contradicts what it holds ({cause}); run again")
     if isinstance(cause, sqlite3.OperationalError | sqlite3.DatabaseError):
-        return ServiceError(f"the catalog at {path} failed: {cause}; unspool doctor checks it")
-    return InputError(f"the catalog at {path} could not take a value ({cause})")
+        return ServiceError(f"the {what} at {path} failed: {cause}; unspool doctor checks it")
+    return InputError(f"the {what} at {path} could not take a value ({cause})")
 
 
 def revision_of(connection: Connection, path: Path) -> str:

@@ -98,6 +98,8 @@ class Windows:
             alive = sa.select(windows.c.name).where(windows.c.name == name)
             if connection.execute(here).first() is None and connection.execute(alive).first() is not None:
                 connection.execute(_INSERT_SEGMENT, {"window": name, **segment.pack()._asdict()})
+        with self._opening:
+            self._recent.pop(name, None)
 
     def substitutes(self, name: bytes) -> dict[int, int]:
         """What was shown in place of entries that were gone, by position."""
@@ -145,12 +147,12 @@ class Windows:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        with translated(self._path), self._ready().connect() as connection:
+        with translated(self._path, what="file of continuations"), self._ready().connect() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._writing, translated(self._path), self._ready().connect() as connection:
+        with self._writing, translated(self._path, what="file of continuations"), self._ready().connect() as connection:
             connection = connection.execution_options(unspool_write=True)
             with connection.begin():
                 yield connection

@@ -19,10 +19,10 @@ from unspool.embedders.base import Embedder
 from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_languages
 from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
-from unspool.windows import ENTRY, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
+from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
 from unspool.words.base import WordIndex
 
-POOL = 80  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
+POOL = 100  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
 
 MAX_KEPT = 50_000  # candidates in memory; about 20 MB
 SCORE_DIGITS = 6  # what is shown, and what a minimum is compared with
@@ -107,117 +107,123 @@ class _Scores(NamedTuple):
     words: Vectors | None
 
 
-def plan_for(query: str, embedder: Embedder, *, alpha: float | None, limit: int) -> Plan:
-    """Check a query and decide how to answer it."""
-    return plan.make(query, alpha=alpha, best_alpha=embedder.alpha, limit=limit, pool=POOL)
+def plan_for(query: str, embedder: Embedder, *, alpha: float | None, limit: int, window: int) -> Plan:
+    """Check a query and decide how to answer it. A window is filled by both retrievers, half by each."""
+    return plan.make(query, alpha=alpha, best_alpha=embedder.alpha, limit=limit, pool=max(POOL, window // 2))
 
 
 def first(stores: Stores, request: Request, *, depth: int) -> Segment:
-    """The window: as many candidates as page one needs, ranked, and what else was found in reserve."""
+    """The window: the best of both retrievers, ranked. What else they found is kept in reserve."""
     pool = request.plan.pool
-    depth = max(depth, pool)
     weights = _fair(stores.words, request)
-    found = _each(stores, [project.id for project in request.projects], lambda id_: _retrieve(stores, request, id_, weights[id_], depth))
-    taken = [np.unique(np.concatenate([ids[:pool] for ids in one.lists])) for one in found]
-    reserve = tuple(
-        Reserve(project=one.project, near=_without(near[pool:], ids), named=_without(named[pool:], ids))
-        for one, ids in zip(found, taken, strict=True)
-        for near, named in [one.lists]
-    )
-    frontier = Frontier(
-        depth=depth,
-        exhausted=_is_exhausted(found, depth),
-        scale=(),
-        reserve=reserve,
-        hints={one.project: one.hint for one in found if one.hint is not None},
-    )
-    empty = Segment(number=0, start=0, served=Served.WINDOW, entries=np.zeros(0, dtype=ENTRY), frontier=frontier)
-    return _ranked(stores, request, empty, [(one, ids) for one, ids in zip(found, taken, strict=True)], weights, None)
+    frontier = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
+    empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=frontier.now)
+    return _next(stores, request, empty, frontier.said, weights, None, share=pool)
 
 
 def further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
-    """The segment behind the last one; None at the end of everything.
+    """The segment behind the last one, past the window; None at the end of everything.
 
-    What is in reserve comes first. Where there is none, the vector index goes on by itself if it can, and is asked for more if it
-    can't; what was given is left out. A retriever that has no more is at its end.
+    What is in reserve comes first, unless something was written since it was found. Then the vector index goes on by itself if it can,
+    and is asked for more if it can't; what was given is left out. A retriever that has no more is at its end.
     """
     frontier = last.frontier
     weights = _fair(stores.words, request)
-    served = last.served
+    served = Served.WIDER
+    if dict(frontier.seqs) != {project.id: project.seq for project in request.projects}:
+        frontier = _found(stores, request, weights, frontier.depth, given=given.ids, was=frontier).now
     while not any(map(len, frontier.reserve)):
         if frontier.exhausted:
             return None
-        frontier, served = _deeper(stores, request, frontier, given, weights)
-    share = step if not (request.plan.uses_vectors and request.plan.uses_words) else (step + 1) // 2
-    share = max(1, share // max(1, sum(1 for one in frontier.reserve if len(one))))
-    taken: list[tuple[_Found, Ids]] = []
-    reserve: list[Reserve] = []
-    for one in frontier.reserve:
-        ids = np.unique(np.concatenate([one.near[:share], one.named[:share]]))
-        reserve.append(replace(one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)))
-        taken.append((_unscored(one.project, request.plan), ids))
-    start = Segment(
-        number=last.number + 1,
-        start=last.stop,
-        served=served,
-        entries=np.zeros(0, dtype=ENTRY),
-        frontier=replace(frontier, reserve=tuple(reserve)),
-        best=last.best,
-    )
+        served = Served.HINT if frontier.hints and stores.vectors.capabilities.native_continuation else Served.WIDER
+        depth = min(frontier.depth * 2, stores.vectors.capabilities.max_k)
+        deeper = _found(stores, request, weights, depth, given=given.ids, was=frontier, go_on=True).now
+        frontier = replace(deeper, exhausted=deeper.exhausted or depth == frontier.depth)
+    start = Segment(number=last.number + 1, start=last.stop, served=served, entries=NO_ENTRIES, frontier=frontier, best=last.best)
+    sides = int(request.plan.uses_vectors) + int(request.plan.uses_words)
+    share = max(1, step // sides // max(1, sum(1 for one in frontier.reserve if len(one))))
     shown = last.entries["score"][~last.entries["is_copy"]]
-    return _ranked(stores, request, start, taken, weights, given, floor=float(shown[-1]) if len(shown) else None)
+    return _next(stores, request, start, {}, weights, given, share=share, floor=float(shown[-1]) if len(shown) else None)
 
 
-def _deeper(
-    stores: Stores, request: Request, frontier: Frontier, given: Given, weights: Mapping[int, Mapping[str, float]]
-) -> tuple[Frontier, Served]:
-    """Ask for twice as much, or go on from the hints of a vector index that declares native continuation."""
-    native = stores.vectors.capabilities.native_continuation
-    depth = min(frontier.depth * 2, stores.vectors.capabilities.max_k)
-    hints = frontier.hints if native else {}
+class _Frontiers(NamedTuple):
+    """Where retrieval stands now, and what was said of each project on the way."""
+
+    now: Frontier
+    said: Mapping[int, _Found]
+
+
+def _found(
+    stores: Stores,
+    request: Request,
+    weights: Mapping[int, Mapping[str, float]],
+    depth: int,
+    *,
+    given: Ids,
+    was: Frontier | None = None,
+    go_on: bool = False,
+) -> _Frontiers:
+    """Ask both retrievers about every project. With `go_on`, a vector index that declares native continuation goes on from its own hints."""
+    hints = was.hints if was is not None and go_on and stores.vectors.capabilities.native_continuation else {}
 
     def ask(project: int) -> _Found:
-        return _retrieve(stores, request, project, weights[project], depth, hint=hints.get(project), was=frontier.depth)
+        more = depth - was.depth if was is not None and project in hints else depth
+        return _retrieve(stores, request, project, weights[project], depth, k=more, hint=hints.get(project))
 
     found = _each(stores, [project.id for project in request.projects], ask)
     reserve = tuple(
-        Reserve(project=one.project, near=_without(near, given.ids), named=_without(named, given.ids)) for one in found for near, named in [one.lists]
+        Reserve(project=one.project, near=_without(near, given), named=_without(named, given)) for one in found for near, named in [one.lists]
     )
-    went_on = any(project in hints for project in (one.project for one in found))
-    return (
-        replace(
-            frontier,
-            depth=depth,
-            exhausted=_is_exhausted(found, depth, hinted=hints) or depth == frontier.depth,
-            reserve=reserve,
-            hints={one.project: one.hint for one in found if one.hint is not None},
-        ),
-        Served.HINT if went_on else Served.WIDER,
+    now = Frontier(
+        depth=depth,
+        exhausted=_is_exhausted(found, depth, hints),
+        scale=() if was is None else was.scale,
+        majority="" if was is None else was.majority,
+        reserve=reserve,
+        hints={one.project: one.hint for one in found if one.hint is not None},
+        seqs={project.id: project.seq for project in request.projects},
     )
+    return _Frontiers(now, {one.project: one for one in found})
 
 
-def _retrieve(
-    stores: Stores, request: Request, project: int, weights: Mapping[str, float], depth: int, *, hint: str | None = None, was: int = 0
-) -> _Found:
-    """The best of each side. With a hint the vector index gives only what comes after; `was` is how much was asked for before."""
+def _next(
+    stores: Stores,
+    request: Request,
+    segment: Segment,
+    said: Mapping[int, _Found],
+    weights: Mapping[int, Mapping[str, float]],
+    given: Given | None,
+    *,
+    share: int,
+    floor: float | None = None,
+) -> Segment:
+    """The segment with the best of the reserve, so many from each side of each project, ranked."""
+    taken: list[tuple[_Found, Ids]] = []
+    reserve: list[Reserve] = []
+    for one in segment.frontier.reserve:
+        ids = np.unique(np.concatenate([one.near[:share], one.named[:share]]))
+        reserve.append(replace(one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)))
+        taken.append((said.get(one.project) or _unscored(one.project, request.plan), ids))
+    waiting = sum(len(np.union1d(one.near, one.named)) for one in reserve if len(one))
+    segment = replace(segment, frontier=replace(segment.frontier, reserve=tuple(reserve), waiting=waiting))
+    return _ranked(stores, request, segment, taken, weights, given, floor=floor)
+
+
+def _retrieve(stores: Stores, request: Request, project: int, weights: Mapping[str, float], depth: int, *, k: int, hint: str | None) -> _Found:
+    """The best of each side. With a hint the vector index gives only the k that come after."""
     near = named = None
     if request.plan.uses_vectors and request.vector is not None:
-        if hint is None:
-            near = stores.vectors.search(project, request.vector, k=depth, where=request.where)
-        else:
-            near = stores.vectors.search(project, request.vector, k=depth - was, where=request.where, hint=hint)
+        near = stores.vectors.search(project, request.vector, k=k, where=request.where, hint=hint)
     if request.plan.uses_words:
         named = stores.words.search(project, weights, k=depth, where=request.where)
     return _Found(project, near, named)
 
 
-def _is_exhausted(found: Sequence[_Found], depth: int, *, hinted: Mapping[int, str] | None = None) -> bool:
+def _is_exhausted(found: Sequence[_Found], depth: int, hints: Mapping[int, str]) -> bool:
     """Whether no retriever has more to give. One that goes on by hints has more as long as it gives a hint."""
     for one in found:
         near, named = one.lists
-        if one.hint is not None or len(named) >= depth:
-            return False
-        if len(near) >= depth and one.project not in (hinted or {}):
+        if one.hint is not None or len(named) >= depth or (len(near) >= depth and one.project not in hints):
             return False
     return True
 
@@ -286,12 +292,7 @@ def _ranked(
         best=float(entries["score"][0]) if given is None and len(entries) else segment.best,
         repeats=repeats,
         reasons=tuple(_reasons(grouped, scores)) if request.explain else (),
-        frontier=replace(
-            segment.frontier,
-            scale=scale.flat,
-            majority=majority,
-            waiting=sum(len(np.union1d(one.near, one.named)) for one in segment.frontier.reserve if len(one)),
-        ),
+        frontier=replace(segment.frontier, scale=scale.flat, majority=majority),
     )
 
 

@@ -116,7 +116,7 @@ class Finder:
             self._await(text)
             walk, at = StoredWalk.resumed(self._shelf(caller), text, space_id=self._store.space_id)
         question = walk.question
-        planned = engine.plan_for(question.query, self._embedder, alpha=question.alpha, limit=question.limit)
+        planned = engine.plan_for(question.query, self._embedder, alpha=question.alpha, limit=question.limit, window=self._habits.window)
         turn = self._turn(question, planned, lambda: self._request(question, planned, clock))
         if limit is not None:
             turn = replace(turn, limit=limit)
@@ -134,13 +134,14 @@ class Finder:
             return self._served(signed, Bookmark(), turn, clock)
         try:
             return self._served(StoredWalk.new(self._shelf(caller), question, first, query), Bookmark(), turn, clock)
-        except ServiceError:
-            # Whatever keeps the window from being written, the caller can go on: the continuation carries the walk itself.
-            return self._served(signed, Bookmark(), turn, clock)
+        except ServiceError as error:
+            # Whatever keeps the window from being written, the caller can go on.
+            page = self._served(signed, Bookmark(), turn, clock)
+            return replace(page, warnings=(*page.warnings, f"the continuation carries the ranking itself, because it could not be kept: {error}"))
 
     def _served(self, walk: Walk, at: Bookmark, turn: Turn, clock: _Clock) -> Page:
         turned = paging.turn(self._stores, walk, at, turn)
-        page = turned.page if self._habits.window else replace(turned.page, continuation=None)
+        page = turned.page if self._habits.window else replace(turned.page, continuation=None, remaining=0)
         if self._habits.prefetch and page.continuation is not None and turned.ahead < turn.limit and isinstance(walk, StoredWalk):
             self._look_ahead(walk, turn)
         searched = clock.searched or turned.searched_s is not None
@@ -166,15 +167,11 @@ class Finder:
 
     def _look_ahead(self, walk: StoredWalk, turn: Turn) -> None:
         """Make a walk longer while its caller reads."""
-
-        def extend() -> None:
-            try:
-                paging.extend(self._stores, walk, turn)
-            finally:
-                self._coming.pop(walk.name, None)
-
+        name = walk.name
         with suppress(RuntimeError):  # the corpus is being closed
-            self._coming[walk.name] = self._ahead.submit(extend)
+            future = self._ahead.submit(paging.extend, self._stores, walk, turn)
+            self._coming[name] = future
+            future.add_done_callback(lambda _: self._coming.pop(name, None))
 
     def _await(self, text: str) -> None:
         """Where the walk is just being made longer, doing the same beside it would only take longer."""

@@ -61,7 +61,7 @@ class _Gathered:
     gone: list[int] = field(default_factory=list)  # where in the walk entries ended that exist no more
     served: Served = Served.WINDOW
     searched_s: float | None = None  # how long going on past the window took, if it had to
-    repeats: int = 0
+    repeats: int = 0  # copies of what earlier segments hold
     position: int = 0
     is_end: bool = False
 
@@ -88,14 +88,16 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     position = gathered.position if shown == len(items) else gathered.groups[shown - 1].stop if shown else at.position
     is_end = spending.used_up or (gathered.is_end and shown == len(items))
     ahead = _ahead(walk, position)
-    dropped = bool(hits) and hits[-1].score < DROP * walk.last().best
+    least = DROP * walk.last().best
+    dropped = bool(hits) and hits[-1].score < least
+    drops = dropped and hits[0].score >= least and not is_end  # said once in a walk
     page = Page(
         query=walk.question.query,
         projects=tuple(project.name for project in walk.question.projects),
         hits=tuple(hits),
         sources=sources(hits),
         insights=insights(hits),
-        notes=tuple(_notes(hits, how, gathered, spending, gone=sum(stop <= position for stop in gathered.gone), dropped=dropped and not is_end)),
+        notes=tuple(_notes(hits, how, gathered, spending, gone=sum(stop <= position for stop in gathered.gone), dropped=drops)),
         warnings=(f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all the same",) if spending.forced else (),
         tokens=spending.tokens,
         tokens_remaining=spending.remaining,
@@ -109,8 +111,9 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     hydrated = time.perf_counter() - begun - (gathered.searched_s or 0.0)
     if not is_end:
         spent = at.spent + spending.tokens if walk.question.max_total_tokens else 0
-        following = Bookmark(position=position, number=at.number + 1, shown=at.shown + shown, spent=spent)
-        page = replace(page, continuation=walk.continuation(following))
+        page = replace(page, continuation=walk.continuation(Bookmark(position=position, number=at.number + 1, shown=at.shown + shown, spent=spent)))
+        if page.continuation is None:
+            page = replace(page, remaining=0, warnings=(*page.warnings, "there is more, but no continuation can carry that much; narrow the query"))
     return Turned(page=page, ahead=ahead, searched_s=gathered.searched_s, hydrated_s=hydrated)
 
 
@@ -156,9 +159,11 @@ def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:
             continue
         if segment.served is not Served.WINDOW:
             found.served = segment.served
+        if found.position == segment.start:
+            found.repeats += segment.repeats
         _take(stores, walk, segment, found, how)
     else:
-        found.is_end = walk.segment(found.position) is None and walk.last().frontier.is_end
+        found.is_end = walk.segment(found.position) is None and _is_end(walk.last(), how)
     return found
 
 
@@ -238,22 +243,29 @@ def _copies(rows: Entries, lead: int) -> Iterator[int]:
 
 def extend(stores: Stores, walk: Walk, how: Turn) -> None:
     """Make a walk longer ahead of time."""
-    _extend(stores, walk, _Gathered(), how)
+    _extend(stores, walk, _Gathered(position=walk.last().stop), how)
 
 
 def _extend(stores: Stores, walk: Walk, found: _Gathered, how: Turn) -> bool:
     """Make a walk longer; False at the end of everything."""
-    last = walk.last()
-    if last.frontier.is_end or (how.min_score is not None and last.number and not len(last.entries)):
+    if _is_end(walk.last(), how):
         return False
     begun = time.perf_counter()
     request = how.request()
-    segment = engine.further(stores, request, last, _given(stores, walk, request), step=STEP)
-    if segment is not None:
-        walk.append(segment)
-        found.repeats += segment.repeats
+    given = _given(stores, walk, request)
+    is_longer = walk.segment(found.position) is not None  # by another caller, or ahead of time
+    if not is_longer:
+        segment = engine.further(stores, request, walk.last(), given, step=STEP)
+        is_longer = segment is not None
+        if segment is not None:
+            walk.append(segment)
     found.searched_s = (found.searched_s or 0.0) + time.perf_counter() - begun
-    return segment is not None
+    return is_longer
+
+
+def _is_end(last: Segment, how: Turn) -> bool:
+    """Whether nothing follows. With a least score that is so once nothing of a whole segment reached it."""
+    return last.frontier.is_end or (how.min_score is not None and last.number > 0 and not len(last.entries))
 
 
 def _given(stores: Stores, walk: Walk, request: Request) -> Given:
@@ -332,23 +344,27 @@ def _notes(hits: Sequence[Hit], how: Turn, gathered: _Gathered, spending: _Spend
     if stale:
         yield f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them"
     if gone:
-        yield f"{gone} hits were left out: they have been deleted since the first page"
+        yield f"left out, because deleted since the first page: {_hits(gone)}"
     changed = sum(hit.changed for hit in hits)
     if changed:
-        yield f"{changed} of the hits have been rewritten since the first page and are marked as changed"
+        yield f"marked as changed, because rewritten since the first page: {_hits(changed)}"
     if gathered.repeats:
-        yield f"{gathered.repeats} copies of what earlier pages show were left out"
+        yield f"left out, because earlier pages show the same text: {_hits(gathered.repeats)}"
     if spending.used_up:
         yield "the tokens of the whole walk are used up; what follows is not shown"
     elif spending.unshown:
-        yield f"{spending.unshown} more hits did not fit into {how.max_tokens} tokens; they lead the next page"
+        yield f"{_hits(spending.unshown)} more did not fit into {how.max_tokens} tokens and will lead the next page"
     shortened = sum(hit.form is not Form.WHOLE for hit in hits)
     if shortened:
-        yield f"{shortened} hits are shortened to fit into the budget"
+        yield f"shortened to fit into the budget: {_hits(shortened)}"
     if dropped:
-        yield "relevance has dropped: what follows is hardly worth reading"
+        yield f"relevance has dropped below {DROP:.0%} of the best hit's; go on only if you need everything there is"
     if how.plan.alpha < 1 and not how.plan.terms:
         yield "the query holds no word to look for, only meaning was searched"
+
+
+def _hits(count: int) -> str:
+    return f"{count} hit" if count == 1 else f"{count} hits"
 
 
 def _ahead(walk: Walk, position: int) -> int:

@@ -31,7 +31,7 @@ from unspool.search.engine import Given
 from unspool.windows import Entries, Ids, PackedSegment, Question, Segment
 
 CARRIED = 60  # entries that a signed continuation carries ahead: 2.7 KB; the rest is searched for again
-_MAX_SIGNED = 100_000  # characters
+_MAX_SIGNED = 100_000  # characters: after about 4500 hits it has to end
 _MAC_BYTES = 16
 
 
@@ -59,8 +59,8 @@ class Walk(Protocol):
     def append(self, segment: Segment) -> None:
         """Add a segment; if another caller has added one meanwhile, that one counts."""
 
-    def continuation(self, at: Bookmark) -> str:
-        """What the caller gets to go on from there."""
+    def continuation(self, at: Bookmark) -> str | None:
+        """What the caller gets to go on from there; None where that would be too long."""
 
 
 class _Segments:
@@ -232,7 +232,7 @@ class SignedWalk(_Segments):
     def append(self, segment: Segment) -> None:
         self._segments = [*self._segments, segment]
 
-    def continuation(self, at: Bookmark) -> str:
+    def continuation(self, at: Bookmark) -> str | None:
         """The walk from there on. What it does not carry is found again by a deeper search, which is told what was given."""
         entries = np.concatenate([segment.entries for segment in self._segments])
         reasons = [reason for segment in self._segments for reason in segment.reasons]
@@ -258,7 +258,8 @@ class SignedWalk(_Segments):
         )
         passed = entries[:split]
         given = np.concatenate([self._earlier, passed["id"], np.array(list(self._substitutes.values()), dtype=np.int64)])
-        return self._signed(carried, at, given, self._keys | frozenset(passed["text_key"].tolist()))
+        text = self._signed(carried, at, given, self._keys | frozenset(passed["text_key"].tolist()))
+        return text if len(text) <= _MAX_SIGNED else None
 
     def _signed(self, carried: Segment, at: Bookmark, given: Ids, keys: frozenset[int]) -> str:
         packed = carried.pack()

@@ -133,8 +133,8 @@ def _show(page: Page, *, as_json: bool, explained: bool, full: bool) -> int:
         note(f"unspool more {page.continuation}", kind="more")
     if page.hits:
         return 0
-    if page.number > 1:
-        note("there is nothing more")
+    if page.number > 1 or page.tokens_remaining is not None:
+        note("there is nothing more to show")
         return NOTHING_FOUND
     where = f" in {', '.join(page.projects)}" if page.projects else ""
     note(f"nothing found{where}; try other words, fewer filters, or `unspool status` to see what is indexed")
