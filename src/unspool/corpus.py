@@ -15,7 +15,7 @@ from unspool.domain.documents import Document, DocumentRecord, Status, check_pro
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress
-from unspool.errors import ConfigError, ContinuationError, DimensionError, InputError, NotFoundError
+from unspool.errors import ConfigError, ContinuationError, DimensionError, InputError, MalformedContinuationError, NotFoundError
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.search.finder import Finder
 
 MAX_LIMIT = 1000
+MAX_TOTAL_TOKENS = 2_000_000
 OnProgress = Callable[[Progress], None]
 
 
@@ -199,8 +200,8 @@ class Corpus:
         max_tokens = settings.max_tokens if max_tokens is None else max_tokens
         max_total_tokens = settings.max_total_tokens if max_total_tokens is None else max_total_tokens
         _check_page(limit, max_tokens)
-        if max_total_tokens < 0:
-            raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or the number of tokens that all pages may take")
+        if not 0 <= max_total_tokens <= MAX_TOTAL_TOKENS:
+            raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or up to {MAX_TOTAL_TOKENS} for all pages together")
         planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
         rows = self._named(projects)
         if not rows:
@@ -225,6 +226,8 @@ class Corpus:
         or was somebody else's, is an error all the same.
         """
         _check_page(self.settings.limit if limit is None else limit, max_tokens or 0)
+        if not isinstance(continuation, str):
+            raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
         try:
             return self._tied(self._finding().go_on(continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller), caller)
         except ContinuationError as error:

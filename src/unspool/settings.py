@@ -46,7 +46,7 @@ class Settings:
     project: str = _setting("", "the project that is meant when a command names none")
     limit: int = _setting(10, "how many hits a page holds", low=1, high=1000)
     max_tokens: int = _setting(0, "token budget of a page; 0 means no budget", low=0, high=10_000_000)
-    max_total_tokens: int = _setting(0, "token budget of all pages of a search together; 0 means no budget", low=0, high=1_000_000_000)
+    max_total_tokens: int = _setting(0, "token budget of all pages of a search together; 0 means no budget", low=0, high=2_000_000)
     alpha: float | None = _setting(None, "share of meaning, 0 (words only) to 1 (meaning only); unset, the engine chooses", low=0, high=1)
     window: int = _setting(
         200, "how many candidates the first page ranks, and fixes the order of for later pages; 0 means no later pages", low=0, high=10_000

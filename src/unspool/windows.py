@@ -85,6 +85,7 @@ class Frontier:
     reserve: tuple[Reserve, ...] = ()
     waiting: int = 0  # how many different chunks are in reserve
     hints: Mapping[int, str] = field(default_factory=dict)  # by project; opaque, the vector index's own
+    hinted: bool = False  # the reserve came by a hint
     seqs: Mapping[int, int] = field(default_factory=dict)  # the projects' sequence numbers when they were asked
 
     @property
@@ -102,6 +103,8 @@ class Segment:
     entries: Entries
     frontier: Frontier
     best: float = 0.0  # the score of the very first entry
+    low: float | None = None  # the lowest score so far; what follows is shown with no higher one
+    dropped: Ids = field(default_factory=lambda: NO_IDS)  # found, but nothing new: copies and new forms of what earlier segments hold
     repeats: int = 0  # copies of what earlier segments hold; left out of this one
     reasons: tuple[str, ...] = ()  # one per entry, if asked for
 
@@ -115,6 +118,8 @@ class Segment:
         state = {
             "served": self.served.value,
             "best": self.best,
+            "low": self.low,
+            "dropped": len(self.dropped),
             "repeats": self.repeats,
             "reasons": list(self.reasons),
             "depth": frontier.depth,
@@ -124,15 +129,16 @@ class Segment:
             "waiting": frontier.waiting,
             "reserve": [[one.project, len(one.near), len(one.named)] for one in frontier.reserve],
             "hints": list(frontier.hints.items()),
+            "hinted": frontier.hinted,
             "seqs": list(frontier.seqs.items()),
         }
-        ids = [part.astype("<i8").tobytes() for one in frontier.reserve for part in (one.near, one.named)]
+        lists = [self.dropped, *(part for one in frontier.reserve for part in (one.near, one.named))]
         return PackedSegment(
             number=self.number,
             start=self.start,
             stop=self.stop,
             entries=self.entries.tobytes(),
-            reserve=b"".join(ids),
+            ids=b"".join(part.astype("<i8").tobytes() for part in lists),
             state=json.dumps(state, separators=(",", ":")),
         )
 
@@ -144,17 +150,20 @@ class PackedSegment(NamedTuple):
     start: int
     stop: int
     entries: bytes
-    reserve: bytes
+    ids: bytes
     state: str
 
     def unpack(self) -> Segment:
         state = json.loads(self.state)
+        ids = np.frombuffer(self.ids, dtype="<i8").astype(np.int64)
         return Segment(
             number=self.number,
             start=self.start,
             served=Served(state["served"]),
             entries=np.frombuffer(self.entries, dtype=ENTRY),
             best=state["best"],
+            low=state["low"],
+            dropped=ids[: state["dropped"]],
             repeats=state["repeats"],
             reasons=tuple(state["reasons"]),
             frontier=Frontier(
@@ -163,8 +172,9 @@ class PackedSegment(NamedTuple):
                 scale=tuple(state["scale"]),
                 majority=state["majority"],
                 waiting=state["waiting"],
-                reserve=tuple(_reserves(state["reserve"], np.frombuffer(self.reserve, dtype="<i8").astype(np.int64))),
+                reserve=tuple(_reserves(state["reserve"], ids[state["dropped"] :])),
                 hints=dict(state["hints"]),
+                hinted=state["hinted"],
                 seqs=dict(state["seqs"]),
             ),
         )

@@ -20,7 +20,7 @@ METHODS = [name for name, member in vars(Corpus).items() if not name.startswith(
 def test_every_method_of_the_corpus_is_there_with_the_same_signature(name: str) -> None:
     """On failure: copy the changed signature into aio.py; the body is one line."""
     twin = getattr(AsyncCorpus, name)
-    assert inspect.iscoroutinefunction(twin)
+    assert inspect.iscoroutinefunction(twin) == (name != "observe")  # that one only notes a function down
     assert str(inspect.signature(twin)) == str(inspect.signature(getattr(Corpus, name)))
 
 

@@ -174,5 +174,5 @@ def test_the_examples_of_every_help_are_accepted_by_the_parser() -> None:
         for example in (command.epilog or "").split("\n")[2:]:
             _, called, *arguments = shlex.split(example)
             assert called == name
-            if name != "eval":  # its folder has to exist
+            if name not in ("eval", "warm"):  # what they read has to exist
                 command.make_context(name, arguments)

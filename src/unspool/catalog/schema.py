@@ -232,7 +232,7 @@ segments = sa.Table(
     sa.Column("start", sa.Integer, nullable=False),
     sa.Column("stop", sa.Integer, nullable=False),
     sa.Column("entries", sa.LargeBinary, nullable=False),
-    sa.Column("reserve", sa.LargeBinary, nullable=False),
+    sa.Column("ids", sa.LargeBinary, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
 )
 

@@ -198,7 +198,7 @@ _EXTEND_VECTOR = sa.update(query_vectors).where(query_vectors.c.key == sa.bindpa
 _VECTOR = Prepared(
     sa.select(query_vectors.c.vector).where(query_vectors.c.key == sa.bindparam("key"), query_vectors.c.expires_at > sa.bindparam("now"))
 )
-_PACKED = (segments.c.number, segments.c.start, segments.c.stop, segments.c.entries, segments.c.reserve, segments.c.state)
+_PACKED = (segments.c.number, segments.c.start, segments.c.stop, segments.c.entries, segments.c.ids, segments.c.state)
 _FIND = Prepared(
     sa.select(windows.c.question, windows.c.caller, windows.c.expires_at, *_PACKED)
     .join(segments, sa.and_(segments.c.window == windows.c.name, segments.c.stop >= sa.bindparam("position")), isouter=True)
@@ -228,7 +228,7 @@ def _prepared(engine: Engine, path: Path) -> Engine:
     path.touch(mode=0o600)  # it holds what was asked
     with engine.connect() as connection:
         application, version = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("application_id", "user_version"))
-        foreign = application not in (0, APPLICATION_ID)
+        foreign = application != APPLICATION_ID and (application or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one())
         if (application, version) == (APPLICATION_ID, FORMAT):
             return engine
     if foreign:

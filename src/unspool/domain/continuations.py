@@ -47,10 +47,11 @@ def kind_of(text: str) -> int:
     return raw(text)[0] >> 5
 
 
-def write(name: bytes, at: Bookmark, *, catalog: str) -> str:
-    """A continuation for a place in a stored window."""
+def write(name: bytes, at: Bookmark, *, catalog: str) -> str | None:
+    """A continuation for a place in a stored window; None for one so deep that its numbers do not fit: after two million hits or tokens."""
     numbers = b"".join(_number(value) for value in (at.position, at.number, at.shown, *([at.spent] if at.spent else [])))
-    return to_text(name + _tag(catalog) + _checksum(name + numbers) + numbers)
+    text = to_text(name + _tag(catalog) + _checksum(name + numbers) + numbers)
+    return text if len(text) <= MAX_CHARACTERS else None
 
 
 def read(text: str, *, catalog: str) -> tuple[bytes, Bookmark]:

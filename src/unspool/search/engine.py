@@ -79,8 +79,7 @@ class Given:
 
     ids: Ids
     text_keys: frozenset[int]
-    entries: Entries
-    replaced: frozenset[tuple[int, int]] = frozenset()  # (document, position) of chunks whose successors were shown in their place
+    places: Mapping[tuple[int, int], int]  # (document, position) -> id, as it was when it was ranked
 
 
 class _Found(NamedTuple):
@@ -129,21 +128,19 @@ def further(stores: Stores, request: Request, last: Segment, given: Given, *, st
     """
     frontier = last.frontier
     weights = _fair(stores.words, request)
-    served = Served.WIDER
     if dict(frontier.seqs) != {project.id: project.seq for project in request.projects}:
         frontier = _found(stores, request, weights, frontier.depth, given=given.ids, was=frontier).now
     while not any(map(len, frontier.reserve)):
         if frontier.exhausted:
             return None
-        served = Served.HINT if frontier.hints and stores.vectors.capabilities.native_continuation else Served.WIDER
         depth = min(frontier.depth * 2, stores.vectors.capabilities.max_k)
         deeper = _found(stores, request, weights, depth, given=given.ids, was=frontier, go_on=True).now
         frontier = replace(deeper, exhausted=deeper.exhausted or depth == frontier.depth)
-    start = Segment(number=last.number + 1, start=last.stop, served=served, entries=NO_ENTRIES, frontier=frontier, best=last.best)
+    served = Served.HINT if frontier.hinted else Served.WIDER
+    start = Segment(number=last.number + 1, start=last.stop, served=served, entries=NO_ENTRIES, frontier=frontier, best=last.best, low=last.low)
     sides = int(request.plan.uses_vectors) + int(request.plan.uses_words)
     share = max(1, step // sides // max(1, sum(1 for one in frontier.reserve if len(one))))
-    shown = last.entries["score"][~last.entries["is_copy"]]
-    return _next(stores, request, start, {}, weights, given, share=share, floor=float(shown[-1]) if len(shown) else None)
+    return _next(stores, request, start, {}, weights, given, share=share)
 
 
 class _Frontiers(NamedTuple):
@@ -181,6 +178,7 @@ def _found(
         majority="" if was is None else was.majority,
         reserve=reserve,
         hints={one.project: one.hint for one in found if one.hint is not None},
+        hinted=bool(hints),
         seqs={project.id: project.seq for project in request.projects},
     )
     return _Frontiers(now, {one.project: one for one in found})
@@ -195,7 +193,6 @@ def _next(
     given: Given | None,
     *,
     share: int,
-    floor: float | None = None,
 ) -> Segment:
     """The segment with the best of the reserve, so many from each side of each project, ranked."""
     taken: list[tuple[_Found, Ids]] = []
@@ -206,7 +203,7 @@ def _next(
         taken.append((said.get(one.project) or _unscored(one.project, request.plan), ids))
     waiting = sum(len(np.union1d(one.near, one.named)) for one in reserve if len(one))
     segment = replace(segment, frontier=replace(segment.frontier, reserve=tuple(reserve), waiting=waiting))
-    return _ranked(stores, request, segment, taken, weights, given, floor=floor)
+    return _ranked(stores, request, segment, taken, weights, given)
 
 
 def _retrieve(stores: Stores, request: Request, project: int, weights: Mapping[str, float], depth: int, *, k: int, hint: str | None) -> _Found:
@@ -267,15 +264,13 @@ def _ranked(
     taken: Sequence[tuple[_Found, Ids]],
     weights: Mapping[int, Mapping[str, float]],
     given: Given | None,
-    *,
-    floor: float | None = None,
 ) -> Segment:
     """The segment with its entries, ranked among themselves on the scale of the first segment."""
     asked = request.plan
     known = stores.kept.get(stores.catalog, request.projects, [id_ for _, ids in taken for id_ in ids.tolist()])
     candidates = list(known.values())
-    if given is not None and given.replaced:
-        candidates = [one for one in candidates if (one.document_id, one.position) not in given.replaced]
+    if given is not None:
+        candidates = _news(stores.catalog, candidates, given)
     majority = segment.frontier.majority if given is not None else _majority(asked, candidates)
     scores = _joined([_scored(stores, request, one, ids, _without_majority(asked, weights[one.project], majority)) for one, ids in taken], asked)
     scale = fusion.Scale.of(segment.frontier.scale) if segment.frontier.scale else fusion.scale(scores.meaning, scores.words, asked.alpha)
@@ -285,15 +280,33 @@ def _ranked(
     if request.min_score is not None:
         order = [one for one in order if round(one.score, SCORE_DIGITS) >= request.min_score]
     grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.text_keys)
-    entries = _entries(grouped, floor)
+    entries = _entries(grouped, segment.low)
+    shown = entries["score"][~entries["is_copy"]]
+    kept = {one.id for one in candidates} - {one.candidate.id for one in repeats}
     return replace(
         segment,
         entries=entries,
-        best=float(entries["score"][0]) if given is None and len(entries) else segment.best,
-        repeats=repeats,
+        best=float(shown[0]) if given is None and len(shown) else segment.best,
+        low=float(shown[-1]) if len(shown) else segment.low,
+        dropped=np.array([id_ for id_ in known if id_ not in kept], dtype=np.int64),
+        repeats=len(repeats),
         reasons=tuple(_reasons(grouped, scores)) if request.explain else (),
         frontier=replace(segment.frontier, scale=scale.flat, majority=majority),
     )
+
+
+def _news(catalog: Catalog, candidates: Sequence[reading.Candidate], given: Given) -> list[reading.Candidate]:
+    """Candidates without those that replaced a chunk which the walk has had: that one was shown, or its successor in its place.
+
+    Asked after the candidates were read, so that one which replaced another cannot be taken for new while somebody writes.
+    """
+    places = [given.places.get((one.document_id, one.position)) for one in candidates]
+    before = [id_ for id_ in places if id_ is not None]
+    if not before:
+        return list(candidates)
+    with catalog.read() as connection:
+        present = reading.present(connection, before)
+    return [one for one, id_ in zip(candidates, places, strict=True) if id_ is None or id_ in present]
 
 
 def _scored(stores: Stores, request: Request, found: _Found, ids: Ids, weights: Mapping[str, float]) -> _Scores:

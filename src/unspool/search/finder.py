@@ -145,6 +145,8 @@ class Finder:
         if self._habits.prefetch and page.continuation is not None and turned.ahead < turn.limit and isinstance(walk, StoredWalk):
             self._look_ahead(walk, turn)
         searched = clock.searched or turned.searched_s is not None
+        # Going on past the window may have to embed the query again; that is counted once.
+        further_s = 0.0 if turned.searched_s is None else max(turned.searched_s - (0.0 if clock.searched else clock.embed_s), 0.0)
         self._emit(
             PageServed(
                 store=STORE,
@@ -158,7 +160,7 @@ class Finder:
                 tokens=page.tokens,
                 is_last=page.continuation is None,
                 embed_s=clock.embed_s,
-                search_s=clock.search_s + (turned.searched_s or 0.0),
+                search_s=clock.search_s + further_s,
                 hydrate_s=turned.hydrated_s,
                 total_s=time.perf_counter() - clock.begun,
             )

@@ -15,7 +15,7 @@ from unspool.domain.continuations import Bookmark
 from unspool.domain.documents import Chunk, Lines, Status
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
 from unspool.search import budget, engine
-from unspool.search.engine import SCORE_DIGITS, Given, Request, Stores
+from unspool.search.engine import SCORE_DIGITS, Request, Stores
 from unspool.search.plan import Plan
 from unspool.search.snippets import cutter
 from unspool.search.walks import Walk
@@ -48,6 +48,7 @@ class Group:
     chunk: Chunk
     score: float
     stop: int
+    served: Served
     reason: str = ""
     changed: bool = False
     copies: tuple[str, ...] = ()
@@ -59,8 +60,8 @@ class _Gathered:
 
     groups: list[Group] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)  # where in the walk entries ended that exist no more
-    served: Served = Served.WINDOW
     searched_s: float | None = None  # how long going on past the window took, if it had to
+    request: Request | None = None  # the same for the whole page, so that it ends though somebody writes
     repeats: int = 0  # copies of what earlier segments hold
     position: int = 0
     is_end: bool = False
@@ -88,6 +89,7 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     position = gathered.position if shown == len(items) else gathered.groups[shown - 1].stop if shown else at.position
     is_end = spending.used_up or (gathered.is_end and shown == len(items))
     ahead = _ahead(walk, position)
+    served = gathered.groups[shown - 1].served if shown else here.served if (here := walk.segment(at.position)) else walk.last().served
     least = DROP * walk.last().best
     dropped = bool(hits) and hits[-1].score < least
     drops = dropped and hits[0].score >= least and not is_end  # said once in a walk
@@ -103,8 +105,8 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
         tokens_remaining=spending.remaining,
         alpha=how.plan.alpha,
         number=at.number,
-        served=gathered.served,
-        stability=Stability.SNAPSHOT if gathered.served is Served.WINDOW else stores.vectors.capabilities.stability,
+        served=served,
+        stability=Stability.SNAPSHOT if served is Served.WINDOW else stores.vectors.capabilities.stability,
         remaining=0 if is_end else ahead + walk.last().frontier.waiting,
         relevance_dropped=dropped,
     )
@@ -157,8 +159,6 @@ def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:
                 found.is_end = True
                 break
             continue
-        if segment.served is not Served.WINDOW:
-            found.served = segment.served
         if found.position == segment.start:
             found.repeats += segment.repeats
         _take(stores, walk, segment, found, how)
@@ -193,6 +193,7 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
                 chunk=chunk,
                 score=float(rows["score"][begin]),
                 stop=found.position,
+                served=segment.served,
                 reason=segment.reasons[found.position - (end - begin) - segment.start] if segment.reasons else "",
                 changed=lead not in chunks and chunk.id not in also,
                 copies=tuple(map(_place, others)),
@@ -251,8 +252,8 @@ def _extend(stores: Stores, walk: Walk, found: _Gathered, how: Turn) -> bool:
     if _is_end(walk.last(), how):
         return False
     begun = time.perf_counter()
-    request = how.request()
-    given = _given(stores, walk, request)
+    request = found.request = found.request or how.request()
+    given = walk.given()
     is_longer = walk.segment(found.position) is not None  # by another caller, or ahead of time
     if not is_longer:
         segment = engine.further(stores, request, walk.last(), given, step=STEP)
@@ -266,17 +267,6 @@ def _extend(stores: Stores, walk: Walk, found: _Gathered, how: Turn) -> bool:
 def _is_end(last: Segment, how: Turn) -> bool:
     """Whether nothing follows. With a least score that is so once nothing of a whole segment reached it."""
     return last.frontier.is_end or (how.min_score is not None and last.number > 0 and not len(last.entries))
-
-
-def _given(stores: Stores, walk: Walk, request: Request) -> Given:
-    """All that is in the walk. Where something was written since, also the places of chunks that are gone: what stands there now is no news."""
-    given = walk.given()
-    if [project.seq for project in walk.question.projects] == [project.seq for project in request.projects]:
-        return given
-    with stores.catalog.read() as connection:
-        present = reading.present(connection, given.entries["id"].tolist())
-    gone = [row for row in given.entries if int(row["id"]) not in present]
-    return replace(given, replaced=frozenset((int(row["document"]), int(row["position"])) for row in gone))
 
 
 def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, rank: int, how: Turn) -> Hit:

@@ -53,12 +53,12 @@ def rank(candidates: Sequence[Candidate], fused: Mapping[int, float], *, terms: 
     return sorted(chain.from_iterable(_file(chunks) for chunks in files.values()), key=_order)
 
 
-def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tuple[Ranked, bool]], int]:
-    """The order with each copy of a text right behind the best of them, marked as one; what copies a known text is only counted."""
+def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tuple[Ranked, bool]], list[Ranked]]:
+    """The order with each copy of a text right behind the best of them, marked as one; and what copies a known text."""
     groups: dict[int, list[Ranked]] = {}
     for one in order:
         groups.setdefault(one.candidate.text_key, []).append(one)
-    repeats = sum(len(groups.pop(key, ())) for key in known & groups.keys())
+    repeats = [one for key in known & groups.keys() for one in groups.pop(key)]
     return [(one, rank > 0) for group in groups.values() for rank, one in enumerate(group)], repeats
 
 

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -28,10 +28,10 @@ from unspool.errors import (
     SweptContinuationError,
 )
 from unspool.search.engine import Given
-from unspool.windows import Entries, Ids, PackedSegment, Question, Segment
+from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, Entries, Ids, PackedSegment, Question, Segment
 
 CARRIED = 60  # entries that a signed continuation carries ahead: 2.7 KB; the rest is searched for again
-_MAX_SIGNED = 100_000  # characters: after about 4500 hits it has to end
+_MAX_SIGNED = 100_000  # characters: after about 2200 hits it has to end
 _MAC_BYTES = 16
 
 
@@ -126,10 +126,8 @@ class StoredWalk(_Segments):
 
     def given(self) -> Given:
         if self._name is not None:
-            self._segments = self._shelf.windows.segments(self._name)
-        entries = np.concatenate([segment.entries for segment in self._segments])
-        ids = np.concatenate([entries["id"].astype(np.int64), np.array(list(self.substitutes().values()), dtype=np.int64)])
-        return Given(ids=ids, text_keys=frozenset(entries["text_key"].tolist()), entries=entries)
+            self._reload(self._name)
+        return _given(self._segments, self.substitutes().values())
 
     def substitutes(self) -> dict[int, int]:
         return {} if self._name is None else self._shelf.windows.substitutes(self._name)
@@ -140,11 +138,16 @@ class StoredWalk(_Segments):
     def append(self, segment: Segment) -> None:
         name = self.name
         self._shelf.windows.append(name, segment)
-        self._segments = self._shelf.windows.segments(name)
-        if not self._segments:
-            raise SweptContinuationError("this continuation made room for newer ones; search again")
+        self._reload(name)
 
-    def continuation(self, at: Bookmark) -> str:
+    def _reload(self, name: bytes) -> None:
+        """All segments, also those that another caller has added."""
+        found = self._shelf.windows.segments(name)
+        if not found:
+            raise SweptContinuationError("this continuation made room for newer ones; search again", question=self._question)
+        self._segments = found
+
+    def continuation(self, at: Bookmark) -> str | None:
         return continuations.write(self.name, at, catalog=self._shelf.catalog)
 
     @property
@@ -178,17 +181,17 @@ class Seal:
 class SignedWalk(_Segments):
     """A walk that the caller carries: the entries that come next, and the ids of those that were given."""
 
-    def __init__(self, seal: Seal, question: Question, segments: list[Segment], *, earlier: Ids, keys: frozenset[int]) -> None:
+    def __init__(self, seal: Seal, question: Question, segments: list[Segment], *, passed: Entries, others: Ids) -> None:
         super().__init__(question, segments)
         self._seal = seal
-        self._earlier = earlier
-        self._keys = keys
+        self._passed = passed
+        self._others = others  # what was shown in place of others, or found and no news
         self._substitutes: dict[int, int] = {}
 
     @classmethod
     def new(cls, seal: Seal, question: Question, first: Segment) -> SignedWalk:
         """A walk that begins."""
-        return cls(seal, question, [first], earlier=np.zeros(0, dtype=np.int64), keys=frozenset())
+        return cls(seal, question, [first], passed=NO_ENTRIES, others=NO_IDS)
 
     @classmethod
     def resumed(cls, seal: Seal, text: str, *, space_id: int) -> tuple[SignedWalk, Bookmark]:
@@ -197,7 +200,7 @@ class SignedWalk(_Segments):
             raise MalformedContinuationError(f"a continuation of {len(text)} characters is none of ours; search again")
         data = continuations.raw(text)
         kind, mac, body = data[:1], data[1 : 1 + _MAC_BYTES], data[1 + _MAC_BYTES :]
-        if not hmac.compare_digest(mac, _mac(seal.key, kind + body)):
+        if not hmac.compare_digest(mac, _mac(seal, kind + body)):
             raise ForeignContinuationError("this continuation was signed by another catalog, or changed on its way; search again here")
         head_size = int.from_bytes(body[:4], "big")
         head = json.loads(zlib.decompress(body[4 : 4 + head_size]))
@@ -208,20 +211,16 @@ class SignedWalk(_Segments):
             raise ExpiredContinuationError("this continuation has expired; search again, or ask with restart", question=question)
         if question.space_id != space_id:
             raise OutdatedContinuationError(_OUTDATED, question=question)
-        entries_size, given = head["sizes"]
+        ahead_size, passed_size = head["sizes"]
         blobs = body[4 + head_size :]
         number, start, stop, state = head["segment"]
-        segment = PackedSegment(number, start, stop, blobs[:entries_size], b"", state).unpack()
-        numbers = np.frombuffer(blobs[entries_size:], dtype="<i8").astype(np.int64)
-        return cls(seal, question, [segment], earlier=numbers[:given], keys=frozenset(numbers[given:].tolist())), Bookmark(**head["at"])
+        segment = PackedSegment(number, start, stop, blobs[:ahead_size], b"", state).unpack()
+        passed = np.frombuffer(blobs[ahead_size : ahead_size + passed_size], dtype=ENTRY)
+        others = np.frombuffer(blobs[ahead_size + passed_size :], dtype="<i8").astype(np.int64)
+        return cls(seal, question, [segment], passed=passed, others=others), Bookmark(**head["at"])
 
     def given(self) -> Given:
-        entries = np.concatenate([segment.entries for segment in self._segments])
-        return Given(
-            ids=np.concatenate([self._earlier, entries["id"].astype(np.int64), np.array(list(self._substitutes.values()), dtype=np.int64)]),
-            text_keys=self._keys | frozenset(entries["text_key"].tolist()),
-            entries=entries,
-        )
+        return _given(self._segments, [*self._others.tolist(), *self._substitutes.values()], self._passed)
 
     def substitutes(self) -> dict[int, int]:
         return dict(self._substitutes)
@@ -238,30 +237,34 @@ class SignedWalk(_Segments):
         reasons = [reason for segment in self._segments for reason in segment.reasons]
         split = at.position - self._segments[0].start
         ahead = _whole_groups(entries[split:], CARRIED)
-        here = self.segment(at.position) or self.last()
-        frontier = self.last().frontier
-        everything = len(ahead) == len(entries) - split
+        here, last = self.segment(at.position) or self.last(), self.last()
+        frontier = last.frontier
+        known = entries[: split + len(ahead)]
+        scores = known["score"][~known["is_copy"]]
+        # What is in reserve is not carried. Half the depth makes going on ask for the same depth again.
+        is_whole = len(known) == len(entries) and not any(map(len, frontier.reserve))
         carried = replace(
             here,
             start=at.position,
             entries=ahead,
+            low=float(scores[-1]) if len(scores) else here.low,
+            dropped=NO_IDS,
             reasons=tuple(reasons[split : split + len(ahead)]),
-            # What is in reserve is not carried: half the depth, so that going on asks for the same depth again.
             frontier=replace(
                 frontier,
-                depth=max(frontier.depth // 2, 1),
-                exhausted=everything and frontier.is_end,
+                depth=frontier.depth if is_whole else max(frontier.depth // 2, 1),
+                exhausted=is_whole and frontier.exhausted,
                 reserve=(),
                 waiting=0,
-                hints=frontier.hints if everything else {},
+                hints=frontier.hints if is_whole else {},
             ),
         )
-        passed = entries[:split]
-        given = np.concatenate([self._earlier, passed["id"], np.array(list(self._substitutes.values()), dtype=np.int64)])
-        text = self._signed(carried, at, given, self._keys | frozenset(passed["text_key"].tolist()))
+        dropped = np.concatenate([segment.dropped for segment in self._segments])
+        others = np.concatenate([self._others, dropped, np.array(list(self._substitutes.values()), dtype=np.int64)])
+        text = self._signed(carried, at, np.concatenate([self._passed, entries[:split]]), others)
         return text if len(text) <= _MAX_SIGNED else None
 
-    def _signed(self, carried: Segment, at: Bookmark, given: Ids, keys: frozenset[int]) -> str:
+    def _signed(self, carried: Segment, at: Bookmark, passed: Entries, others: Ids) -> str:
         packed = carried.pack()
         seal = self._seal
         head = {
@@ -270,13 +273,24 @@ class SignedWalk(_Segments):
             "caller": _fingerprint(seal.caller),
             "expires_at": seal.now + seal.lifetime_s,
             "segment": [packed.number, packed.start, packed.stop, packed.state],
-            "sizes": [len(packed.entries), len(given)],
+            "sizes": [len(packed.entries), passed.nbytes],
         }
         compressed = zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 9)
-        numbers = np.concatenate([given, np.array(sorted(keys), dtype=np.int64)]).astype("<i8")
-        body = len(compressed).to_bytes(4, "big") + compressed + packed.entries + numbers.tobytes()
+        body = len(compressed).to_bytes(4, "big") + compressed + packed.entries + passed.tobytes() + others.astype("<i8").tobytes()
         kind = bytes([SIGNED << 5])
-        return continuations.to_text(kind + _mac(seal.key, kind + body) + body)
+        return continuations.to_text(kind + _mac(seal, kind + body) + body)
+
+
+def _given(segments: Sequence[Segment], others: Iterable[int], passed: Entries = NO_ENTRIES) -> Given:
+    """All that is in a walk, with what was shown in place of others or found and no news."""
+    entries = np.concatenate([passed, *(segment.entries for segment in segments)])
+    ids = [entries["id"].astype(np.int64), *(segment.dropped for segment in segments), np.array(list(others), dtype=np.int64)]
+    return Given(ids=np.concatenate(ids), text_keys=frozenset(entries["text_key"].tolist()), places=_places(entries))
+
+
+def _places(entries: Entries) -> dict[tuple[int, int], int]:
+    """Where each entry stood when it was ranked."""
+    return dict(zip(zip(entries["document"].tolist(), entries["position"].tolist(), strict=True), entries["id"].tolist(), strict=True))
 
 
 def _whole_groups(entries: Entries, most: int) -> Entries:
@@ -289,8 +303,8 @@ def _whole_groups(entries: Entries, most: int) -> Entries:
 _OUTDATED = "this continuation was made with another embedder; search again, or ask with restart"
 
 
-def _mac(key: bytes, data: bytes) -> bytes:
-    return hmac.new(key, data, hashlib.sha256).digest()[:_MAC_BYTES]
+def _mac(seal: Seal, data: bytes) -> bytes:
+    return hmac.new(seal.key, seal.catalog.encode() + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
 
 
 def _fingerprint(caller: str) -> str:

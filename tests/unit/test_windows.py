@@ -1,0 +1,326 @@
+"""Frozen rankings as bytes, and the file that keeps them for a while."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unspool.catalog import windows
+from unspool.catalog.windows import Windows
+from unspool.domain import continuations
+from unspool.domain.queries import Served
+from unspool.errors import ServiceError
+from unspool.windows import ENTRY, AskedProject, Frontier, Question, Reserve, Segment
+
+DAY = 86_400
+ids = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20).map(lambda values: np.array(values, dtype=np.int64))
+reserves = st.builds(Reserve, project=st.integers(1, 2**40), near=ids, named=ids)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+frontiers = st.builds(
+    Frontier,
+    depth=st.integers(1, 100_000),
+    exhausted=st.booleans(),
+    scale=st.just(()) | st.tuples(*[numbers] * 6),
+    majority=st.text(max_size=8),
+    reserve=st.lists(reserves, max_size=4).map(tuple),
+    waiting=st.integers(0, 1000),
+    hints=st.dictionaries(st.integers(1, 2**40), st.text(max_size=30), max_size=3),
+    hinted=st.booleans(),
+    seqs=st.dictionaries(st.integers(1, 2**40), st.integers(0, 2**40), max_size=3),
+)
+rows = st.tuples(
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(-(2**63), 2**63 - 1),
+    st.integers(0, 2**40),
+    st.integers(0, 2**30),
+    st.floats(width=32),
+    st.booleans(),
+)
+segments = st.builds(
+    Segment,
+    number=st.integers(0, 100),
+    start=st.integers(0, 10_000),
+    served=st.sampled_from(Served),
+    entries=st.lists(rows, max_size=20).map(lambda values: np.array(values, dtype=ENTRY)),
+    frontier=frontiers,
+    best=numbers,
+    low=st.none() | numbers,
+    dropped=st.lists(st.integers(0, 2**62), max_size=5).map(lambda values: np.array(values, dtype=np.int64)),
+    repeats=st.integers(0, 50),
+    reasons=st.lists(st.text(max_size=20), max_size=5).map(tuple),
+)
+
+
+@given(segments)
+def test_a_segment_comes_out_of_its_bytes_as_it_went_in(segment: Segment) -> None:
+    again = segment.pack().unpack()
+    assert again.entries.tobytes() == segment.entries.tobytes()
+    assert [(one.project, one.near.tolist(), one.named.tolist()) for one in again.frontier.reserve] == [
+        (one.project, one.near.tolist(), one.named.tolist()) for one in segment.frontier.reserve
+    ]
+    assert again.dropped.tolist() == segment.dropped.tolist()
+    bare = {"entries": None, "frontier": None, "dropped": None}
+    assert replace(again, **bare) == replace(segment, **bare)  # type: ignore[arg-type]
+    assert replace(again.frontier, reserve=()) == replace(segment.frontier, reserve=())
+    assert (again.stop, again.frontier.is_end) == (segment.stop, segment.frontier.is_end)
+
+
+def test_a_question_comes_out_of_its_text_as_it_went_in() -> None:
+    question = Question(
+        query="Wo ist der 'Walroß'?\n",
+        projects=(AskedProject(1, "a", 3), AskedProject(2, "b", 4)),
+        alpha=0.25,
+        limit=7,
+        max_tokens=100,
+        max_total_tokens=1000,
+        where={"path": "src/*", "language": ["python", "go"]},
+        min_score=0.5,
+        explain=True,
+        space_id=9,
+    )
+    assert Question.from_json(question.as_json()) == question
+
+
+def test_a_question_with_a_date_in_its_filter_can_be_asked_again() -> None:
+    question = Question(query="walrus", projects=(AskedProject(1, "a", 3),), alpha=0.0, limit=1, where={"modified": {"gte": date(2026, 1, 2)}})
+    assert Question.from_json(question.as_json()).where == {"modified": {"gte": "2026-01-02"}}
+
+
+# The file
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+QUESTION = Question(query="walrus", projects=(AskedProject(1, "notes", 3),), alpha=0.0, limit=2)
+
+
+def stretch(number: int, start: int, size: int = 3) -> Segment:
+    entries = np.zeros(size, dtype=ENTRY)
+    entries["id"] = np.arange(start, start + size)
+    frontier = Frontier(depth=100, exhausted=True, scale=(0.0,) * 6)
+    return Segment(number=number, start=start, served=Served.WINDOW, entries=entries, frontier=frontier)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db.windows"
+
+
+@pytest.fixture
+def kept(path: Path, clock: Clock) -> Iterator[Windows]:
+    opened = Windows(path, clock=clock)
+    yield opened
+    opened.close()
+
+
+def keep(kept: Windows, *, lifetime_s: int = 100, query: tuple[bytes, bytes] | None = None) -> bytes:
+    name = continuations.new_name()
+    kept.keep(name, question=QUESTION, caller="ann", first=stretch(0, 0), lifetime_s=lifetime_s, query=query)
+    return name
+
+
+def afresh(path: Path, clock: Clock) -> Windows:
+    """As another process sees it."""
+    return Windows(path, clock=clock)
+
+
+def swept(path: Path, now: float) -> None:
+    opened = Windows(path)
+    try:
+        with opened._write() as connection:
+            windows.sweep(connection, int(now))
+    finally:
+        opened.close()
+
+
+def rows_of(path: Path, table: str) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def test_a_window_is_found_by_its_name_alone(kept: Windows, path: Path, clock: Clock) -> None:
+    name, other = keep(kept), keep(kept)
+    assert name != other
+    fresh = afresh(path, clock)
+    for one in (kept, fresh):
+        found = one.find(name, position=0)
+        assert found is not None
+        assert (found.question, found.caller) == (QUESTION, "ann")
+        assert [segment.entries["id"].tolist() for segment in found.segments] == [[0, 1, 2]]
+        assert one.find(bytes(10), position=0) is None
+    fresh.close()
+
+
+def test_the_first_to_append_a_segment_wins(kept: Windows) -> None:
+    name = keep(kept)
+    kept.append(name, stretch(1, 3))
+    kept.append(name, stretch(1, 3, size=1))
+    assert [len(segment.entries) for segment in kept.segments(name)] == [3, 3]
+
+
+def test_nothing_is_appended_to_a_window_that_is_gone(kept: Windows) -> None:
+    keep(kept)
+    kept.append(bytes(10), stretch(1, 3))
+    kept.substitute(bytes(10), {1: 2})
+    assert (kept.segments(bytes(10)), kept.substitutes(bytes(10))) == ([], {})
+
+
+@pytest.mark.parametrize("later", [4, 7, 10])
+def test_an_early_place_is_found_after_a_later_one(kept: Windows, path: Path, clock: Clock, later: int) -> None:
+    """A process that begins in the middle of a walk may be asked for an earlier page."""
+    name = keep(kept)
+    kept.append(name, stretch(1, 3))
+    kept.append(name, stretch(2, 6))
+    kept.append(name, stretch(3, 9))
+    fresh = afresh(path, clock)
+    assert fresh.find(name, position=later) is not None
+    for position in range(12):
+        found = fresh.find(name, position=position)
+        assert found is not None
+        assert [one.number for one in found.segments if one.start <= position < one.stop] == [position // 3]
+    fresh.close()
+
+
+def test_what_stood_in_for_what_is_remembered(kept: Windows, path: Path, clock: Clock) -> None:
+    name, other = keep(kept), keep(kept)
+    kept.substitute(name, {0: 70, 2: 72})
+    kept.substitute(name, {2: 82})
+    fresh = afresh(path, clock)
+    assert fresh.substitutes(name) == {0: 70, 2: 82}
+    assert fresh.substitutes(other) == {}
+    fresh.close()
+
+
+def test_a_window_expires_when_its_time_is_over(kept: Windows, clock: Clock) -> None:
+    found = kept.find(keep(kept, lifetime_s=100), position=0)
+    assert found is not None
+    clock.now += 99
+    assert not kept.is_expired(found)
+    clock.now += 1
+    assert kept.is_expired(found)
+
+
+def test_sweeping_drops_expired_segments_at_once_and_forgets_the_window_a_day_later(kept: Windows, path: Path, clock: Clock) -> None:
+    name, younger = keep(kept, lifetime_s=100), keep(kept, lifetime_s=10 * DAY)
+    kept.substitute(name, {0: 70})
+    swept(path, clock.now + 99)
+    assert rows_of(path, "segments") == 2
+    swept(path, clock.now + 100)
+    fresh = afresh(path, clock)
+    found = fresh.find(name, position=0)
+    assert found is not None
+    assert (found.question, found.segments) == (QUESTION, ())
+    other = fresh.find(younger, position=0)
+    assert other is not None
+    assert len(other.segments) == 1
+    swept(path, clock.now + 100 + DAY - 1)
+    assert rows_of(path, "windows") == 2
+    swept(path, clock.now + 100 + DAY)
+    assert (rows_of(path, "windows"), rows_of(path, "segments"), rows_of(path, "substitutes")) == (1, 1, 0)
+    assert fresh.find(name, position=0) is None
+    fresh.close()
+
+
+def test_sweeping_happens_by_itself_while_windows_are_kept(kept: Windows, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "SWEEP_EVERY", 5)
+    for _ in range(30):
+        keep(kept, lifetime_s=10)
+        clock.now += 20
+    assert rows_of(path, "segments") <= 7
+
+
+def test_too_many_windows_cost_the_oldest_their_segments(kept: Windows, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "MAX_WINDOWS", 4)
+    names = []
+    for _ in range(10):
+        names.append(keep(kept, lifetime_s=DAY))
+        clock.now += 1
+    swept(path, clock.now)
+    fresh = afresh(path, clock)
+    found = [fresh.find(name, position=0) for name in names]
+    assert [one is not None and len(one.segments) for one in found] == [0] * 6 + [1] * 4
+    fresh.close()
+
+
+def test_vectors_of_queries_are_kept_for_their_time_and_no_longer(kept: Windows, path: Path, clock: Clock) -> None:
+    keep(kept, lifetime_s=100, query=(b"k" * 32, b"vector"))
+    kept.keep_vectors({b"l" * 32: b"other"}, lifetime_s=50)
+    fresh = afresh(path, clock)
+    assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32), fresh.vector(b"m" * 32)) == (b"vector", b"other", None)
+    clock.now += 50
+    assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32)) == (b"vector", None)
+    keep(kept, lifetime_s=100, query=(b"k" * 32, b"vector"))
+    clock.now += 99
+    assert fresh.vector(b"k" * 32) == b"vector"
+    swept(path, clock.now + 1)
+    assert rows_of(path, "query_vectors") == 0
+    fresh.close()
+
+
+def test_too_many_vectors_cost_those_that_end_first(kept: Windows, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "MAX_VECTORS", 3)
+    for number in range(8):
+        kept.keep_vectors({bytes([number]) * 32: b"v"}, lifetime_s=100 + number)
+    swept(path, clock.now)
+    assert [number for number in range(8) if kept.vector(bytes([number]) * 32)] == [5, 6, 7]
+
+
+def test_only_its_owner_may_read_the_file(kept: Windows, path: Path) -> None:
+    keep(kept)
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("content", [b"not a database at all " * 400, b"SQLite format 3\x00" + b"\xff" * 5000])
+def test_a_damaged_file_is_replaced(kept: Windows, path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    name = keep(kept)
+    assert kept.find(name, position=0) is not None
+    assert rows_of(path, "windows") == 1
+
+
+def test_a_file_of_another_format_is_begun_anew(kept: Windows, path: Path, clock: Clock) -> None:
+    keep(kept)
+    kept.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version=999")
+    fresh = afresh(path, clock)
+    name = keep(fresh)
+    assert fresh.find(name, position=0) is not None
+    assert rows_of(path, "windows") == 1
+    fresh.close()
+
+
+@pytest.mark.parametrize("application_id", [77, 0])
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(kept: Windows, path: Path, application_id: int) -> None:
+    """Most programs leave the application id at 0."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE windows (panes INTEGER)")
+        connection.execute("INSERT INTO windows VALUES (6)")
+        connection.execute(f"PRAGMA application_id={application_id}")
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(ServiceError):
+        keep(kept)
+    with pytest.raises(ServiceError):
+        kept.find(bytes(10), position=0)
+    assert path.read_bytes() == before
