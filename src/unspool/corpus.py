@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,10 +54,15 @@ class Check:
 
 
 def _check_page(limit: int, max_tokens: int) -> None:
-    if not 1 <= limit <= MAX_LIMIT:
-        raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
-    if max_tokens < 0:
-        raise InputError(f"max_tokens is {max_tokens}; give 0 for no budget, or the number of tokens a page may take")
+    if not (isinstance(limit, int) and 1 <= limit <= MAX_LIMIT):
+        raise InputError(f"limit is {limit!r}; give a whole number from 1 to {MAX_LIMIT}")
+    if not (isinstance(max_tokens, int) and max_tokens >= 0):
+        raise InputError(f"max_tokens is {max_tokens!r}; give 0 for no budget, or the number of tokens a page may take")
+
+
+def _check_caller(caller: str) -> None:
+    if not isinstance(caller, str):
+        raise InputError(f"caller is a {type(caller).__name__}; give the name of who asks as text")
 
 
 def open(address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None) -> Corpus:  # noqa: A001
@@ -82,6 +88,7 @@ class Corpus:
         self._guard = threading.Lock()
         self._store: EmbeddedStore | None = None
         self._finder: Finder | None = None
+        self._is_closed = False
         self._hooks = Hooks()
         self._windows = Windows.beside(self._catalog)
         with self._catalog.read() as connection:
@@ -98,6 +105,7 @@ class Corpus:
     def close(self) -> None:
         """Let go of every file and connection."""
         with self._guard:
+            self._is_closed = True
             if self._finder is not None:
                 self._finder.close()
                 self._finder = None
@@ -200,7 +208,10 @@ class Corpus:
         max_tokens = settings.max_tokens if max_tokens is None else max_tokens
         max_total_tokens = settings.max_total_tokens if max_total_tokens is None else max_total_tokens
         _check_page(limit, max_tokens)
-        if not 0 <= max_total_tokens <= MAX_TOTAL_TOKENS:
+        _check_caller(caller)
+        if min_score is not None and not (isinstance(min_score, int | float) and math.isfinite(min_score)):
+            raise InputError(f"min_score is {min_score!r}; give a number")
+        if not (isinstance(max_total_tokens, int) and 0 <= max_total_tokens <= MAX_TOTAL_TOKENS):
             raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or up to {MAX_TOTAL_TOKENS} for all pages together")
         planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
         rows = self._named(projects)
@@ -226,6 +237,7 @@ class Corpus:
         or was somebody else's, is an error all the same.
         """
         _check_page(self.settings.limit if limit is None else limit, max_tokens or 0)
+        _check_caller(caller)
         if not isinstance(continuation, str):
             raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
         try:
@@ -387,6 +399,8 @@ class Corpus:
         from unspool.embedded.store import EmbeddedStore
 
         with self._guard:
+            if self._is_closed:
+                raise InputError("the corpus is closed; open it again")
             if self._store is None:
                 space = f"{self._embedder.name}@{self._embedder.revision}"
                 self._store = EmbeddedStore(self._catalog, space_id=self._space(), space=space, dimension=self._embedder.dimension)

@@ -113,10 +113,11 @@ class Desk:
             max_tokens=0,
             explain=False,
             min_score=None,
+            goes_on=True,
             count_tokens=self.corpus.count_tokens,
         )
         catalog = self.corpus._catalog
-        self.shelf = Shelf(windows=self.windows, catalog=catalog.identity, caller="", lifetime_s=1000)
+        self.shelf = Shelf(windows=self.windows, key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000)
         self.seal = Seal(key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000, now=0)
 
     def stores(self) -> Stores:

@@ -37,8 +37,8 @@ names = st.binary(min_size=10, max_size=10).map(lambda name: bytes([name[0] & 0b
 
 @given(names, bookmarks)
 def test_what_is_written_is_read_again(name: bytes, at: Bookmark) -> None:
-    text = continuations.write(name, at, catalog="mine")
-    assert continuations.read(text, catalog="mine") == (name, at)
+    text = continuations.write(name, at, catalog="mine", key=b"k")
+    assert continuations.read(text, catalog="mine", key=b"k") == (name, at)
     assert re.fullmatch("[A-Za-z0-9_][A-Za-z0-9_-]*", text)
     assert len(text) <= 32
     assert continuations.kind_of(text) == continuations.STORED
@@ -47,13 +47,13 @@ def test_what_is_written_is_read_again(name: bytes, at: Bookmark) -> None:
 @given(names, legal)
 def test_every_place_that_the_settings_allow_can_be_written_and_read(name: bytes, at: Bookmark) -> None:
     """An index gives up to 100 000 chunks (`max_k`), and `max_total_tokens` may be 2 000 000."""
-    text = continuations.write(name, at, catalog="mine")
+    text = continuations.write(name, at, catalog="mine", key=b"k")
     assert text is not None
-    assert continuations.read(text, catalog="mine") == (name, at)
+    assert continuations.read(text, catalog="mine", key=b"k") == (name, at)
 
 
 def test_a_place_that_does_not_fit_is_not_written() -> None:
-    assert continuations.write(NAME, Bookmark(position=2**30, number=2**30, shown=2**30, spent=2**30), catalog="mine") is None
+    assert continuations.write(NAME, Bookmark(position=2**30, number=2**30, shown=2**30, spent=2**30), catalog="mine", key=b"k") is None
 
 
 def test_names_differ_and_begin_with_the_kind() -> None:
@@ -64,37 +64,37 @@ def test_names_differ_and_begin_with_the_kind() -> None:
 
 @pytest.mark.parametrize("at", [Bookmark(position=5, number=2, shown=5), Bookmark(position=170, number=18, shown=170, spent=5000)])
 def test_a_change_of_any_one_character_is_seen(at: Bookmark) -> None:
-    text = continuations.write(NAME, at, catalog="mine")
+    text = continuations.write(NAME, at, catalog="mine", key=b"k")
     for place, was in enumerate(text):
         for other in ALPHABET.replace(was, "") + " +/=é\x00":
             with pytest.raises(ContinuationError):
-                continuations.read(text[:place] + other + text[place + 1 :], catalog="mine")
+                continuations.read(text[:place] + other + text[place + 1 :], catalog="mine", key=b"k")
 
 
 def test_a_cut_or_lengthened_one_is_malformed() -> None:
-    text = continuations.write(NAME, Bookmark(position=5, number=2, shown=5), catalog="mine")
+    text = continuations.write(NAME, Bookmark(position=5, number=2, shown=5), catalog="mine", key=b"k")
     for size in range(len(text)):
         with pytest.raises(MalformedContinuationError):
-            continuations.read(text[:size], catalog="mine")
+            continuations.read(text[:size], catalog="mine", key=b"k")
     for more in (*ALPHABET, "AA", "=", "==", " ", text):
         with pytest.raises(MalformedContinuationError):
-            continuations.read(text + more, catalog="mine")
+            continuations.read(text + more, catalog="mine", key=b"k")
 
 
 @given(st.text() | st.text(alphabet=ALPHABET, max_size=40) | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
 def test_arbitrary_text_is_no_continuation(text: str) -> None:
     with pytest.raises(ContinuationError):
-        continuations.read(text, catalog="mine")
+        continuations.read(text, catalog="mine", key=b"k")
 
 
 @given(st.text(max_size=20), st.text(max_size=20), names, bookmarks)
 def test_one_of_another_catalog_is_foreign_or_the_same(mine: str, theirs: str, name: bytes, at: Bookmark) -> None:
-    text = continuations.write(name, at, catalog=theirs)
-    if continuations.write(name, at, catalog=mine) == text:  # one fingerprint in 256 is shared
-        assert continuations.read(text, catalog=mine) == (name, at)
+    text = continuations.write(name, at, catalog=theirs, key=b"k")
+    if continuations.write(name, at, catalog=mine, key=b"k") == text:  # one fingerprint in 256 is shared
+        assert continuations.read(text, catalog=mine, key=b"k") == (name, at)
     else:
         with pytest.raises(ForeignContinuationError):
-            continuations.read(text, catalog=mine)
+            continuations.read(text, catalog=mine, key=b"k")
 
 
 # Those that carry their walk

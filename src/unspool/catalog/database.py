@@ -50,8 +50,7 @@ class Catalog:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch(mode=0o600)  # it holds all that was indexed; SQLite gives its log the same permissions
                 _upgrade(engine, path)
-                with engine.connect() as connection:
-                    own = {row[0]: row[1] for row in connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))}
+                own = _own(engine)
         except UnspoolError:
             engine.dispose()
             raise
@@ -128,7 +127,8 @@ def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path, what: str
     cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
     text = str(cause).lower()
     if "not a database" in text:
-        return ConflictError(f"{path} is not an SQLite file; point UNSPOOL_DATABASE at another path, nothing was changed")
+        cure = "point UNSPOOL_DATABASE at another path" if what == "catalog" else "move it away"
+        return ConflictError(f"{path} is not an SQLite file; {cure}, nothing was changed")
     if "malformed" in text or "disk image" in text:
         return ServiceError(f"the {what} at {path} is damaged; restore it from a backup, or delete it and index again")
     if "locked" in text or "busy" in text:
@@ -199,6 +199,18 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
             (command.downgrade if downward else command.upgrade)(config, target)
             if target != "base":
                 _make_own(connection)
+
+
+def _own(engine: Engine) -> dict[str, str]:
+    """What a catalog says of itself; made if it is missing."""
+    query = sa.select(schema.meta.c.key, schema.meta.c.value)
+    with engine.connect() as connection:
+        own = {row[0]: row[1] for row in connection.execute(query)}
+    if IDENTITY in own and SIGNING_KEY in own:
+        return own
+    with engine.connect() as connection, connection.execution_options(unspool_write=True).begin():
+        _make_own(connection)
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _make_own(connection: Connection) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sqlite3
 import threading
 import time
@@ -13,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlalchemy as sa
+from filelock import FileLock
 from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog.database import Catalog, Prepared, sqlite_engine, translated, use_log
 from unspool.catalog.schema import APPLICATION_ID, query_vectors, segments, short_lived, substitutes, windows
-from unspool.errors import ServiceError
+from unspool.errors import ConflictError, ServiceError
 from unspool.windows import PackedSegment, Question, Segment
 
 FORMAT = 1  # of the file; another one is thrown away
@@ -147,15 +147,28 @@ class Windows:
 
     @contextmanager
     def _read(self) -> Iterator[Connection]:
-        with translated(self._path, what="file of continuations"), self._ready().connect() as connection:
+        with self._guarded(), self._ready().connect() as connection:
             yield connection
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._writing, translated(self._path, what="file of continuations"), self._ready().connect() as connection:
+        with self._writing, self._guarded(), self._ready().connect() as connection:
             connection = connection.execution_options(unspool_write=True)
             with connection.begin():
                 yield connection
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Errors as ours. A file that turns out to be damaged inside is moved aside, so that the next call finds a new one."""
+        try:
+            with translated(self._path, what="file of continuations"):
+                yield
+        except (ServiceError, ConflictError) as error:
+            if isinstance(error.__cause__, Exception) and _is_damage(error.__cause__):
+                self.close()
+                _set_aside(self._path)
+                raise ServiceError(f"{self._path} was damaged and is begun anew; continuations that it held are gone, search again") from error
+            raise
 
     def _ready(self) -> Engine:
         with self._opening:
@@ -173,15 +186,17 @@ def sweep(connection: Connection, now: int) -> None:
     """Make room. An expired window loses its segments at once and is forgotten a day later: until then its first page can be had again."""
     dead = sa.select(windows.c.name).where(windows.c.expires_at <= now)
     connection.execute(sa.delete(segments).where(segments.c.window.in_(dead)))
+    connection.execute(sa.delete(substitutes).where(substitutes.c.window.in_(dead)))
     connection.execute(sa.delete(windows).where(windows.c.expires_at <= now - _REMEMBERED_S))
     connection.execute(sa.delete(query_vectors).where(query_vectors.c.expires_at <= now))
-    for table, order, most in ((windows, windows.c.created_at, MAX_WINDOWS), (query_vectors, query_vectors.c.expires_at, MAX_VECTORS)):
-        limit = connection.execute(sa.select(order).order_by(order.desc()).offset(most).limit(1)).scalar()
-        if limit is not None and table is windows:
-            old = sa.select(windows.c.name).where(windows.c.created_at <= limit)
-            connection.execute(sa.delete(segments).where(segments.c.window.in_(old)))
-        elif limit is not None:
-            connection.execute(sa.delete(query_vectors).where(order <= limit))
+    oldest = connection.execute(sa.select(windows.c.created_at).order_by(windows.c.created_at.desc()).offset(MAX_WINDOWS).limit(1)).scalar()
+    if oldest is not None:
+        old = sa.select(windows.c.name).where(windows.c.created_at <= oldest)
+        connection.execute(sa.delete(segments).where(segments.c.window.in_(old)))
+    newest = query_vectors.c.expires_at
+    first = connection.execute(sa.select(newest).order_by(newest.desc()).offset(MAX_VECTORS).limit(1)).scalar()
+    if first is not None:
+        connection.execute(sa.delete(query_vectors).where(newest <= first))
 
 
 _REMEMBERED_S = 86_400
@@ -194,7 +209,15 @@ def _keep_vector(connection: Connection, key: bytes, vector: bytes, *, expires_a
 
 
 _INSERT_WINDOW, _INSERT_SEGMENT, _INSERT_VECTOR = sa.insert(windows), sa.insert(segments), sa.insert(query_vectors)
-_EXTEND_VECTOR = sa.update(query_vectors).where(query_vectors.c.key == sa.bindparam("b_key")).values(expires_at=sa.bindparam("b_expires_at"))
+_EXTEND_VECTOR = (
+    sa.update(query_vectors)
+    .where(query_vectors.c.key == sa.bindparam("b_key"))
+    .values(
+        expires_at=sa.case(
+            (query_vectors.c.expires_at > sa.bindparam("b_expires_at"), query_vectors.c.expires_at), else_=sa.bindparam("b_expires_at")
+        )
+    )
+)
 _VECTOR = Prepared(
     sa.select(query_vectors.c.vector).where(query_vectors.c.key == sa.bindparam("key"), query_vectors.c.expires_at > sa.bindparam("now"))
 )
@@ -214,14 +237,33 @@ def _opened(path: Path) -> Engine:
     try:
         return _prepared(engine, path)
     except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
-        if isinstance(error, sa.exc.OperationalError | sqlite3.OperationalError):
-            raise
         engine.dispose()
-        path.replace(path.with_name(path.name + ".damaged"))
-        for suffix in ("-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                path.with_name(path.name + suffix).unlink()
+        if not _is_damage(error):
+            raise
+        _set_aside(path)
         return _prepared(sqlite_engine(path), path)
+
+
+def _is_damage(error: Exception) -> bool:
+    text = str(getattr(error, "orig", error)).lower()
+    return "not a database" in text or "malformed" in text or "disk image" in text
+
+
+def _set_aside(path: Path) -> None:
+    """Move a damaged file out of the way, unless another process has done so already."""
+    with FileLock(path.with_name(path.name + ".lock"), timeout=10):
+        engine = sqlite_engine(path)
+        try:
+            with engine.connect() as connection:
+                sound = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one() == "ok"
+        except sa.exc.DatabaseError:
+            sound = False
+        finally:
+            engine.dispose()
+        if not sound:
+            for suffix in ("-wal", "-shm"):
+                path.with_name(path.name + suffix).unlink(missing_ok=True)
+            path.replace(path.with_name(path.name + ".damaged"))
 
 
 def _prepared(engine: Engine, path: Path) -> Engine:

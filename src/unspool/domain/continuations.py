@@ -3,10 +3,11 @@
     3 bits   what kind of continuation it is
     77 bits  the window's name, which nobody can guess
     8 bits   whose it is: a fingerprint of the catalog
-    16 bits  a checksum, so that a mistyped one is told from one that is gone
+    8 bits   a checksum, so that a mistyped one is told from one that is gone
+    8 bits   a signature with the catalog's key, so that a place that was never given out is hardly ever followed
     rest     the place, as numbers of one or more bytes
 
-That is 22 to 28 characters of A-Z, a-z, 0-9, '-' and '_', and the first is never '-', so that a shell takes it as it is.
+That is 22 to 32 characters of A-Z, a-z, 0-9, '-' and '_', and the first is never '-', so that a shell takes it as it is.
 """
 
 from __future__ import annotations
@@ -47,21 +48,24 @@ def kind_of(text: str) -> int:
     return raw(text)[0] >> 5
 
 
-def write(name: bytes, at: Bookmark, *, catalog: str) -> str | None:
-    """A continuation for a place in a stored window; None for one so deep that its numbers do not fit: after two million hits or tokens."""
+def write(name: bytes, at: Bookmark, *, catalog: str, key: bytes) -> str | None:
+    """A continuation for a place in a stored window; None for one so deep that its numbers do not fit, after 16 000 pages."""
     numbers = b"".join(_number(value) for value in (at.position, at.number, at.shown, *([at.spent] if at.spent else [])))
-    text = to_text(name + _tag(catalog) + _checksum(name + numbers) + numbers)
+    text = to_text(name + _tag(catalog) + _digest(name + numbers) + _digest(name + numbers, key) + numbers)
     return text if len(text) <= MAX_CHARACTERS else None
 
 
-def read(text: str, *, catalog: str) -> tuple[bytes, Bookmark]:
+def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Bookmark]:
     """The window's name and the place in it."""
     data = raw(text)
     name, numbers = data[:NAME_BYTES], data[_HEAD:]
-    if len(text) > MAX_CHARACTERS or data[0] >> 5 != STORED or data[NAME_BYTES + 1 : _HEAD] != _checksum(name + numbers):
+    tag, checksum, signature = (data[at : at + 1] for at in range(NAME_BYTES, _HEAD))
+    if len(text) > MAX_CHARACTERS or data[0] >> 5 != STORED or checksum != _digest(name + numbers):
         raise MalformedContinuationError(_malformed(text))
-    if data[NAME_BYTES : NAME_BYTES + 1] != _tag(catalog):
-        raise ForeignContinuationError("this continuation was given out by another catalog; open that one, or search again here")
+    if tag != _tag(catalog):
+        raise ForeignContinuationError("this continuation was given out by another catalog, or mistyped; open that one, or search again here")
+    if signature != _digest(name + numbers, key):
+        raise MalformedContinuationError(_malformed(text))
     values = _numbers(numbers)
     if not 3 <= len(values) <= 4:
         raise MalformedContinuationError(_malformed(text))
@@ -85,16 +89,16 @@ def raw(text: str) -> bytes:
 
 
 def _malformed(text: str) -> str:
-    shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
-    return f"{shown!r} is no continuation; copy it whole from the page before, or search again"
+    shown = repr(text) if len(text) <= 8 else f"{text[:6]!r}... of {len(text)} characters"
+    return f"{shown} is no continuation; copy it whole from the page before, or search again"
 
 
 def _tag(catalog: str) -> bytes:
     return hashlib.blake2b(catalog.encode(), digest_size=1, person=b"unspool catalog").digest()
 
 
-def _checksum(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=2, person=b"unspool check").digest()
+def _digest(data: bytes, key: bytes = b"") -> bytes:
+    return hashlib.blake2b(data, digest_size=1, key=key[: hashlib.blake2b.MAX_KEY_SIZE], person=b"unspool check").digest()
 
 
 def _number(value: int) -> bytes:

@@ -34,30 +34,38 @@ Event = PageServed
 Hook = Callable[[Event], None]
 
 
+class _Watcher:
+    """One registration of a hook."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+        self.has_failed = False
+
+
 class Hooks:
     """Who is told of events. One that fails is reported once to the log `unspool`, and never breaks a call."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._hooks: tuple[Hook, ...] = ()
-        self._failed: set[Hook] = set()
+        self._watchers: tuple[_Watcher, ...] = ()
 
     def add(self, hook: Hook) -> Callable[[], None]:
         """Tell a hook from now on; what is returned ends it."""
+        watcher = _Watcher(hook)
         with self._guard:
-            self._hooks = (*self._hooks, hook)
-        return lambda: self._remove(hook)
+            self._watchers = (*self._watchers, watcher)
+        return lambda: self._remove(watcher)
 
     def emit(self, event: Event) -> None:
         """Tell everyone."""
-        for hook in self._hooks:
+        for watcher in self._watchers:
             try:
-                hook(event)
+                watcher.hook(event)
             except Exception:
-                if hook not in self._failed:
-                    self._failed.add(hook)
+                if not watcher.has_failed:
+                    watcher.has_failed = True
                     logging.getLogger("unspool").exception("a hook failed on %s; it is not reported again", type(event).__name__)
 
-    def _remove(self, hook: Hook) -> None:
+    def _remove(self, watcher: _Watcher) -> None:
         with self._guard:
-            self._hooks = tuple(one for one in self._hooks if one is not hook)
+            self._watchers = tuple(one for one in self._watchers if one is not watcher)

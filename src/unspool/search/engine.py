@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from unspool.catalog import Catalog, reading
 from unspool.domain.filters import Filter
@@ -115,9 +116,9 @@ def first(stores: Stores, request: Request, *, depth: int) -> Segment:
     """The window: the best of both retrievers, ranked. What else they found is kept in reserve."""
     pool = request.plan.pool
     weights = _fair(stores.words, request)
-    frontier = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
-    empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=frontier.now)
-    return _next(stores, request, empty, frontier.said, weights, None, share=pool)
+    found = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
+    empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now)
+    return _next(stores, request, empty, found.said, weights, None, share=pool)
 
 
 def further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
@@ -277,12 +278,13 @@ def _ranked(
     fused = fusion.fuse(scores.meaning, scores.words, asked.alpha, scale) if len(scores.ids) else np.zeros(0, dtype=np.float32)
     by_id = dict(zip(scores.ids.tolist(), fused.tolist(), strict=True))
     order = ranking.rank(candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers)
-    if request.min_score is not None:
-        order = [one for one in order if round(one.score, SCORE_DIGITS) >= request.min_score]
     grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.text_keys)
     entries = _entries(grouped, segment.low)
     shown = entries["score"][~entries["is_copy"]]
-    kept = {one.id for one in candidates} - {one.candidate.id for one in repeats}
+    if request.min_score is not None:
+        wanted = _reach(entries, request.min_score)
+        entries, grouped = entries[wanted], [one for one, is_wanted in zip(grouped, wanted, strict=True) if is_wanted]
+    kept = set(entries["id"].tolist())
     return replace(
         segment,
         entries=entries,
@@ -364,6 +366,13 @@ def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None
     if floor is not None:
         np.minimum(entries["score"], floor, out=entries["score"])
     return entries
+
+
+def _reach(entries: Entries, least: float) -> npt.NDArray[np.bool_]:
+    """Which entries have at least a score; a copy has that of the text that is shown for it."""
+    lead = np.maximum.accumulate(np.where(entries["is_copy"], 0, np.arange(len(entries))))
+    reached: npt.NDArray[np.bool_] = np.round(entries["score"].astype(np.float64), SCORE_DIGITS)[lead] >= least
+    return reached
 
 
 def _reasons(grouped: Sequence[tuple[ranking.Ranked, bool]], scores: _Scores) -> Iterable[str]:

@@ -23,7 +23,7 @@ from unspool.embedders.base import Embedder
 from unspool.errors import ServiceError
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
-from unspool.search.paging import Turn
+from unspool.search.paging import Turn, Turned
 from unspool.search.plan import Plan
 from unspool.search.queries import EmbeddedQuery, QueryCache
 from unspool.search.walks import Seal, Shelf, SignedWalk, StoredWalk, Walk
@@ -32,7 +32,7 @@ from unspool.windows import AskedProject, Question, Segment
 OnProgress = Callable[[Progress], None]
 PARALLEL = 8  # projects that are asked at once
 # Searches that run at once, and beside them later pages, which are short; the others wait their turn. Many threads that compute and read by
-# turns hold one another up: 64 walkers on two cores get 190 pages a second with this limit, and 86 without it (bench/paging.py).
+# turns hold one another up: 64 walkers on two cores got twice as many pages a second with this limit as without it.
 AT_ONCE = max(2, os.cpu_count() or 2)
 STORE = "embedded"
 
@@ -95,20 +95,6 @@ class Finder:
         """The first page."""
         clock = _Clock(begun=time.perf_counter())
         query = self._embedded(planned, clock)
-        with self._searching:
-            return self._ask(question, planned, rows, query, clock, caller=caller, on_progress=on_progress)
-
-    def _ask(
-        self,
-        question: Question,
-        planned: Plan,
-        rows: Sequence[ProjectRow],
-        query: EmbeddedQuery | None,
-        clock: _Clock,
-        *,
-        caller: str,
-        on_progress: OnProgress | None,
-    ) -> Page:
         waiting = sum(self._store.fresh(row, on_progress) for row in rows)
         request = Request(
             plan=planned,
@@ -119,12 +105,15 @@ class Finder:
             explain=question.explain,
         )
         question = replace(question, space_id=self._store.space_id)
-        begun = time.perf_counter()
-        first = engine.first(self._stores, request, depth=self._habits.window)
-        clock.search_s, clock.searched = time.perf_counter() - begun, True
         turn = self._turn(question, planned, lambda: request)
-        page = self._first_page(question, first, turn, None if query is None else query.kept, caller, clock)
-        return page if not waiting else replace(page, warnings=(*page.warnings, _WAITING.format(waiting)))
+        with self._searching:
+            begun = time.perf_counter()
+            first = engine.first(self._stores, request, depth=self._habits.window)
+            clock.search_s, clock.searched = time.perf_counter() - begun, True
+            turned = self._first_page(question, first, turn, None if query is None else query.kept, caller)
+        if waiting:
+            turned = turned.warning(_WAITING.format(waiting))
+        return self._told(turned, clock)
 
     def go_on(self, text: str, *, limit: int | None, max_tokens: int | None, caller: str) -> Page:
         """The page that a continuation leads to."""
@@ -139,7 +128,8 @@ class Finder:
                 turn = replace(turn, limit=limit)
             if max_tokens is not None:
                 turn = replace(turn, max_tokens=max_tokens)
-            return self._served(walk, at, turn, clock)
+            turned = self._turned(walk, at, turn)
+        return self._told(turned, clock)
 
     def _resumed(self, text: str, caller: str) -> tuple[Walk, Bookmark]:
         if continuations.kind_of(text) == continuations.SIGNED:
@@ -150,23 +140,26 @@ class Finder:
         """Embed queries ahead of time; returns how many were not known yet."""
         return self._queries.warm(queries, lifetime_s=self._habits.lifetime_s, on_done=on_done)
 
-    def _first_page(self, question: Question, first: Segment, turn: Turn, query: tuple[bytes, bytes] | None, caller: str, clock: _Clock) -> Page:
+    def _first_page(self, question: Question, first: Segment, turn: Turn, query: tuple[bytes, bytes] | None, caller: str) -> Turned:
         signed = SignedWalk.new(self._seal(caller), question, first)
         if self._habits.signed or not self._habits.window:
-            return self._served(signed, Bookmark(), turn, clock)
+            return self._turned(signed, Bookmark(), turn)
         try:
-            return self._served(StoredWalk.new(self._shelf(caller), question, first, query), Bookmark(), turn, clock)
+            return self._turned(StoredWalk.new(self._shelf(caller), question, first, query), Bookmark(), turn)
         except ServiceError as error:
             # Whatever keeps the window from being written, the caller can go on.
-            page = self._served(signed, Bookmark(), turn, clock)
-            return replace(page, warnings=(*page.warnings, f"the continuation carries the ranking itself, because it could not be kept: {error}"))
+            turned = self._turned(signed, Bookmark(), turn)
+            return turned.warning(f"the continuation carries the ranking itself, because it could not be kept: {error}")
 
-    def _served(self, walk: Walk, at: Bookmark, turn: Turn, clock: _Clock) -> Page:
+    def _turned(self, walk: Walk, at: Bookmark, turn: Turn) -> Turned:
         turned = paging.turn(self._stores, walk, at, turn)
-        page = turned.page if self._habits.window else replace(turned.page, continuation=None, remaining=0)
-        if self._habits.prefetch and page.continuation is not None and turned.ahead < turn.limit and isinstance(walk, StoredWalk):
+        if self._habits.prefetch and turned.page.continuation is not None and turned.ahead < turn.limit and isinstance(walk, StoredWalk):
             self._look_ahead(walk, turn)
-        searched = clock.searched or turned.searched_s is not None
+        return turned
+
+    def _told(self, turned: Turned, clock: _Clock) -> Page:
+        """The page, once whoever watches has been told. Nobody waits for that: a hook may take its time, or search itself."""
+        page = turned.page
         # Going on past the window may have to embed the query again; that is counted once.
         further_s = 0.0 if turned.searched_s is None else max(turned.searched_s - (0.0 if clock.searched else clock.embed_s), 0.0)
         self._emit(
@@ -176,7 +169,7 @@ class Finder:
                 number=page.number,
                 served=page.served,
                 stability=page.stability,
-                searched=searched,
+                searched=clock.searched or turned.searched_s is not None,
                 embedding=clock.embedding,
                 hits=len(page.hits),
                 tokens=page.tokens,
@@ -195,14 +188,14 @@ class Finder:
         with suppress(RuntimeError):  # the corpus is being closed
             future = self._ahead.submit(paging.extend, self._stores, walk, turn)
             self._coming[name] = future
-            future.add_done_callback(lambda _: self._coming.pop(name, None))
+            future.add_done_callback(lambda done: self._coming.pop(name, None) if self._coming.get(name) is done else None)
 
     def _await(self, text: str) -> None:
-        """Where the walk is just being made longer, doing the same beside it would only take longer."""
+        """Where the walk is just being made longer, doing the same beside it would only take longer; if it waits for others, it is done here."""
         if self._coming and continuations.kind_of(text) == continuations.STORED:
-            name, _ = continuations.read(text, catalog=self._catalog.identity)
+            name, _ = continuations.read(text, catalog=self._catalog.identity, key=self._habits.key)
             future = self._coming.get(name)
-            if future is not None:
+            if future is not None and not future.cancel():
                 wait([future])
 
     def _turn(self, question: Question, planned: Plan, request: Callable[[], Request]) -> Turn:
@@ -213,6 +206,7 @@ class Finder:
             max_tokens=question.max_tokens,
             explain=question.explain,
             min_score=question.min_score,
+            goes_on=self._habits.window > 0,
             count_tokens=self._embedder.count_tokens,
         )
 
@@ -242,7 +236,8 @@ class Finder:
         return query
 
     def _shelf(self, caller: str) -> Shelf:
-        return Shelf(windows=self._windows, catalog=self._catalog.identity, caller=caller, lifetime_s=self._habits.lifetime_s)
+        habits = self._habits
+        return Shelf(windows=self._windows, key=habits.key, catalog=self._catalog.identity, caller=caller, lifetime_s=habits.lifetime_s)
 
     def _seal(self, caller: str) -> Seal:
         habits = self._habits

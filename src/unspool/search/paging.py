@@ -14,6 +14,7 @@ from unspool.catalog import reading
 from unspool.domain.continuations import Bookmark
 from unspool.domain.documents import Chunk, Lines, Status
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
+from unspool.errors import MalformedContinuationError
 from unspool.search import budget, engine
 from unspool.search.engine import SCORE_DIGITS, Request, Stores
 from unspool.search.plan import Plan
@@ -38,6 +39,7 @@ class Turn:
     max_tokens: int
     explain: bool
     min_score: float | None
+    goes_on: bool  # there may be a next page
     count_tokens: Callable[[str], int]
 
 
@@ -62,7 +64,6 @@ class _Gathered:
     gone: list[int] = field(default_factory=list)  # where in the walk entries ended that exist no more
     searched_s: float | None = None  # how long going on past the window took, if it had to
     request: Request | None = None  # the same for the whole page, so that it ends though somebody writes
-    repeats: int = 0  # copies of what earlier segments hold
     position: int = 0
     is_end: bool = False
 
@@ -75,6 +76,10 @@ class Turned:
     ahead: int  # how many hits are ranked already behind it
     searched_s: float | None
     hydrated_s: float
+
+    def warning(self, text: str) -> Turned:
+        """The same with one more warning on the page."""
+        return replace(self, page=replace(self.page, warnings=(*self.page.warnings, text)))
 
 
 def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
@@ -92,14 +97,25 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     served = gathered.groups[shown - 1].served if shown else here.served if (here := walk.segment(at.position)) else walk.last().served
     least = DROP * walk.last().best
     dropped = bool(hits) and hits[-1].score < least
-    drops = dropped and hits[0].score >= least and not is_end  # said once in a walk
+    before = walk.score_before(at.position)
+    drops = dropped and (before is None or round(before, SCORE_DIGITS) >= least) and not is_end  # said once in a walk
     page = Page(
         query=walk.question.query,
         projects=tuple(project.name for project in walk.question.projects),
         hits=tuple(hits),
         sources=sources(hits),
         insights=insights(hits),
-        notes=tuple(_notes(hits, how, gathered, spending, gone=sum(stop <= position for stop in gathered.gone), dropped=drops)),
+        notes=tuple(
+            _notes(
+                hits,
+                how,
+                gathered,
+                spending,
+                gone=sum(stop <= position for stop in gathered.gone),
+                repeats=walk.repeats(at.position, position if not is_end else position + 1),
+                dropped=drops,
+            )
+        ),
         warnings=(f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all the same",) if spending.forced else (),
         tokens=spending.tokens,
         tokens_remaining=spending.remaining,
@@ -107,11 +123,11 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
         number=at.number,
         served=served,
         stability=Stability.SNAPSHOT if served is Served.WINDOW else stores.vectors.capabilities.stability,
-        remaining=0 if is_end else ahead + walk.last().frontier.waiting,
+        remaining=ahead + walk.last().frontier.waiting if how.goes_on and (spending.used_up or not is_end) else 0,
         relevance_dropped=dropped,
     )
     hydrated = time.perf_counter() - begun - (gathered.searched_s or 0.0)
-    if not is_end:
+    if not is_end and how.goes_on:
         spent = at.spent + spending.tokens if walk.question.max_total_tokens else 0
         page = replace(page, continuation=walk.continuation(Bookmark(position=position, number=at.number + 1, shown=at.shown + shown, spent=spent)))
         if page.continuation is None:
@@ -159,8 +175,6 @@ def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:
                 found.is_end = True
                 break
             continue
-        if found.position == segment.start:
-            found.repeats += segment.repeats
         _take(stores, walk, segment, found, how)
     else:
         found.is_end = walk.segment(found.position) is None and _is_end(walk.last(), how)
@@ -170,6 +184,8 @@ def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:
 def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: Turn) -> None:
     """Take from one segment what is still wanted and still exists."""
     rows = segment.entries[found.position - segment.start :]
+    if rows["is_copy"][0]:
+        raise MalformedContinuationError("this continuation points into the middle of a hit; copy it whole from the page before, or search again")
     wanted = how.limit - len(found.groups)
     leads = np.flatnonzero(~rows["is_copy"])
     stop = int(leads[wanted]) if len(leads) > wanted else len(rows)
@@ -265,8 +281,8 @@ def _extend(stores: Stores, walk: Walk, found: _Gathered, how: Turn) -> bool:
 
 
 def _is_end(last: Segment, how: Turn) -> bool:
-    """Whether nothing follows. With a least score that is so once nothing of a whole segment reached it."""
-    return last.frontier.is_end or (how.min_score is not None and last.number > 0 and not len(last.entries))
+    """Whether nothing follows. Scores only fall, so with a least score that is so once one is below it."""
+    return last.frontier.is_end or (how.min_score is not None and last.low is not None and round(last.low, SCORE_DIGITS) < how.min_score)
 
 
 def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, rank: int, how: Turn) -> Hit:
@@ -329,7 +345,7 @@ def insights(hits: Sequence[Hit]) -> Insights:
     )
 
 
-def _notes(hits: Sequence[Hit], how: Turn, gathered: _Gathered, spending: _Spending, *, gone: int, dropped: bool) -> Iterator[str]:
+def _notes(hits: Sequence[Hit], how: Turn, gathered: _Gathered, spending: _Spending, *, gone: int, repeats: int, dropped: bool) -> Iterator[str]:
     stale = sum(hit.chunk.status is not Status.INDEXED for hit in hits)
     if stale:
         yield f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them"
@@ -338,8 +354,8 @@ def _notes(hits: Sequence[Hit], how: Turn, gathered: _Gathered, spending: _Spend
     changed = sum(hit.changed for hit in hits)
     if changed:
         yield f"marked as changed, because rewritten since the first page: {_hits(changed)}"
-    if gathered.repeats:
-        yield f"left out, because earlier pages show the same text: {_hits(gathered.repeats)}"
+    if repeats:
+        yield f"left out, because earlier pages show the same text: {_hits(repeats)}"
     if spending.used_up:
         yield "the tokens of the whole walk are used up; what follows is not shown"
     elif spending.unshown:

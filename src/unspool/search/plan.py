@@ -64,12 +64,8 @@ class Plan:
 
 def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool: int) -> Plan:
     """Check a query and decide how to answer it. `best_alpha` is the embedder's own."""
-    query = query.encode("utf-8", "replace").decode()  # lone surrogates are in no index
-    if not query.strip():
-        raise InputError("the query is empty; ask for something")
-    if len(query) > MAX_QUERY_CHARACTERS:
-        raise InputError(f"the query has {len(query)} characters; give at most {MAX_QUERY_CHARACTERS}, the question rather than the document")
-    if alpha is not None and not 0 <= alpha <= 1:
+    query = checked(query)
+    if alpha is not None and not (isinstance(alpha, int | float) and 0 <= alpha <= 1):
         raise InputError(f"alpha is {alpha}; give a number from 0 (words only) to 1 (meaning only)")
     terms = _terms(query)
     identifiers = _identifiers(query)
@@ -84,6 +80,18 @@ def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool
         alpha=alpha,
         pool=max(pool if 0 < alpha < 1 and terms else 2 * pool, limit),
     )
+
+
+def checked(query: str) -> str:
+    """A query that can be asked; lone surrogates, which are in no index, are replaced."""
+    if not isinstance(query, str):
+        raise InputError(f"the query is a {type(query).__name__}; give text")
+    query = query.encode("utf-8", "replace").decode()
+    if not query.strip():
+        raise InputError("the query is empty; ask for something")
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise InputError(f"the query has {len(query)} characters; give at most {MAX_QUERY_CHARACTERS}, the question rather than the document")
+    return query
 
 
 def _terms(query: str) -> tuple[str, ...]:

@@ -15,7 +15,8 @@ import numpy as np
 
 from unspool.catalog.windows import Windows
 from unspool.embedders.base import Embedder
-from unspool.errors import InputError, ServiceError
+from unspool.errors import ServiceError
+from unspool.search.plan import checked
 from unspool.vectors.base import Vectors
 
 
@@ -77,9 +78,7 @@ class QueryCache:
         computed = 0
         waiting: dict[bytes, bytes] = {}
         for done, text in enumerate(texts, 1):
-            if not text.strip():
-                raise InputError("a query to warm is blank; give one query a line")
-            one = self.get(text)
+            one = self.get(checked(text))
             computed += one.computed
             waiting.update([one.kept])
             if len(waiting) >= _BATCH:

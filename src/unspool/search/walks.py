@@ -11,6 +11,7 @@ import hmac
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -25,11 +26,13 @@ from unspool.errors import (
     ForeignContinuationError,
     MalformedContinuationError,
     OutdatedContinuationError,
+    ServiceError,
     SweptContinuationError,
 )
 from unspool.search.engine import Given
 from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, Entries, Ids, PackedSegment, Question, Segment
 
+FORMAT = 1  # of a continuation that carries its walk
 CARRIED = 60  # entries that a signed continuation carries ahead: 2.7 KB; the rest is searched for again
 _MAX_SIGNED = 100_000  # characters: after about 2200 hits it has to end
 _MAC_BYTES = 16
@@ -46,6 +49,12 @@ class Walk(Protocol):
 
     def last(self) -> Segment:
         """The segment behind which it goes on."""
+
+    def repeats(self, start: int, stop: int) -> int:
+        """How many copies of earlier texts were left out of the segments that begin between two positions."""
+
+    def score_before(self, position: int) -> float | None:
+        """The score of the hit before a position; None at the beginning."""
 
     def given(self) -> Given:
         """Everything that is in the walk so far."""
@@ -80,12 +89,20 @@ class _Segments:
     def last(self) -> Segment:
         return self._segments[-1]
 
+    def repeats(self, start: int, stop: int) -> int:
+        return sum(one.repeats for one in self._segments if start <= one.start < stop)
+
+    def score_before(self, position: int) -> float | None:
+        segment = next((one for one in self._segments if one.start < position <= one.stop), None)
+        return None if segment is None else _last_score(segment.entries[: position - segment.start])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shelf:
     """Where walks are kept, and for whom."""
 
     windows: Windows
+    key: bytes
     catalog: str
     caller: str
     lifetime_s: int
@@ -108,11 +125,11 @@ class StoredWalk(_Segments):
     @classmethod
     def resumed(cls, shelf: Shelf, text: str, *, space_id: int) -> tuple[StoredWalk, Bookmark]:
         """The walk that a continuation names, and the place in it."""
-        name, at = continuations.read(text, catalog=shelf.catalog)
+        name, at = continuations.read(text, catalog=shelf.catalog, key=shelf.key)
         kept = shelf.windows.find(name, position=at.position)
         if kept is None:
             raise SweptContinuationError("this continuation is not known any more; search again")
-        if not hmac.compare_digest(kept.caller, _fingerprint(shelf.caller)):
+        if not hmac.compare_digest(kept.caller, _fingerprint(shelf.caller, shelf.key)):
             raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
         question = kept.question
         if shelf.windows.is_expired(kept):
@@ -133,12 +150,15 @@ class StoredWalk(_Segments):
         return {} if self._name is None else self._shelf.windows.substitutes(self._name)
 
     def substitute(self, chosen: Mapping[int, int]) -> None:
-        self._shelf.windows.substitute(self.name, chosen)
+        with suppress(ServiceError):  # it can be looked up again; only a later rewriting could then choose otherwise
+            self._shelf.windows.substitute(self.name, chosen)
 
     def append(self, segment: Segment) -> None:
-        name = self.name
-        self._shelf.windows.append(name, segment)
-        self._reload(name)
+        try:
+            self._shelf.windows.append(self.name, segment)
+            self._reload(self.name)
+        except ServiceError:  # this page has it; the next one looks for it again
+            self._segments = [*self._segments, segment]
 
     def _reload(self, name: bytes) -> None:
         """All segments, also those that another caller has added."""
@@ -148,7 +168,7 @@ class StoredWalk(_Segments):
         self._segments = found
 
     def continuation(self, at: Bookmark) -> str | None:
-        return continuations.write(self.name, at, catalog=self._shelf.catalog)
+        return continuations.write(self.name, at, catalog=self._shelf.catalog, key=self._shelf.key)
 
     @property
     def name(self) -> bytes:
@@ -158,7 +178,7 @@ class StoredWalk(_Segments):
             shelf.windows.keep(
                 name,
                 question=self._question,
-                caller=_fingerprint(shelf.caller),
+                caller=_fingerprint(shelf.caller, shelf.key),
                 first=self._segments[0],
                 lifetime_s=shelf.lifetime_s,
                 query=self._query,
@@ -204,8 +224,10 @@ class SignedWalk(_Segments):
             raise ForeignContinuationError("this continuation was signed by another catalog, or changed on its way; search again here")
         head_size = int.from_bytes(body[:4], "big")
         head = json.loads(zlib.decompress(body[4 : 4 + head_size]))
+        if head.get("format") != FORMAT:
+            raise OutdatedContinuationError("this continuation was made by another version of unspool; search again")
         question = Question.from_json(head["question"])
-        if not hmac.compare_digest(head["caller"], _fingerprint(seal.caller)):
+        if not hmac.compare_digest(head["caller"], _fingerprint(seal.caller, seal.key)):
             raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
         if seal.now >= head["expires_at"]:
             raise ExpiredContinuationError("this continuation has expired; search again, or ask with restart", question=question)
@@ -218,6 +240,10 @@ class SignedWalk(_Segments):
         passed = np.frombuffer(blobs[ahead_size : ahead_size + passed_size], dtype=ENTRY)
         others = np.frombuffer(blobs[ahead_size + passed_size :], dtype="<i8").astype(np.int64)
         return cls(seal, question, [segment], passed=passed, others=others), Bookmark(**head["at"])
+
+    def score_before(self, position: int) -> float | None:
+        known = super().score_before(position)
+        return _last_score(self._passed) if known is None else known
 
     def given(self) -> Given:
         return _given(self._segments, [*self._others.tolist(), *self._substitutes.values()], self._passed)
@@ -247,8 +273,9 @@ class SignedWalk(_Segments):
             here,
             start=at.position,
             entries=ahead,
-            low=float(scores[-1]) if len(scores) else here.low,
+            low=last.low if is_whole else float(scores[-1]) if len(scores) else here.low,
             dropped=NO_IDS,
+            repeats=here.repeats if at.position == here.start else 0,
             reasons=tuple(reasons[split : split + len(ahead)]),
             frontier=replace(
                 frontier,
@@ -268,9 +295,10 @@ class SignedWalk(_Segments):
         packed = carried.pack()
         seal = self._seal
         head = {
+            "format": FORMAT,
             "question": self._question.as_json(),
             "at": asdict(at),
-            "caller": _fingerprint(seal.caller),
+            "caller": _fingerprint(seal.caller, seal.key),
             "expires_at": seal.now + seal.lifetime_s,
             "segment": [packed.number, packed.start, packed.stop, packed.state],
             "sizes": [len(packed.entries), passed.nbytes],
@@ -286,6 +314,11 @@ def _given(segments: Sequence[Segment], others: Iterable[int], passed: Entries =
     entries = np.concatenate([passed, *(segment.entries for segment in segments)])
     ids = [entries["id"].astype(np.int64), *(segment.dropped for segment in segments), np.array(list(others), dtype=np.int64)]
     return Given(ids=np.concatenate(ids), text_keys=frozenset(entries["text_key"].tolist()), places=_places(entries))
+
+
+def _last_score(entries: Entries) -> float | None:
+    shown = entries["score"][~entries["is_copy"]]
+    return float(shown[-1]) if len(shown) else None
 
 
 def _places(entries: Entries) -> dict[tuple[int, int], int]:
@@ -307,5 +340,6 @@ def _mac(seal: Seal, data: bytes) -> bytes:
     return hmac.new(seal.key, seal.catalog.encode() + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
 
 
-def _fingerprint(caller: str) -> str:
-    return hashlib.sha256(caller.encode("utf-8", "surrogatepass")).hexdigest() if caller else ""
+def _fingerprint(caller: str, key: bytes) -> str:
+    """Who asks, so that nobody can read or guess the name; nobody in particular is an empty string."""
+    return hmac.new(key, b"caller" + caller.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest() if caller else ""

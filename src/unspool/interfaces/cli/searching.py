@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -15,6 +16,7 @@ from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note
 from unspool.interfaces.cli.indexing import refresh
 from unspool.interfaces.cli.places import default_projects, split_line, stored
 from unspool.interfaces.cli.progress import Bar
+from unspool.settings import redacted
 
 if TYPE_CHECKING:
     from unspool.corpus import Corpus
@@ -64,7 +66,7 @@ def search(
             page = corpus.search(
                 _query(query), projects=names, where=conditions.together(parts), min_score=min_score, explain=explain, on_progress=bar
             )
-    return _show(page, as_json=as_json, explained=explain, full=full)
+    return _show(page, flags, as_json=as_json, explained=explain, full=full)
 
 
 def _query(text: str) -> str:
@@ -101,7 +103,7 @@ def more(flags: dict[str, str | None], as_json: bool, continuation: str, restart
         max_tokens = corpus.settings.max_tokens if flags.get("max_tokens") is not None else None
         page = corpus.more(continuation, limit=limit, max_tokens=max_tokens, restart=restart)
         explained = any(hit.reason for hit in page.hits)
-        return _show(page, as_json=as_json, explained=explained, full=full)
+        return _show(page, flags, as_json=as_json, explained=explained, full=full)
 
 
 @command("warm", "Embed common queries ahead of time", examples=("unspool warm queries.txt", "unspool warm - --json"))
@@ -119,7 +121,15 @@ def warm(flags: dict[str, str | None], as_json: bool, file: TextIO) -> None:
     terminal.Screen(sys.stdout, color=color()).write([[(f"{len(queries)} queries are ready, {computed} of them embedded now", "")]])
 
 
-def _show(page: Page, *, as_json: bool, explained: bool, full: bool) -> int:
+def _addresses(flags: dict[str, str | None]) -> Iterator[str]:
+    """The flags that say which corpus is meant, as they were given; an address with a password is not repeated."""
+    for name in ADDRESSES:
+        value = flags.get(name)
+        if value is not None and redacted(value) == value:
+            yield f"--{name} {shlex.quote(value)}"
+
+
+def _show(page: Page, flags: dict[str, str | None], *, as_json: bool, explained: bool, full: bool) -> int:
     if as_json:
         print_json(render.page(page, explained=explained))
     else:
@@ -130,10 +140,10 @@ def _show(page: Page, *, as_json: bool, explained: bool, full: bool) -> int:
     for message in page.warnings:
         note(message, kind="warning")
     if page.continuation is not None:
-        note(f"unspool more {page.continuation}", kind="more")
+        note(" ".join(["unspool more", page.continuation, *_addresses(flags)]), kind="more")
     if page.hits:
         return 0
-    if page.number > 1 or page.tokens_remaining is not None:
+    if page.number > 1 or page.remaining:
         note("there is nothing more to show")
         return NOTHING_FOUND
     where = f" in {', '.join(page.projects)}" if page.projects else ""
@@ -156,4 +166,4 @@ def related(flags: dict[str, str | None], as_json: bool, place: str, project: st
     with opened(flags) as corpus:
         name, path = stored(corpus, text, project)
         page = corpus.related(path, line, project=name)
-    return _show(page, as_json=as_json, explained=False, full=full)
+    return _show(page, flags, as_json=as_json, explained=False, full=full)

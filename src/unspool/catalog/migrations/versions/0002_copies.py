@@ -1,4 +1,4 @@
-"""Chunks know the key of their text, by which copies are told; the catalog holds a key to sign continuations with."""
+"""Chunks know the key of their text, by which copies are told."""
 
 from __future__ import annotations
 
