@@ -381,8 +381,10 @@ def _stand_in(continuation: str, real: dict[str, str]) -> str:
     if known is None:
         count = len(real) + 1
         name = hashlib.sha256(str(count).encode()).digest()[: continuations.NAME_BYTES]
-        known = continuations.write(bytes([name[0] & 0b00011111]) + name[1:], Bookmark(position=count, number=count, shown=count), catalog="docs", key=b"")
-            assert known is not None
+        known = continuations.write(
+            bytes([name[0] & 0b00011111]) + name[1:], Bookmark(position=count, number=count, shown=count), catalog="docs", key=b""
+        )
+        assert known is not None
         real[known] = continuation
     return known
 
