@@ -140,7 +140,9 @@ def commands() -> str:
 def _command(name: str, command: click.Command) -> list[str]:
     context = click.Context(command, info_name=name)
     usage = " ".join(["unspool", name, *command.collect_usage_pieces(context)])
-    rows = [_option(option) for option in command.get_params(context) if isinstance(option, click.Option)]
+    # The help flag is not asked for: click makes it when it is first needed, and remembers under which names that was.
+    rows = [_option(option) for option in command.params if isinstance(option, click.Option)]
+    rows.append(["`-h`, `--help`", "", "Show the help and exit."])
     examples = [line.strip() for line in (command.epilog or "").splitlines() if line.strip().startswith("unspool ")]
     table = _table(["flag", "value", "meaning"], rows)
     return [f"## {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "", *table, "", "```sh", *examples, "```"]
