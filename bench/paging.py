@@ -231,14 +231,11 @@ def _promised(measured: dict[str, Any]) -> Iterator[Figure]:
     first = _p50(page["ms"] for page in pages if page["number"] == 1)
     inside = [page["ms"] for page in pages if 2 <= page["number"] <= 10]
     past = [page for page in pages if page["served"] != "window"]
-    longer = [page["ms"] for page in pages if page["number"] > 1 and page["searched"] and page["served"] == "window"]
     deeper = [page["ms"] for page in past if page["searched"]]
     yield Figure(name="hybrid: page 1, p50", value=first, unit="ms", note=f"{sum(page['number'] == 1 for page in pages)} queries")
     yield Figure(name="hybrid: pages 2 to 10 / page 1, p50", value=_p50(inside) / first, bound=INSIDE, note=f"{_p50(inside):.2f} ms")
     note = f"{_p50(page['ms'] for page in past):.2f} ms; {len(past)} pages up to page {LONGEST}"
     yield Figure(name="hybrid: pages past the window / page 1, p50", value=_p50(page["ms"] for page in past) / first, bound=PAST, note=note)
-    note = f"{_p50(longer):.2f} ms; {len(longer)} pages"
-    yield Figure(name="hybrid: pages that rank more of the window / page 1, p50", value=_p50(longer) / first, note=note)
     note = f"{_p50(deeper):.2f} ms; {len(deeper)} pages"
     yield Figure(name="hybrid: pages that search past the window / page 1, p50", value=_p50(deeper) / first, note=note)
     yield Figure(name="embeddings in a walk of ten pages, most", value=max(measured["embeddings"]), bound=1)
