@@ -23,7 +23,7 @@ from unspool.embedded.store import EmbeddedStore
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn
-from unspool.search.walks import Seal, Shelf, SignedWalk, StoredWalk, Walk
+from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
 from unspool.windows import AskedProject, Question
 
@@ -117,7 +117,6 @@ class Desk:
             count_tokens=self.corpus.count_tokens,
         )
         catalog = self.corpus._catalog
-        self.shelf = Shelf(windows=self.windows, key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000)
         self.seal = Seal(key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000, now=0)
 
     def stores(self) -> Stores:
@@ -127,7 +126,11 @@ class Desk:
     def first(self, depth: int) -> Page:
         segment = engine.first(self.stores(), self.request, depth=depth)
         walk: Walk
-        walk = SignedWalk.new(self.seal, self.question, segment) if self.signed else StoredWalk.new(self.shelf, self.question, segment, None)
+        walk = (
+            SignedWalk.new(self.seal, self.question, segment)
+            if self.signed
+            else StoredWalk.new(self.windows, self.seal, self.question, segment, None)
+        )
         return paging.turn(self.stores(), walk, Bookmark(), self.how).page
 
     def more(self, text: str) -> Page:
@@ -135,7 +138,7 @@ class Desk:
         if continuations.kind_of(text) == continuations.SIGNED:
             walk, at = SignedWalk.resumed(self.seal, text, space_id=0)
         else:
-            walk, at = StoredWalk.resumed(self.shelf, text, space_id=0)
+            walk, at = StoredWalk.resumed(self.windows, self.seal, text, space_id=0)
         return paging.turn(self.stores(), walk, at, self.how).page
 
     def walk(self, depth: int) -> list[Page]:

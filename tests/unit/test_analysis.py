@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.words import analysis
-from unspool.words.analysis import PATH_WEIGHT, STOP_WORDS, chunk_terms, matches, terms
+from unspool.words.analysis import PATH_WEIGHT, STOP_WORDS, chunk_terms, matcher, terms
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ words = st.sampled_from(
 def test_matches_are_exactly_the_words_that_hold_a_wanted_term(text: str, query: str) -> None:
     wanted = frozenset(terms(query))
     expected = [found.span() for found in re.finditer(r"\w+", text) if wanted & set(terms(found.group()))]
-    assert matches(text, wanted) == expected
+    assert [(start, end) for start, end, _ in matcher(wanted).find(text)] == expected
 
 
 def test_nothing_wanted_matches_nothing() -> None:
-    assert matches("parse config", frozenset()) == []
+    assert matcher(frozenset()).find("parse config") == []
 
 
 def test_a_chunk_is_found_by_its_text_its_path_its_headings_and_its_symbol() -> None:

@@ -66,10 +66,8 @@ class Catalog:
     def write(self) -> Iterator[Connection]:
         """One transaction: all of it happens, or none of it."""
         # SQLite lets one writer in at a time; queueing our own threads here spares them its polling.
-        with self._write_lock, translated(self.path, with_files=False), self._engine.connect() as connection:
-            connection = connection.execution_options(unspool_write=True)
-            with connection.begin():
-                yield connection
+        with self._write_lock, translated(self.path, with_files=False), transaction(self._engine) as connection:
+            yield connection
 
     def close(self) -> None:
         """Give the connections back; the catalog can be opened again at any time."""
@@ -97,6 +95,15 @@ def sqlite_engine(path: Path) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("unspool_write") else "BEGIN")
 
     return engine
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """A connection that has the file to itself for writing, until all is committed or none."""
+    with engine.connect() as raw:
+        connection = raw.execution_options(unspool_write=True)
+        with connection.begin():
+            yield connection
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -187,18 +194,16 @@ def migrate(engine: Engine, path: Path, target: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     use_log(path)
-    with engine.connect() as raw:
-        connection: Any = raw.execution_options(unspool_write=True)
-        with connection.begin():
-            current = revision_of(connection, path)
-            connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
-            config.attributes["connection"] = connection
-            downward = target == "base" or (
-                current in schema.KNOWN_REVISIONS and schema.KNOWN_REVISIONS.index(target) < schema.KNOWN_REVISIONS.index(current)
-            )
-            (command.downgrade if downward else command.upgrade)(config, target)
-            if target != "base":
-                _make_own(connection)
+    with transaction(engine) as connection:
+        current = revision_of(connection, path)
+        connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
+        config.attributes["connection"] = connection
+        downward = target == "base" or (
+            current in schema.KNOWN_REVISIONS and schema.KNOWN_REVISIONS.index(target) < schema.KNOWN_REVISIONS.index(current)
+        )
+        (command.downgrade if downward else command.upgrade)(config, target)
+        if target != "base":
+            _make_own(connection)
 
 
 def _own(engine: Engine) -> dict[str, str]:
@@ -208,7 +213,7 @@ def _own(engine: Engine) -> dict[str, str]:
         own = {row[0]: row[1] for row in connection.execute(query)}
     if IDENTITY in own and SIGNING_KEY in own:
         return own
-    with engine.connect() as connection, connection.execution_options(unspool_write=True).begin():
+    with transaction(engine) as connection:
         _make_own(connection)
         return {row[0]: row[1] for row in connection.execute(query)}
 

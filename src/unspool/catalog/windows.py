@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from filelock import FileLock
 from sqlalchemy.engine import Connection, Engine
 
-from unspool.catalog.database import Catalog, Prepared, sqlite_engine, translated, use_log
+from unspool.catalog.database import Catalog, Prepared, sqlite_engine, transaction, translated, use_log
 from unspool.catalog.schema import APPLICATION_ID, query_vectors, segments, short_lived, substitutes, windows
 from unspool.errors import ConflictError, ServiceError
 from unspool.windows import PackedSegment, Question, Segment
@@ -152,10 +152,8 @@ class Windows:
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:
-        with self._writing, self._guarded(), self._ready().connect() as connection:
-            connection = connection.execution_options(unspool_write=True)
-            with connection.begin():
-                yield connection
+        with self._writing, self._guarded(), transaction(self._ready()) as connection:
+            yield connection
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -276,12 +274,10 @@ def _prepared(engine: Engine, path: Path) -> Engine:
     if foreign:
         raise ServiceError(f"{path} belongs to another program; move it away, unspool keeps continuations there")
     use_log(path)
-    with engine.connect() as raw:
-        connection = raw.execution_options(unspool_write=True)
-        with connection.begin():
-            if connection.exec_driver_sql("PRAGMA user_version").scalar_one() != FORMAT:
-                short_lived.drop_all(connection)
-                short_lived.create_all(connection)
-                connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
-                connection.exec_driver_sql(f"PRAGMA user_version={FORMAT}")
+    with transaction(engine) as connection:
+        if connection.exec_driver_sql("PRAGMA user_version").scalar_one() != FORMAT:
+            short_lived.drop_all(connection)
+            short_lived.create_all(connection)
+            connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
+            connection.exec_driver_sql(f"PRAGMA user_version={FORMAT}")
     return engine

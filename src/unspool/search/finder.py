@@ -26,7 +26,7 @@ from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn, Turned
 from unspool.search.plan import Plan
 from unspool.search.queries import EmbeddedQuery, QueryCache
-from unspool.search.walks import Seal, Shelf, SignedWalk, StoredWalk, Walk
+from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
 from unspool.windows import AskedProject, Question, Segment
 
 OnProgress = Callable[[Progress], None]
@@ -96,14 +96,7 @@ class Finder:
         clock = _Clock(begun=time.perf_counter())
         query = self._embedded(planned, clock)
         waiting = sum(self._store.fresh(row, on_progress) for row in rows)
-        request = Request(
-            plan=planned,
-            projects=question.projects,
-            vector=None if query is None else query.vector,
-            where=filters.parse(question.where),
-            min_score=question.min_score,
-            explain=question.explain,
-        )
+        request = _request(question, planned, question.projects, query)
         question = replace(question, space_id=self._store.space_id)
         turn = self._turn(question, planned, lambda: request)
         with self._searching:
@@ -123,7 +116,7 @@ class Finder:
             walk, at = self._resumed(text, caller)
             question = walk.question
             planned = engine.plan_for(question.query, self._embedder, alpha=question.alpha, limit=question.limit, window=self._habits.window)
-            turn = self._turn(question, planned, lambda: self._request(question, planned, clock))
+            turn = self._turn(question, planned, lambda: self._asked_again(question, planned, clock))
             if limit is not None:
                 turn = replace(turn, limit=limit)
             if max_tokens is not None:
@@ -134,18 +127,19 @@ class Finder:
     def _resumed(self, text: str, caller: str) -> tuple[Walk, Bookmark]:
         if continuations.kind_of(text) == continuations.SIGNED:
             return SignedWalk.resumed(self._seal(caller), text, space_id=self._store.space_id)
-        return StoredWalk.resumed(self._shelf(caller), text, space_id=self._store.space_id)
+        return StoredWalk.resumed(self._windows, self._seal(caller), text, space_id=self._store.space_id)
 
     def warm(self, queries: Sequence[str], *, on_done: Callable[[int], None]) -> int:
         """Embed queries ahead of time; returns how many were not known yet."""
         return self._queries.warm(queries, lifetime_s=self._habits.lifetime_s, on_done=on_done)
 
     def _first_page(self, question: Question, first: Segment, turn: Turn, query: tuple[bytes, bytes] | None, caller: str) -> Turned:
-        signed = SignedWalk.new(self._seal(caller), question, first)
+        seal = self._seal(caller)
+        signed = SignedWalk.new(seal, question, first)
         if self._habits.signed or not self._habits.window:
             return self._turned(signed, Bookmark(), turn)
         try:
-            return self._turned(StoredWalk.new(self._shelf(caller), question, first, query), Bookmark(), turn)
+            return self._turned(StoredWalk.new(self._windows, seal, question, first, query), Bookmark(), turn)
         except ServiceError as error:
             # Whatever keeps the window from being written, the caller can go on.
             turned = self._turned(signed, Bookmark(), turn)
@@ -210,21 +204,13 @@ class Finder:
             count_tokens=self._embedder.count_tokens,
         )
 
-    def _request(self, question: Question, planned: Plan, clock: _Clock) -> Request:
+    def _asked_again(self, question: Question, planned: Plan, clock: _Clock) -> Request:
         """The question asked again, of the projects as they are now."""
         with self._catalog.read() as connection:
             rows = projects.by_ids(connection, [project.id for project in question.projects])
         for row in rows:
             self._store.fresh(row)
-        query = self._embedded(planned, clock)
-        return Request(
-            plan=planned,
-            projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows),
-            vector=None if query is None else query.vector,
-            where=filters.parse(question.where),
-            min_score=question.min_score,
-            explain=question.explain,
-        )
+        return _request(question, planned, tuple(AskedProject(row.id, row.name, row.seq) for row in rows), self._embedded(planned, clock))
 
     def _embedded(self, planned: Plan, clock: _Clock) -> EmbeddedQuery | None:
         if not planned.uses_vectors:
@@ -235,13 +221,20 @@ class Finder:
         clock.embedding = "computed" if query.computed else "cached"
         return query
 
-    def _shelf(self, caller: str) -> Shelf:
-        habits = self._habits
-        return Shelf(windows=self._windows, key=habits.key, catalog=self._catalog.identity, caller=caller, lifetime_s=habits.lifetime_s)
-
     def _seal(self, caller: str) -> Seal:
         habits = self._habits
         return Seal(key=habits.key, catalog=self._catalog.identity, caller=caller, lifetime_s=habits.lifetime_s, now=int(time.time()))
+
+
+def _request(question: Question, planned: Plan, projects: tuple[AskedProject, ...], query: EmbeddedQuery | None) -> Request:
+    return Request(
+        plan=planned,
+        projects=projects,
+        vector=None if query is None else query.vector,
+        where=filters.parse(question.where),
+        min_score=question.min_score,
+        explain=question.explain,
+    )
 
 
 _WAITING = "{} chunks are stored but not in the index yet, so they were not searched; ask again soon"

@@ -109,7 +109,6 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
             _notes(
                 hits,
                 how,
-                gathered,
                 spending,
                 gone=sum(stop <= position for stop in gathered.gone),
                 repeats=walk.repeats(at.position, position if not is_end else position + 1),
@@ -345,7 +344,7 @@ def insights(hits: Sequence[Hit]) -> Insights:
     )
 
 
-def _notes(hits: Sequence[Hit], how: Turn, gathered: _Gathered, spending: _Spending, *, gone: int, repeats: int, dropped: bool) -> Iterator[str]:
+def _notes(hits: Sequence[Hit], how: Turn, spending: _Spending, *, gone: int, repeats: int, dropped: bool) -> Iterator[str]:
     stale = sum(hit.chunk.status is not Status.INDEXED for hit in hits)
     if stale:
         yield f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them"

@@ -98,48 +98,56 @@ class _Segments:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shelf:
-    """Where walks are kept, and for whom."""
+class Seal:
+    """What continuations are signed with, for whom, and for how long."""
 
-    windows: Windows
     key: bytes
     catalog: str
     caller: str
     lifetime_s: int
+    now: int
 
 
 class StoredWalk(_Segments):
     """A walk whose segments are in the database. A new one is written when its first continuation is asked for."""
 
-    def __init__(self, shelf: Shelf, question: Question, segments: list[Segment], *, name: bytes | None, query: tuple[bytes, bytes] | None) -> None:
+    def __init__(
+        self,
+        windows: Windows,
+        seal: Seal,
+        question: Question,
+        segments: list[Segment],
+        *,
+        name: bytes | None = None,
+        query: tuple[bytes, bytes] | None = None,
+    ) -> None:
         super().__init__(question, segments)
-        self._shelf = shelf
+        self._windows = windows
+        self._seal = seal
         self._name = name
         self._query = query
 
     @classmethod
-    def new(cls, shelf: Shelf, question: Question, first: Segment, query: tuple[bytes, bytes] | None) -> StoredWalk:
+    def new(cls, windows: Windows, seal: Seal, question: Question, first: Segment, query: tuple[bytes, bytes] | None) -> StoredWalk:
         """A walk that begins. `query` is the key of the query and its vector."""
-        return cls(shelf, question, [first], name=None, query=query)
+        return cls(windows, seal, question, [first], query=query)
 
     @classmethod
-    def resumed(cls, shelf: Shelf, text: str, *, space_id: int) -> tuple[StoredWalk, Bookmark]:
+    def resumed(cls, windows: Windows, seal: Seal, text: str, *, space_id: int) -> tuple[StoredWalk, Bookmark]:
         """The walk that a continuation names, and the place in it."""
-        name, at = continuations.read(text, catalog=shelf.catalog, key=shelf.key)
-        kept = shelf.windows.find(name, position=at.position)
+        name, at = continuations.read(text, catalog=seal.catalog, key=seal.key)
+        kept = windows.find(name, position=at.position)
         if kept is None:
             raise SweptContinuationError("this continuation is not known any more; search again")
-        if not hmac.compare_digest(kept.caller, _fingerprint(shelf.caller, shelf.key)):
-            raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
+        _check_caller(kept.caller, seal)
         question = kept.question
-        if shelf.windows.is_expired(kept):
-            hours = f"{shelf.lifetime_s / 3600:.3g} hours" if shelf.lifetime_s >= 3600 else f"{shelf.lifetime_s} s"
+        if windows.is_expired(kept):
+            hours = f"{seal.lifetime_s / 3600:.3g} hours" if seal.lifetime_s >= 3600 else f"{seal.lifetime_s} s"
             raise ExpiredContinuationError(f"this continuation has expired, they last {hours}; search again, or ask with restart", question=question)
         if not kept.segments:
             raise SweptContinuationError("this continuation made room for newer ones; search again, or ask with restart", question=question)
-        if question.space_id != space_id:
-            raise OutdatedContinuationError(_OUTDATED, question=question)
-        return cls(shelf, question, list(kept.segments), name=name, query=None), at
+        _check_space(question, space_id)
+        return cls(windows, seal, question, list(kept.segments), name=name), at
 
     def given(self) -> Given:
         if self._name is not None:
@@ -147,55 +155,44 @@ class StoredWalk(_Segments):
         return _given(self._segments, self.substitutes().values())
 
     def substitutes(self) -> dict[int, int]:
-        return {} if self._name is None else self._shelf.windows.substitutes(self._name)
+        return {} if self._name is None else self._windows.substitutes(self._name)
 
     def substitute(self, chosen: Mapping[int, int]) -> None:
         with suppress(ServiceError):  # it can be looked up again; only a later rewriting could then choose otherwise
-            self._shelf.windows.substitute(self.name, chosen)
+            self._windows.substitute(self.name, chosen)
 
     def append(self, segment: Segment) -> None:
         try:
-            self._shelf.windows.append(self.name, segment)
+            self._windows.append(self.name, segment)
             self._reload(self.name)
         except ServiceError:  # this page has it; the next one looks for it again
             self._segments = [*self._segments, segment]
 
     def _reload(self, name: bytes) -> None:
         """All segments, also those that another caller has added."""
-        found = self._shelf.windows.segments(name)
+        found = self._windows.segments(name)
         if not found:
             raise SweptContinuationError("this continuation made room for newer ones; search again", question=self._question)
         self._segments = found
 
     def continuation(self, at: Bookmark) -> str | None:
-        return continuations.write(self.name, at, catalog=self._shelf.catalog, key=self._shelf.key)
+        return continuations.write(self.name, at, catalog=self._seal.catalog, key=self._seal.key)
 
     @property
     def name(self) -> bytes:
         """What the walk is kept under; one that was not kept yet is kept now."""
         if self._name is None:
-            name, shelf = continuations.new_name(), self._shelf
-            shelf.windows.keep(
+            name, seal = continuations.new_name(), self._seal
+            self._windows.keep(
                 name,
                 question=self._question,
-                caller=_fingerprint(shelf.caller, shelf.key),
+                caller=_fingerprint(seal),
                 first=self._segments[0],
-                lifetime_s=shelf.lifetime_s,
+                lifetime_s=seal.lifetime_s,
                 query=self._query,
             )
             self._name = name
         return self._name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seal:
-    """What a continuation that carries its own walk is signed with, and for whom."""
-
-    key: bytes
-    catalog: str
-    caller: str
-    lifetime_s: int
-    now: int
 
 
 class SignedWalk(_Segments):
@@ -227,12 +224,10 @@ class SignedWalk(_Segments):
         if head.get("format") != FORMAT:
             raise OutdatedContinuationError("this continuation was made by another version of unspool; search again")
         question = Question.from_json(head["question"])
-        if not hmac.compare_digest(head["caller"], _fingerprint(seal.caller, seal.key)):
-            raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
+        _check_caller(head["caller"], seal)
         if seal.now >= head["expires_at"]:
             raise ExpiredContinuationError("this continuation has expired; search again, or ask with restart", question=question)
-        if question.space_id != space_id:
-            raise OutdatedContinuationError(_OUTDATED, question=question)
+        _check_space(question, space_id)
         ahead_size, passed_size = head["sizes"]
         blobs = body[4 + head_size :]
         number, start, stop, state = head["segment"]
@@ -266,14 +261,14 @@ class SignedWalk(_Segments):
         here, last = self.segment(at.position) or self.last(), self.last()
         frontier = last.frontier
         known = entries[: split + len(ahead)]
-        scores = known["score"][~known["is_copy"]]
+        lowest = _last_score(known)
         # What is in reserve is not carried. Half the depth makes going on ask for the same depth again.
         is_whole = len(known) == len(entries) and not any(map(len, frontier.reserve))
         carried = replace(
             here,
             start=at.position,
             entries=ahead,
-            low=last.low if is_whole else float(scores[-1]) if len(scores) else here.low,
+            low=last.low if is_whole else here.low if lowest is None else lowest,
             dropped=NO_IDS,
             repeats=here.repeats if at.position == here.start else 0,
             reasons=tuple(reasons[split : split + len(ahead)]),
@@ -298,7 +293,7 @@ class SignedWalk(_Segments):
             "format": FORMAT,
             "question": self._question.as_json(),
             "at": asdict(at),
-            "caller": _fingerprint(seal.caller, seal.key),
+            "caller": _fingerprint(seal),
             "expires_at": seal.now + seal.lifetime_s,
             "segment": [packed.number, packed.start, packed.stop, packed.state],
             "sizes": [len(packed.entries), passed.nbytes],
@@ -333,13 +328,21 @@ def _whole_groups(entries: Entries, most: int) -> Entries:
     return entries[:most]
 
 
-_OUTDATED = "this continuation was made with another embedder; search again, or ask with restart"
+def _check_caller(fingerprint: str, seal: Seal) -> None:
+    if not hmac.compare_digest(fingerprint, _fingerprint(seal)):
+        raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
+
+
+def _check_space(question: Question, space_id: int) -> None:
+    if question.space_id != space_id:
+        raise OutdatedContinuationError("this continuation was made with another embedder; search again, or ask with restart", question=question)
 
 
 def _mac(seal: Seal, data: bytes) -> bytes:
     return hmac.new(seal.key, seal.catalog.encode() + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
 
 
-def _fingerprint(caller: str, key: bytes) -> str:
+def _fingerprint(seal: Seal) -> str:
     """Who asks, so that nobody can read or guess the name; nobody in particular is an empty string."""
-    return hmac.new(key, b"caller" + caller.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest() if caller else ""
+    caller = seal.caller.encode("utf-8", "surrogatepass")
+    return hmac.new(seal.key, b"caller" + caller, hashlib.sha256).hexdigest() if caller else ""

@@ -121,11 +121,6 @@ def matcher(wanted: frozenset[str]) -> Matcher:
     return Matcher(wanted)
 
 
-def matches(text: str, wanted: frozenset[str]) -> list[tuple[int, int]]:
-    """The character ranges of the words in `text` of which a term is wanted; for marking them."""
-    return [(start, end) for start, end, _ in matcher(wanted).find(text)]
-
-
 def _occurrences(text: str, word: str) -> Iterator[tuple[int, int]]:
     """Where a word stands by itself in a text. Looking for the few that matched is ten times faster than trying every word again."""
     at = text.find(word)
