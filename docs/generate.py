@@ -21,6 +21,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import unittest.mock
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
@@ -394,10 +395,10 @@ def _stand_in(continuation: str, real: dict[str, str]) -> str:
 def run(command: str, database: Path) -> str:
     """What a command line prints on stdout and stderr together. Of `a && b` only the part that is unspool's is run."""
     words = next(words for part in command.split(" && ") if Path((words := shlex.split(part))[0]).name == "unspool")[1:]
-    if any(option.name == "database" or "--database" in option.opts for option in main.commands[words[0]].params):
-        words += ["--database", f"sqlite:///{database.as_posix()}"]
     printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
+    # By the environment, as a reader has it: what a flag names is repeated in what is printed.
+    named = unittest.mock.patch.dict("os.environ", {settings.variable("database"): f"sqlite:///{database.as_posix()}"})
+    with named, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
         main(words)
     return printed.getvalue().rstrip()
 
