@@ -163,6 +163,10 @@ class AsyncCorpus:
         """The names of all projects."""
         return await _run(self._corpus.projects)
 
+    async def size_bytes(self) -> int:
+        """What the catalog takes on disk."""
+        return await _run(self._corpus.size_bytes)
+
     async def status(self) -> list[ProjectStatus]:
         """Every project with its counts."""
         return await _run(self._corpus.status)

@@ -20,12 +20,16 @@ from unspool.errors import ConfigError, ContinuationError, DimensionError, Input
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+    from sqlalchemy.engine import Connection
+
     from unspool.catalog import Catalog
+    from unspool.catalog.database import Connecting
     from unspool.catalog.projects import ProjectRow
-    from unspool.embedded.store import EmbeddedStore
     from unspool.embedders.base import Embedder
     from unspool.indexing.pipeline import Indexer
     from unspool.search.finder import Finder
+    from unspool.stores import Store
+    from unspool.vectors.options import VectorOptions
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
@@ -74,6 +78,37 @@ def open(address: str | None = None, *, vectors: str | None = None, embedder: st
     return Corpus(settings)
 
 
+def connecting(settings: Settings) -> Connecting:
+    """How a database server is connected to."""
+    from unspool.catalog.database import Connecting
+
+    return Connecting(
+        pool_size=settings.pool_size,
+        pool_overflow=settings.pool_overflow,
+        pool_timeout_s=settings.pool_timeout_s,
+        pool_recycle_s=settings.pool_recycle_s,
+        pre_ping=settings.pool_pre_ping == "on",
+        connect_timeout_s=settings.connect_timeout_s,
+        statement_timeout_s=settings.statement_timeout_s,
+    )
+
+
+def vector_options(settings: Settings) -> VectorOptions:
+    """How vectors are indexed."""
+    from unspool.vectors.options import Metric, VectorOptions
+
+    return VectorOptions(
+        metric=Metric(settings.vector_metric),
+        index=settings.vector_index,
+        type=settings.vector_type,
+        hnsw_m=settings.hnsw_m,
+        hnsw_ef_construction=settings.hnsw_ef_construction,
+        ivfflat_lists=settings.ivfflat_lists,
+        exact_below=settings.exact_below,
+        max_scan_tuples=settings.max_scan_tuples,
+    )
+
+
 class Corpus:
     """An open corpus. Safe to use from several threads; several processes may open the same one."""
 
@@ -84,13 +119,13 @@ class Corpus:
 
         self.settings = settings
         self._embedder: Embedder = open_embedder(settings.embedder)
-        self._catalog: Catalog = Catalog.open(settings.database_address)
+        self._catalog: Catalog = Catalog.open(settings.database_address, connecting=connecting(settings))
         self._guard = threading.Lock()
-        self._store: EmbeddedStore | None = None
+        self._store: Store | None = None
         self._finder: Finder | None = None
         self._is_closed = False
         self._hooks = Hooks()
-        self._windows = Windows.beside(self._catalog)
+        self._windows = Windows(self._catalog.home())
         with self._catalog.read() as connection:
             space = projects.active_space(connection)
         if space is not None:
@@ -164,17 +199,29 @@ class Corpus:
         from unspool.catalog import documents, projects
 
         row = self._project(project)
-        with self._catalog.write() as connection:
-            if path is not None:
-                found = documents.ids_of(connection, row.id, [path])
-                if not found:
-                    raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
-                return documents.remove(connection, row.id, list(found.values()))
+        store = self._ready()
+
+        def forget_document(connection: Connection) -> int:
+            projects.take(connection, row.id)
+            found = documents.ids_of(connection, row.id, [path or ""])
+            if not found:
+                raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
+            removed = documents.remove(connection, row.id, list(found.values()))
+            store.follow(connection, row.id, removed.changes)
+            return removed.documents
+
+        def forget_project(connection: Connection) -> int:
+            projects.take(connection, row.id)
+            store.forget(connection, row.id)
             count = projects.drop(connection, row.id)
             if not projects.any_live_run(connection):  # a run may be about to rely on an embedding that it has seen
                 projects.prune_embeddings(connection)
-        if self._store is not None:
-            self._store.drop(row.id)
+            return count
+
+        if path is not None:
+            return self._catalog.transact(forget_document)
+        count = self._catalog.transact(forget_project)
+        store.drop(row.id)
         shutil.rmtree(self._clone(project), ignore_errors=True)
         return count
 
@@ -355,17 +402,21 @@ class Corpus:
         out = []
         with self._catalog.read() as connection:
             for row in projects.all_projects(connection):
-                absorbed = -1 if self._store is None else self._store.absorbed(row.id)
+                chunks = reading.chunk_count(connection, row.id)
                 out.append(
                     ProjectStatus(
                         name=row.name,
                         root=row.root,
                         documents=reading.status_counts(connection, row.id),
-                        chunks=reading.chunk_count(connection, row.id),
-                        waiting=reading.changed_count(connection, row.id, after=absorbed),
+                        chunks=chunks,
+                        waiting=chunks if self._store is None else self._store.unseen(connection, row.id),
                     )
                 )
         return out
+
+    def size_bytes(self) -> int:
+        """What the catalog takes on disk."""
+        return self._catalog.size_bytes()
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
@@ -394,21 +445,27 @@ class Corpus:
 
     # Inside
 
-    def _ready(self) -> EmbeddedStore:
+    def _ready(self) -> Store:
         """The index, with the vector space that belongs to the embedder."""
-        from unspool.embedded.store import EmbeddedStore
+        from unspool.stores import open_store
 
         with self._guard:
             if self._is_closed:
                 raise InputError("the corpus is closed; open it again")
             if self._store is None:
                 space = f"{self._embedder.name}@{self._embedder.revision}"
-                self._store = EmbeddedStore(self._catalog, space_id=self._space(), space=space, dimension=self._embedder.dimension)
+                self._store = open_store(
+                    self._catalog,
+                    space_id=self._space(),
+                    space=space,
+                    dimension=self._embedder.dimension,
+                    options=vector_options(self.settings),
+                )
             return self._store
 
     def _finding(self) -> Finder:
         """What searches, put together when it is first needed."""
-        from unspool.search.finder import Finder, Habits
+        from unspool.search.finder import AT_ONCE, Finder, Habits
         from unspool.search.queries import QueryCache
 
         store, settings = self._ready(), self.settings
@@ -428,6 +485,7 @@ class Corpus:
                         lifetime_s=settings.continuation_s,
                         signed=settings.continuations == "signed",
                         key=key,
+                        at_once=AT_ONCE if self._catalog.engine_name == "sqlite" else settings.pool_size,
                     ),
                     emit=self._hooks.emit,
                 )
@@ -473,7 +531,6 @@ class Corpus:
 
         return Indexer(
             catalog=self._catalog,
-            database=f"sqlite:///{self._catalog.path.as_posix()}",
             store=self._ready(),
             space_id=self._space(),
             embedder=self._embedder,
@@ -529,7 +586,7 @@ class Corpus:
         return next(name for name in names if name not in taken)
 
     def _clones(self) -> Path:
-        return self._catalog.path.with_name(self._catalog.path.name + ".clones")
+        return self._catalog.folder("clones")
 
     def _clone(self, project: str) -> Path:
         """Where a project's repository is fetched to; its name is only hashed, so no name can lead out of the folder."""

@@ -21,6 +21,7 @@ from unspool.errors import ConfigError
 PREFIX = "UNSPOOL_"
 MASK = "***"
 _PASSWORD = re.compile(r"^([a-zA-Z][\w+.-]*://[^:/@]*):.*@", re.DOTALL)
+_PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
 
 
 def default_database() -> str:
@@ -42,6 +43,7 @@ class Settings:
 
     database: str = _setting("", "address of the catalog; empty means sqlite in the user's data folder")
     vectors: str = _setting("", "address of the vector index; empty means inside the catalog's database")
+    database_read: str = _setting("", "address of a read replica that searches go to; their continuations carry the ranking")
     embedder: str = _setting("static", "who turns text into vectors, as provider[:model]")
     project: str = _setting("", "the project that is meant when a command names none")
     limit: int = _setting(10, "how many hits a page holds", low=1, high=1000)
@@ -59,6 +61,27 @@ class Settings:
     continuation_key: str = _setting("", "what signs continuations that carry their ranking; empty means the catalog's own key", secret=True)
     query_cache_size: int = _setting(1_000, "vectors of queries kept in memory", low=0, high=1_000_000)
     query_cache_s: int = _setting(3_600, "how long they are kept, in seconds", low=1, high=10 * 365 * 86_400)
+    pool_size: int = _setting(8, "connections to a database server that are kept open, and searches that run at once there", low=1, high=1_000)
+    pool_overflow: int = _setting(24, "connections beyond those, closed after use", low=0, high=1_000)
+    pool_timeout_s: int = _setting(30, "how long to wait for a free connection, in seconds", low=1, high=3_600)
+    pool_recycle_s: int = _setting(1_800, "connections older than this are made anew, in seconds", low=1, high=7 * 86_400)
+    pool_pre_ping: str = _setting(
+        "on", "on: a connection is tried before it is used, so that a restarted server is not noticed", choices=("on", "off")
+    )
+    connect_timeout_s: int = _setting(10, "how long to wait for a database server to answer, in seconds", low=1, high=600)
+    statement_timeout_s: int = _setting(60, "how long a single statement may take, in seconds; building an index may take longer", low=1, high=86_400)
+    vector_metric: str = _setting("cosine", "how vectors are compared; chosen when a vector space is made", choices=("cosine", "l2", "ip"))
+    vector_index: str = _setting(
+        "hnsw", "index over vectors on a server; exact: none, every vector is compared", choices=("hnsw", "ivfflat", "exact")
+    )
+    vector_type: str = _setting(
+        "auto", "how vectors are kept on a server; auto: halfvec above 2000 dimensions", choices=("auto", "vector", "halfvec")
+    )
+    hnsw_m: int = _setting(16, "links per vector of an HNSW index", low=2, high=100)
+    hnsw_ef_construction: int = _setting(64, "candidates per vector while an HNSW index is built", low=4, high=1_000)
+    ivfflat_lists: int = _setting(0, "lists of an IVFFlat index; 0 means chosen by the number of vectors", low=0, high=32_768)
+    exact_below: int = _setting(0, "up to this many vectors are compared one by one; 0 means the measured bound", low=0, high=10_000_000)
+    max_scan_tuples: int = _setting(20_000, "how many vectors a filtered search by index may look at", low=1, high=2_000_000_000)
     chunk_tokens: int = _setting(320, "preferred size of a chunk in tokens", low=32, high=8192)
     max_file_bytes: int = _setting(2_000_000, "larger files are skipped", low=1, high=2**40)
     jobs: int = _setting(0, "processes that read and chunk while indexing; 0 means one per core", low=0, high=256)
@@ -130,7 +153,7 @@ def about(name: str) -> str:
 
 def redacted(address: str) -> str:
     """An address without its password, whatever characters that holds; anything else as it is."""
-    return _PASSWORD.sub(rf"\1:{MASK}@", address)
+    return _PASSWORD_OPTION.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\1:{MASK}@", address))
 
 
 def _fields() -> list[Any]:

@@ -18,13 +18,13 @@ from alembic.script import ScriptDirectory
 
 import unspool.catalog
 from support import assert_no_orphans, doc, open_corpus, paths
-from unspool.catalog import Catalog, database, schema
+from unspool.catalog import Catalog, schema, sqlite
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError
 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[sa.Engine]:
-    made = database.sqlite_engine(tmp_path / "catalog.db")
+    made = sqlite.engine_for(tmp_path / "catalog.db")
     yield made
     made.dispose()
 
@@ -43,7 +43,7 @@ def differences(engine: sa.Engine) -> list[object]:
 
 
 def test_migrating_up_makes_exactly_the_tables_that_the_code_uses(tmp_path: Path, engine: sa.Engine) -> None:
-    database.migrate(engine, tmp_path / "catalog.db", "head")
+    Catalog.migrate(address(tmp_path / "catalog.db"), "head")
     assert differences(engine) == []
 
 
@@ -51,10 +51,10 @@ def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(tmp
     path = tmp_path / "catalog.db"
     with open_corpus(path) as corpus:
         corpus.put(doc("a.md", "walrus"))
-    database.migrate(engine, path, "base")
+    Catalog.migrate(address(path), "base")
     with engine.connect() as connection:
         assert set(sa.inspect(connection).get_table_names()) <= {"alembic_version"}
-    database.migrate(engine, path, "head")
+    Catalog.migrate(address(path), "head")
     assert differences(engine) == []
     with open_corpus(path) as corpus:
         assert corpus.projects() == []
@@ -66,12 +66,12 @@ def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(tmp
 
 def test_each_migration_goes_down_and_up_again(tmp_path: Path, engine: sa.Engine) -> None:
     path = tmp_path / "catalog.db"
-    database.migrate(engine, path, "head")
+    Catalog.migrate(address(path), "head")
     for revision in (*reversed(schema.KNOWN_REVISIONS[:-1]), "base"):
-        database.migrate(engine, path, revision)
-        database.migrate(engine, path, "head")
+        Catalog.migrate(address(path), revision)
+        Catalog.migrate(address(path), "head")
         assert differences(engine) == []
-        database.migrate(engine, path, revision)
+        Catalog.migrate(address(path), revision)
 
 
 def test_the_code_knows_every_migration_script_in_order() -> None:
@@ -83,16 +83,16 @@ def test_the_code_knows_every_migration_script_in_order() -> None:
 
 
 def test_an_unknown_version_to_migrate_to_is_refused_and_changes_nothing(tmp_path: Path, engine: sa.Engine) -> None:
-    database.migrate(engine, tmp_path / "catalog.db", "head")
+    Catalog.migrate(address(tmp_path / "catalog.db"), "head")
     with pytest.raises(InputError, match="head, base"):
-        database.migrate(engine, tmp_path / "catalog.db", "9999")
+        Catalog.migrate(address(tmp_path / "catalog.db"), "9999")
     assert differences(engine) == []
 
 
 def test_migrating_keeps_the_identity_of_a_catalog_and_each_has_its_own(tmp_path: Path, engine: sa.Engine) -> None:
     first = Catalog.open(address(tmp_path / "catalog.db"))
     other = Catalog.open(address(tmp_path / "other.db"))
-    database.migrate(engine, tmp_path / "catalog.db", "head")
+    Catalog.migrate(address(tmp_path / "catalog.db"), "head")
     again = Catalog.open(address(tmp_path / "catalog.db"))
     assert first.identity == again.identity != other.identity
     for catalog in (first, other, again):
@@ -187,7 +187,7 @@ def test_folders_above_a_new_catalog_are_made(tmp_path: Path) -> None:
 )
 def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_passwords(bad: str) -> None:
     with pytest.raises(AddressError, match="sqlite") as caught:
-        database.sqlite_path(bad)
+        sqlite.path_of(bad)
     assert "hunter2" not in str(caught.value)
 
 
@@ -195,7 +195,7 @@ def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_pas
     ("written", "file"), [("sqlite:////tmp/a.db", "/tmp/a.db"), ("sqlite:////tmp/a%20b.db", "/tmp/a b.db"), ("sqlite:////tmp/a#b.db", "/tmp/a#b.db")]
 )
 def test_an_address_names_a_file(written: str, file: str) -> None:
-    assert database.sqlite_path(written) == Path(file)
+    assert sqlite.path_of(written) == Path(file)
 
 
 # Sharing and permissions

@@ -12,7 +12,7 @@ import pytest
 
 import unspool
 from support import doc, name, open_corpus
-from unspool.catalog.windows import kept_at
+from unspool.catalog.window_file import kept_at
 from unspool.domain import continuations
 from unspool.domain.continuations import Bookmark
 from unspool.errors import InputError, MalformedContinuationError

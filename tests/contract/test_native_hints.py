@@ -14,6 +14,7 @@ import pytest
 import unspool
 from support import doc, name, open_corpus
 from unspool.catalog import projects
+from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.domain import continuations
 from unspool.domain.continuations import Bookmark
@@ -161,7 +162,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[unspool.Corpus]
 
 @pytest.fixture
 def make(corpus: unspool.Corpus, tmp_path: Path) -> Iterator[Any]:
-    windows = Windows(tmp_path / "windows")
+    windows = Windows(WindowFile(tmp_path / "windows"))
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()

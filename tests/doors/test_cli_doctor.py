@@ -12,6 +12,7 @@ import pytest
 from click.testing import Result
 
 from unspool import Corpus, diagnosis
+from unspool.diagnosis import sqlite as diagnosis_sqlite
 
 Cli = Callable[..., Result]
 
@@ -128,7 +129,7 @@ def test_failed_and_interrupted_documents_are_findings(cli: Cli, folder: Path, d
 
 
 def test_a_full_disk_is_a_finding(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**12, 10**12 - 10**8, 10**8))  # type: ignore[attr-defined]
+    monkeypatch.setattr(diagnosis_sqlite.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**12, 10**12 - 10**8, 10**8))  # type: ignore[attr-defined]
     assert "0.1 GB free" in failing(cli("doctor", "--json"))["disk"]["detail"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support import assert_no_orphans, doc, open_corpus, paths, write
-from unspool.catalog import database as catalog_database
+from unspool.catalog import sqlite as catalog_sqlite
 from unspool.errors import ServiceTimeoutError
 
 WORK = """
@@ -128,7 +128,7 @@ def test_a_catalog_that_another_process_locks_for_a_moment_is_waited_for(tmp_pat
 def test_a_catalog_that_stays_locked_is_a_timeout_that_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "catalog.db"
     open_corpus(database).close()
-    monkeypatch.setattr(catalog_database, "BUSY_TIMEOUT_MS", 200)
+    monkeypatch.setattr(catalog_sqlite, "BUSY_TIMEOUT_MS", 200)
     blocker = sqlite3.connect(database, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     try:

@@ -18,6 +18,7 @@ import pytest
 import unspool
 from support import doc, name, open_corpus, settings_for
 from unspool.catalog import Catalog, projects
+from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.domain.queries import Page, Served
 from unspool.embedded.store import EmbeddedStore
@@ -221,7 +222,7 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Path, tmp_p
     question = Question(
         query="walrus violin", projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows), alpha=planned.alpha, limit=100
     )
-    windows = Windows(tmp_path / "none")
+    windows = Windows(WindowFile(tmp_path / "none"))
     made = finder(windows)
     try:
         embedder.pause_s = 0.05

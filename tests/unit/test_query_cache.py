@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.embedders.base import Embedder
 from unspool.errors import InputError, UnreachableError
@@ -56,7 +57,7 @@ class Clock:
 
 @pytest.fixture
 def windows(tmp_path: Path) -> Iterator[Windows]:
-    opened = Windows(tmp_path / "kept")
+    opened = Windows(WindowFile(tmp_path / "kept"))
     yield opened
     opened.close()
 
@@ -175,6 +176,6 @@ def test_vectors_of_another_model_are_not_taken(embedder: Letters, windows: Wind
 
 def test_where_nothing_can_be_read_queries_are_computed(embedder: Letters, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    windows = Windows(tmp_path / "folder")
+    windows = Windows(WindowFile(tmp_path / "folder"))
     assert QueryCache(embedder, windows, size=5, lifetime_s=100).get("a").computed
     windows.close()

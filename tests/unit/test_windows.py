@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.catalog import windows
+from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.domain import continuations
 from unspool.domain.queries import Served
@@ -128,7 +129,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kept(path: Path, clock: Clock) -> Iterator[Windows]:
-    opened = Windows(path, clock=clock)
+    opened = Windows(WindowFile(path), clock=clock)
     yield opened
     opened.close()
 
@@ -141,13 +142,13 @@ def keep(kept: Windows, *, lifetime_s: int = 100, query: tuple[bytes, bytes] | N
 
 def afresh(path: Path, clock: Clock) -> Windows:
     """As another process sees it."""
-    return Windows(path, clock=clock)
+    return Windows(WindowFile(path), clock=clock)
 
 
 def swept(path: Path, now: float) -> None:
-    opened = Windows(path)
+    opened = WindowFile(path)
     try:
-        with opened._write() as connection:
+        with opened.write() as connection:
             windows.sweep(connection, int(now))
     finally:
         opened.close()

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.database import IN_LIMIT, insert_many
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
+from unspool.catalog.statements import batches, hold, insert_many, insert_missing
 from unspool.domain.documents import Kind, Origin, Status, chunk_id, copy_key
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
 
 _REMOVAL_COLUMNS = ("project_id", "seq", "chunk_id")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +38,28 @@ class DocumentState:
     indexed_at: datetime | None = None
 
 
+class NewChunk(NamedTuple):
+    """A chunk that was not there before, as what is derived takes it in."""
+
+    id: int
+    document_id: int
+    text_sha: bytes
+    path: str
+    title: str
+    headings: str
+    symbol: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What became of a project's chunks in a transaction, for what is derived from them."""
+
+    added: Sequence[NewChunk] = ()
+    removed: Sequence[int] = ()
+    vectors: Mapping[bytes, bytes] = field(default_factory=dict)  # those that were embedded for it, by the text's SHA-256
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """What a transaction wrote. `lost` paths were forgotten or taken over by another run meanwhile."""
@@ -48,13 +68,15 @@ class Stored:
     chunks: int = 0
     embedded: int = 0
     lost: tuple[str, ...] = ()
+    changes: Changes = Changes()
 
 
-def batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
-    """The items, so many at a time."""
-    iterator = iter(items)
-    while batch := list(islice(iterator, size)):
-        yield batch
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removed:
+    """What a transaction removed."""
+
+    documents: int = 0
+    changes: Changes = Changes()
 
 
 def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
@@ -121,15 +143,22 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
         return Stored(lost=lost)
     seq = next_seq(connection, project.id)
     old = _delete_chunks(connection, [held[document.path] for document in kept])
-    rows = [row for document in kept for row in _chunk_rows(project, document, held[document.path], seq, old)]
-    gone = old.keys() - {row[0] for row in rows}
+    rows, added = [], []
+    for document in kept:
+        for row in _chunk_rows(project, document, held[document.path], seq, old):
+            rows.append(row)
+            if row[0] not in old:
+                added.append(_new_chunk(row, document))
+    gone = sorted(old.keys() - {row[0] for row in rows})
     insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
     insert_many(connection, chunks, _CHUNK_COLUMNS, rows)
     embedded = _store_vectors(connection, kept, space_id)
     connection.execute(_UPDATE, [_document_row(document, held[document.path]) for document in kept])
     _store_fields(connection, kept, held)
     forget_skips(connection, project.id, [document.path for document in kept])
-    return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost)
+    vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
+    changes = Changes(added=added, removed=gone, vectors=vectors)
+    return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost, changes=changes)
 
 
 def refresh(connection: Connection, seen: Sequence[tuple[int, int | None, int]]) -> None:
@@ -150,10 +179,10 @@ def fail(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
         connection.execute(statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures])
 
 
-def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> int:
-    """Remove documents with their chunks, and note the chunks for what is derived; returns how many documents went."""
+def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> Removed:
+    """Remove documents with their chunks, and note the chunks for what is derived."""
     if not ids:
-        return 0
+        return Removed()
     gone = _delete_chunks(connection, ids)
     if gone:
         seq = next_seq(connection, project_id)
@@ -161,7 +190,7 @@ def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> int:
     count = 0
     for some in batches(ids):
         count += connection.execute(sa.delete(documents).where(documents.c.id.in_(some))).rowcount
-    return count
+    return Removed(documents=count, changes=Changes(removed=sorted(gone)))
 
 
 def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str) -> None:
@@ -192,6 +221,20 @@ def ids_of(connection: Connection, project_id: int, paths: Sequence[str]) -> dic
         )
         found.update((path, id_) for path, id_ in connection.execute(query))
     return found
+
+
+def check_versions(connection: Connection, project_id: int, expected: Mapping[str, int]) -> None:
+    """Refuse to go on where a document is not at the version that its writer has seen; 0 is one that does not exist."""
+    for some in batches(expected):
+        query = sa.select(documents.c.path, documents.c.version).where(
+            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
+        )
+        found: dict[str, int] = dict(connection.execute(query).tuples())
+        for path in some:
+            if (now := found.get(path, 0)) != expected[path]:
+                stands = f"is at version {now}" if now else "does not exist"
+                wanted = f"not at {expected[path]}" if expected[path] else "but was to be new"
+                raise ConflictError(f"document {path!r} {stands}, {wanted}; somebody else wrote it, so read it again and put what follows from that")
 
 
 def ensure_document(connection: Connection, project_id: int, path: str) -> bool:
@@ -291,11 +334,26 @@ def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: in
         )
 
 
+def _new_chunk(row: tuple[Any, ...], document: PreparedDocument) -> NewChunk:
+    values = dict(zip(_CHUNK_COLUMNS, row, strict=True))
+    return NewChunk(
+        id=values["id"],
+        document_id=values["document_id"],
+        text_sha=values["text_sha"],
+        path=document.path,
+        title=document.title,
+        headings=values["headings"],
+        symbol=values["symbol"],
+        text=values["text"],
+    )
+
+
 def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], space_id: int) -> int:
     vectors = {sha: vector for document in prepared for sha, vector in document.vectors.items()}
+    hold(connection, embeddings, alone=False)
     known = known_embeddings(connection, space_id, vectors)
-    rows = [(space_id, sha, vector) for sha, vector in vectors.items() if sha not in known]
-    insert_many(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
+    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items() if sha not in known)
+    insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
     wanted = {chunk.text_sha for document in prepared for chunk in document.chunks} - vectors.keys()
     missing = wanted - known_embeddings(connection, space_id, wanted)
     if missing:  # they were there when the batch was prepared

@@ -7,14 +7,16 @@ import os
 import secrets
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, sequences, spaces
+from unspool.catalog.database import IDENTITY
+from unspool.catalog.schema import chunks, documents, embeddings, meta, projects, removals, runs, sequences, spaces
+from unspool.catalog.statements import hold, insert_new
 from unspool.errors import ConflictError, NotFoundError
 
 # A run says that it lives with every batch, which is every few seconds; three minutes of silence is a dead run.
@@ -49,26 +51,34 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> list[ProjectRow]:
     return [_row(row) for row in connection.execute(_select().where(projects.c.id.in_(ids)).order_by(projects.c.name))]
 
 
-def find(connection: Connection, name: str) -> ProjectRow | None:
-    """The project of that name."""
-    row = connection.execute(_select().where(projects.c.name_sha == name_sha(name))).first()
+def find(connection: Connection, name: str, *, alone: bool = False) -> ProjectRow | None:
+    """The project of that name; `alone`, nobody else may write it until the transaction ends."""
+    query = _select().where(projects.c.name_sha == name_sha(name))
+    row = connection.execute(query.with_for_update() if alone else query).first()
     return _row(row) if row else None
 
 
+def take(connection: Connection, project_id: int) -> None:
+    """Have a project to oneself for writing until the transaction ends. One writer at a time is what all that is written here relies on."""
+    connection.execute(sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update())
+
+
 def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
-    """The project of that name, made if need be. A root given for a project without one is noted; another root is a conflict."""
-    known = find(connection, name)
+    """The project of that name, made if need be, to oneself. A root given for a project without one is noted; another root is a conflict."""
+    known = find(connection, name, alone=True)
     if known is None:
-        connection.execute(sa.insert(projects).values(name=name, name_sha=name_sha(name), root=root, seq=0, floor=0, created_at=datetime.now(UTC)))
-    elif root and known.root and known.root != root:
+        values = {"name": name, "name_sha": name_sha(name), "root": root, "seq": 0, "floor": 0, "created_at": datetime.now(UTC)}
+        insert_new(connection, projects, values)
+        known = find(connection, name, alone=True)
+        assert known is not None
+    if root and known.root and known.root != root:
         raise ConflictError(
             f"project {name!r} was indexed from {known.root}, not {root}; give this one another name with --project, or forget that one first"
         )
-    elif root and not known.root:
+    if root and not known.root:
         connection.execute(sa.update(projects).where(projects.c.id == known.id).values(root=root))
-    found = find(connection, name)
-    assert found is not None
-    return found
+        known = replace(known, root=root)
+    return known
 
 
 def next_seq(connection: Connection, project_id: int) -> int:
@@ -91,8 +101,10 @@ def drop(connection: Connection, project_id: int) -> int:
     return int(count)
 
 
-def prune_removals(connection: Connection, project_id: int, *, upto: int) -> None:
-    """Forget removals that have been absorbed; whoever is further behind starts anew."""
+def prune_removals(connection: Connection, project_id: int, *, upto: int | None) -> None:
+    """Forget removals that have been absorbed; whoever is further behind starts anew. None is for all that there are."""
+    if upto is None:
+        upto = connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar() or 0
     if connection.execute(sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)).rowcount:
         connection.execute(sa.update(projects).where(projects.c.id == project_id).values(floor=upto))
     connection.execute(sa.delete(sequences).where(sequences.c.project_id == project_id, sequences.c.seq < upto))
@@ -100,8 +112,9 @@ def prune_removals(connection: Connection, project_id: int, *, upto: int) -> Non
 
 def prune_embeddings(connection: Connection) -> int:
     """Drop the embeddings of texts that no chunk holds any more; returns how many went."""
-    kept = sa.select(chunks.c.text_sha)
-    return connection.execute(sa.delete(embeddings).where(embeddings.c.text_sha.not_in(kept))).rowcount
+    hold(connection, embeddings, alone=True)  # nobody may be about to rely on one that goes
+    unused = sa.except_(sa.select(embeddings.c.text_sha), sa.select(chunks.c.text_sha))
+    return connection.execute(sa.delete(embeddings).where(embeddings.c.text_sha.in_(unused))).rowcount
 
 
 class SpaceOwner(Protocol):
@@ -120,7 +133,10 @@ class SpaceOwner(Protocol):
 def ensure_space(connection: Connection, owner: SpaceOwner) -> int:
     """The vector space of an embedder. A catalog that was filled by another one is a conflict, never silent nonsense."""
     embedder, revision, dimension = owner.name, owner.revision, owner.dimension
-    active = connection.execute(sa.select(spaces).where(spaces.c.active)).first()
+    active = active_space(connection)
+    if active is None:
+        connection.execute(sa.select(meta.c.value).where(meta.c.key == IDENTITY).with_for_update())  # one at a time makes the first
+        active = active_space(connection)
     if active is None:
         connection.execute(
             sa.insert(spaces).values(embedder=embedder, revision=revision, dimension=dimension, active=True, created_at=datetime.now(UTC))
@@ -134,7 +150,7 @@ def ensure_space(connection: Connection, owner: SpaceOwner) -> int:
     return int(active.id)
 
 
-def active_space(connection: Connection) -> sa.Row[tuple[object, ...]] | None:
+def active_space(connection: Connection) -> sa.Row[Any] | None:
     """The vector space in use, if anything was ever indexed."""
     return connection.execute(sa.select(spaces).where(spaces.c.active)).first()
 

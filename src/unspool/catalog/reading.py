@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.database import ByIds
 from unspool.catalog.projects import name_sha
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, sequences
+from unspool.catalog.statements import ByIds
 from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status, moment
 
 

@@ -68,6 +68,7 @@ class Document:
     language: str = ""
     modified: datetime | None = None
     metadata: Metadata = field(default_factory=dict)
+    version: int | None = None  # the one that this replaces, 0 if it must be new: another is a conflict. None replaces whatever is there
 
     def __post_init__(self) -> None:
         check_project(self.project)
@@ -76,6 +77,8 @@ class Document:
             raise InputError(f"the title of {self.path!r} holds a NUL or a lone surrogate; no database takes that, leave it out")
         if self.modified is not None and self.modified.tzinfo is None:
             raise InputError(f"modified of {self.path!r} has no time zone; give an aware datetime such as datetime.now(UTC)")
+        if self.version is not None and (isinstance(self.version, bool) or not isinstance(self.version, int) or self.version < 0):
+            raise InputError(f"version of {self.path!r} is {self.version!r}; give the one that corpus.documents() shows, or 0 for a new document")
         object.__setattr__(self, "metadata", checked_metadata(self.metadata))
 
 

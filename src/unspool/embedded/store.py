@@ -18,6 +18,7 @@ import numpy.typing as npt
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, filters, reading
+from unspool.catalog.documents import Changes
 from unspool.catalog.filters import Selection
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
@@ -28,6 +29,7 @@ from unspool.embedded.partition import Partition, Snapshot
 from unspool.embedded.words import EmbeddedWords
 from unspool.errors import DimensionError, ServiceError, UnsupportedError
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors
+from unspool.vectors.options import Metric, VectorOptions
 
 # A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a commit to the folder (60 to 150 ms).
 TAIL_LIMIT = 256
@@ -37,12 +39,13 @@ _SELECTIONS = 16  # filters remembered
 
 
 class EmbeddedStore:
-    """Both retrievers over one folder. Satisfies the `VectorIndex` port; `words` satisfies `WordIndex`."""
+    """Both retrievers over one folder. Satisfies the `Store` port; `words` satisfies `WordIndex`."""
 
+    name = "embedded"
     capabilities = Capabilities(knn=True, filters=True, metadata_filtering=True, exact=False, max_k=100_000, stability=Stability.DETERMINISTIC)
 
     def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:
-        self.folder = catalog.path.with_name(catalog.path.name + ".derived")
+        self.folder = catalog.folder("derived")
         self._catalog = catalog
         self.space_id = space_id
         self._space = space
@@ -53,6 +56,22 @@ class EmbeddedStore:
         self.words = EmbeddedWords(self)
 
     # Keeping up with the catalog
+
+    def follow(self, connection: Connection, project: int, changes: Changes) -> None:
+        """Nothing: a commit to the folder costs 60 to 150 ms, so changes are taken in many at a time, by sequence number."""
+
+    def forget(self, connection: Connection, project: int) -> None:
+        """Nothing: the folder of a project that is gone is removed once that is certain, by `drop`."""
+
+    def keep_up(self, project: int) -> None:
+        """Take in what a run has stored so far, unless another process is at it."""
+        self.absorb(project, wait=False)
+
+    def settle(self, project: int, *, put: int | None = None, on_progress: Callable[[Progress], None] | None = None) -> None:
+        """Take in what was stored, unless it is so little that it is scored directly: a commit would take longer than the run."""
+        few = put <= TAIL_LIMIT if put is not None else self.absorbed(project) > 0 and self.waiting(project) <= TAIL_LIMIT // 2
+        if not few:
+            self.absorb(project, on_progress=on_progress)
 
     def fresh(self, project: ProjectRow, on_progress: Callable[[Progress], None] | None = None) -> int:
         """Make everything findable that was committed when the project's row was read; returns how many chunks are not yet.
@@ -106,6 +125,10 @@ class EmbeddedStore:
             if not _belongs(connection, project, part, seq, floor):
                 return reading.changed_count(connection, project, after=-1)
             return reading.changed_count(connection, project, after=now.position) + len(reading.removed(connection, project, after=now.position))
+
+    def unseen(self, connection: Connection, project: int) -> int:
+        """How many chunks the folder has not absorbed."""
+        return reading.changed_count(connection, project, after=self.absorbed(project))
 
     def absorb(self, project: int, *, wait: bool = True, anew: bool = False, on_progress: Callable[[Progress], None] | None = None) -> bool:
         """Write everything that is committed into the folder; False where another process is at it and we did not wait.
@@ -326,6 +349,13 @@ class EmbeddedStore:
     def _check(self, vector: Vectors) -> None:
         if vector.shape != (self._dimension,):
             raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._dimension}; embed with {self._space}")
+
+
+def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> EmbeddedStore:
+    """The store beside an SQLite catalog."""
+    if options.metric is not Metric.COSINE:
+        raise UnsupportedError(f"the embedded store compares by cosine, not by {options.metric}; leave UNSPOOL_VECTOR_METRIC at cosine")
+    return EmbeddedStore(catalog, space_id=space_id, space=space, dimension=dimension)
 
 
 def _signature(file: Path) -> tuple[int, ...]:

@@ -107,7 +107,7 @@ class StaticEmbedder:
             # The first segment is counted as the beginning of a text, the last as far as it goes; those between are known.
             whole = self.count_tokens(text[start : ends[first] - 1]) + sums[last] - sums[first + 1]
             rest = text[ends[last - 1] - 1 : end]
-            return whole + (sum(map(self._counts.__getitem__, _pattern(rest).findall(rest))) if rest else 0)
+            return whole + (sum(map(self._counts.__getitem__, _cut(rest))) if rest else 0)
 
         return measure
 
@@ -142,9 +142,11 @@ class StaticEmbedder:
 
 
 def _segments_of(text: str) -> list[str]:
-    found: list[str] = _pattern(text).findall(" " + text)
-    return found
+    return _cut(" " + text)
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    return _SEGMENT_ASCII if text.isascii() else _SEGMENT
+def _cut(text: str) -> list[str]:
+    """The segments of a text. The sign that stands for a space inside the tokenizer is one for it in a text, too."""
+    if text.isascii():
+        return _SEGMENT_ASCII.findall(text)
+    return _SEGMENT.findall(text.replace("\u2581", " "))

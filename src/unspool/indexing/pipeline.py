@@ -6,27 +6,30 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects
-from unspool.catalog.documents import batches
 from unspool.catalog.projects import ProjectRow
+from unspool.catalog.statements import batches
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
-from unspool.embedded.store import TAIL_LIMIT, EmbeddedStore
 from unspool.embedders.base import Embedder
+from unspool.errors import ServiceError
 from unspool.indexing import changes, preparing
 from unspool.indexing.changes import Changes, Work
 from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
 from unspool.indexing.workers import Pool, Recipe
 from unspool.sources.folders import scan
+from unspool.stores import Store
 
 # Below this, starting worker processes (half a second each) costs more than they save.
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000
@@ -44,8 +47,7 @@ class Indexer:
     """What a run works with."""
 
     catalog: Catalog
-    database: str
-    store: EmbeddedStore
+    store: Store
     space_id: int
     embedder: Embedder
     embedder_name: str
@@ -80,7 +82,8 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
     recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
     found = scan(root, max_bytes=indexer.max_file_bytes, on_progress=lambda count: tell(Progress(task="scanning", done=count, total=0)))
     tally = _Tally(skips=list(found.skips))
-    with indexer.catalog.write() as connection:
+
+    def begin(connection: Connection) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
         row = projects.ensure(connection, project, root=source or str(root))
         run_id = projects.begin_run(connection, row.id)
         live = projects.live_runs(connection, row.id) - {run_id}
@@ -90,18 +93,36 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
         plan = changes.plan(found.found, known, recipe=recipe, live_runs=live, unread=found.unread, scanned_at=scanned_at, known_skips=skips)
         stale = [known[work.found.path].id for work in plan.suspect]
         documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
-        tally.removed = documents.remove(connection, row.id, [state.id for state in plan.removed])
+        removed = documents.remove(connection, row.id, [state.id for state in plan.removed])
+        indexer.store.follow(connection, row.id, removed.changes)
+        return row, run_id, known, plan, removed.documents
+
+    row, run_id, known, plan, tally.removed = indexer.catalog.transact(begin)
     tally.unchanged, tally.busy = plan.unchanged, len(plan.busy)
     tally.skips += plan.skips
     run = _Run(indexer, row, run_id, known, tally, tell, total=len(plan.new) + len(plan.suspect))
     try:
         run.work(plan)
-    finally:
-        with indexer.catalog.write() as connection:
-            projects.beat(connection, run_id, finished=True)
-    _absorb(indexer, row.id, tell)
+    except BaseException:
+        with suppress(ServiceError):  # what went wrong matters, not that it could not be noted; a run that falls silent counts as ended
+            indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
+        raise
+    indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
+    indexer.store.settle(row.id, on_progress=tell)
+    indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
     warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
     return _report(project, tally, warnings, time.monotonic() - started)
+
+
+class _Written(NamedTuple):
+    """What a batch came to, once it is committed."""
+
+    prepared: Sequence[PreparedDocument]
+    stored: documents.Stored
+    same: Sequence[Same]
+    skipped: Sequence[Skipped]
+    failed: Sequence[Failed]
+    busy: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +143,7 @@ class _Run:
             self._store(self._inline(work))
             return
         recipe = Recipe(
-            database=self.indexer.database,
+            database=self.indexer.catalog.address,
             space_id=self.indexer.space_id,
             embedder=self.indexer.embedder_name,
             chunk_tokens=self.indexer.chunk_tokens,
@@ -148,11 +169,8 @@ class _Run:
     def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
         """Claimed work in portions of about the same size."""
         for group in batches(work, CLAIM_FILES):
-            with self.indexer.catalog.write() as connection:
-                paths = [one.found.path for one in group]
-                live = projects.live_runs(connection, self.project.id)
-                taken = documents.claim(connection, self.project.id, self.run_id, paths, live)
-                projects.beat(connection, self.run_id)
+            paths = [one.found.path for one in group]
+            taken = self.indexer.catalog.transact(partial(self._claim, paths))
             self.tally.busy += len(group) - len(taken)
             task: list[Work] = []
             size = 0
@@ -165,6 +183,13 @@ class _Run:
                         task, size = [], 0
             if task:
                 yield task
+
+    def _claim(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
+        projects.take(connection, self.project.id)
+        live = projects.live_runs(connection, self.project.id)
+        taken = documents.claim(connection, self.project.id, self.run_id, paths, live)
+        projects.beat(connection, self.run_id)
+        return taken
 
     def _store(self, results: Iterator[list[Outcome]]) -> None:
         waiting: list[Outcome] = []
@@ -179,19 +204,19 @@ class _Run:
             self._commit(waiting)
 
     def _commit(self, outcomes: Sequence[Outcome]) -> None:
-        with self.indexer.catalog.write() as connection:
-            self._write(connection, outcomes)
-            projects.beat(connection, self.run_id)
+        self._count(self.indexer.catalog.transact(lambda connection: self._write(connection, outcomes)))
         self.tally.looked_at += len(outcomes)
         self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks))
         if self.tally.chunks - self.tally.absorbed >= ABSORB_CHUNKS:
-            self.indexer.store.absorb(self.project.id, wait=False)
+            self.indexer.store.keep_up(self.project.id)
             self.tally.absorbed = self.tally.chunks
 
-    def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> None:
+    def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> _Written:
         """Everything that a batch came to, as far as the run still holds the documents: they may have been forgotten or put anew meanwhile."""
+        projects.take(connection, self.project.id)
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         stored = documents.store(connection, self.project, prepared, run_id=self.run_id, space_id=self.indexer.space_id)
+        self.indexer.store.follow(connection, self.project.id, stored.changes)
         others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
         held = documents.held_by(connection, self.project.id, [one.path for one in others], self.run_id)
         same = [one for one in others if isinstance(one, Same) and one.path in held]
@@ -203,31 +228,25 @@ class _Run:
         # An extra may be installed any time; that file is looked at again.
         lasting = [(o.skip, o.work.found.size_bytes, o.work.found.modified_ns) for o in skipped if o.skip.reason != NEEDS_EXTRA]
         documents.skip(connection, self.project.id, lasting, recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens))
-        documents.remove(connection, self.project.id, [held[one.path] for one in skipped])
+        removed = documents.remove(connection, self.project.id, [held[one.path] for one in skipped])
+        self.indexer.store.follow(connection, self.project.id, removed.changes)
         documents.fail(connection, [(held[one.path], one.error) for one in failed])
-        self.tally.busy += len(others) - len(held)
-        self._count(prepared, stored, same, skipped, failed)
+        projects.beat(connection, self.run_id)
+        return _Written(prepared, stored, same, skipped, failed, busy=len(others) - len(held))
 
-    def _count(
-        self,
-        prepared: Sequence[PreparedDocument],
-        stored: documents.Stored,
-        same: Sequence[Same],
-        skipped: Sequence[Skipped],
-        failed: Sequence[Failed],
-    ) -> None:
-        tally, lost = self.tally, frozenset(stored.lost)
-        old = sum(one.path in self.known and bool(self.known[one.path].sha256) for one in prepared if one.path not in lost)
+    def _count(self, written: _Written) -> None:
+        tally, stored, lost = self.tally, written.stored, frozenset(written.stored.lost)
+        old = sum(one.path in self.known and bool(self.known[one.path].sha256) for one in written.prepared if one.path not in lost)
         tally.added += stored.documents - old
         tally.updated += old
-        tally.unchanged += len(same)
+        tally.unchanged += len(written.same)
         tally.chunks += stored.chunks
         tally.embedded += stored.embedded
-        tally.busy += len(lost)
-        tally.removed += sum(one.skip.path in self.known for one in skipped)
-        tally.skips += [one.skip for one in skipped]
-        tally.failures += [Failure(path=one.path, error=one.error) for one in failed]
-        tally.masked += chain.from_iterable(one.masked for one in prepared)
+        tally.busy += len(lost) + written.busy
+        tally.removed += sum(one.skip.path in self.known for one in written.skipped)
+        tally.skips += [one.skip for one in written.skipped]
+        tally.failures += [Failure(path=one.path, error=one.error) for one in written.failed]
+        tally.masked += chain.from_iterable(one.masked for one in written.prepared)
 
 
 def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
@@ -240,24 +259,22 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
             return documents.known_embeddings(connection, indexer.space_id, shas)
 
     prepared = [one for one in preparing.with_vectors(outcomes, indexer.embedder, known) if isinstance(one, PreparedDocument)]
-    with indexer.catalog.write() as connection:
+    expected = {one.path: one.version for one in given if one.version is not None}
+
+    def write(connection: Connection) -> tuple[ProjectRow, int, documents.Stored]:
         row = projects.ensure(connection, given[0].project)
+        documents.check_versions(connection, row.id, expected)
         new = sum(documents.ensure_document(connection, row.id, document.path) for document in given)
         stored = documents.store(connection, row, prepared, run_id=None, space_id=indexer.space_id)
+        indexer.store.follow(connection, row.id, stored.changes)
         projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
-    if stored.chunks > TAIL_LIMIT:
-        indexer.store.absorb(row.id)
+        return row, new, stored
+
+    row, new, stored = indexer.catalog.transact(write)
+    indexer.store.settle(row.id, put=stored.chunks)
     tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded)
     tally.masked += chain.from_iterable(one.masked for one in prepared)
     return _report(row.name, tally, [], time.monotonic() - started)
-
-
-def _absorb(indexer: Indexer, project: int, tell: OnProgress) -> None:
-    if indexer.store.absorbed(project) > 0 and indexer.store.waiting(project) <= TAIL_LIMIT // 2:
-        return  # few enough to be scored directly; a commit to the index would take longer than the run
-    indexer.store.absorb(project, on_progress=tell)
-    with indexer.catalog.write() as connection:
-        projects.prune_removals(connection, project, upto=indexer.store.position(project))
 
 
 def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:

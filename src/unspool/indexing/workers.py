@@ -23,8 +23,10 @@ from unspool.errors import ServiceError
 from unspool.indexing.changes import Work
 from unspool.indexing.preparing import Failed, Outcome
 
+# Its setup comes over the pipe, not as an argument: an address may hold a password, and arguments are on show to everybody.
 _START = (
-    "import json, sys; setup = json.loads(sys.argv[1]); sys.path[:] = setup.pop('path'); from unspool.indexing.workers import serve; serve(setup)"
+    "import json, sys; setup = json.loads(sys.stdin.buffer.readline()); sys.path[:] = setup.pop('path'); "
+    "from unspool.indexing.workers import serve; serve(setup)"
 )
 
 
@@ -110,8 +112,9 @@ class Pool:
         except queue.Empty:
             setup = json.dumps({"path": sys.path, **asdict(self._recipe)})
             environment = {**os.environ, **_ONE_THREAD}  # noqa: TID251 - not read, only handed on
-            process = subprocess.Popen([sys.executable, "-c", _START, setup], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+            process = subprocess.Popen([sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
             self._processes.append(process)
+            cast(BinaryIO, process.stdin).write(setup.encode() + b"\n")  # sent with the first batch
             return process
 
 

@@ -18,7 +18,6 @@ from unspool.domain.continuations import Bookmark
 from unspool.domain.events import Event, PageServed
 from unspool.domain.queries import Page
 from unspool.domain.reports import Progress
-from unspool.embedded.store import EmbeddedStore
 from unspool.embedders.base import Embedder
 from unspool.errors import ServiceError
 from unspool.search import engine, paging
@@ -27,6 +26,7 @@ from unspool.search.paging import Turn, Turned
 from unspool.search.plan import Plan
 from unspool.search.queries import EmbeddedQuery, QueryCache
 from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
+from unspool.stores import Store
 from unspool.windows import AskedProject, Question, Segment
 
 OnProgress = Callable[[Progress], None]
@@ -34,7 +34,6 @@ PARALLEL = 8  # projects that are asked at once
 # Searches that run at once, and beside them later pages, which are short; the others wait their turn. Many threads that compute and read by
 # turns hold one another up: 64 walkers on two cores got twice as many pages a second with this limit as without it.
 AT_ONCE = max(2, os.cpu_count() or 2)
-STORE = "embedded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +45,7 @@ class Habits:
     prefetch: bool  # the next entries are ranked before they are asked for, when a page leaves too few for the next
     signed: bool  # continuations carry their walk
     key: bytes  # what signs them
+    at_once: int = AT_ONCE  # searches that run at the same time
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Finder:
         self,
         *,
         catalog: Catalog,
-        store: EmbeddedStore,
+        store: Store,
         embedder: Embedder,
         windows: Windows,
         queries: QueryCache,
@@ -81,7 +81,7 @@ class Finder:
         self._habits = habits
         self._emit = emit
         self._executor = ThreadPoolExecutor(PARALLEL, thread_name_prefix="unspool-search")
-        self._searching, self._turning = threading.BoundedSemaphore(AT_ONCE), threading.BoundedSemaphore(AT_ONCE)
+        self._searching, self._turning = threading.BoundedSemaphore(habits.at_once), threading.BoundedSemaphore(habits.at_once)
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="unspool-ahead")
         self._coming: dict[bytes, Future[None]] = {}
         self._stores = Stores(catalog=catalog, vectors=store, words=store.words, kept=CandidateCache(), executor=self._executor)
@@ -158,7 +158,7 @@ class Finder:
         further_s = 0.0 if turned.searched_s is None else max(turned.searched_s - (0.0 if clock.searched else clock.embed_s), 0.0)
         self._emit(
             PageServed(
-                store=STORE,
+                store=self._store.name,
                 projects=len(page.projects),
                 number=page.number,
                 served=page.served,

@@ -144,10 +144,12 @@ def worth_a_look(database: str) -> Callable[[Change, str], bool]:
     """What a watcher cares for: not version control and caches, and not the catalog's own files, whose every write would wake it again."""
     from watchfiles import DefaultFilter
 
-    from unspool.catalog.database import sqlite_path
+    from unspool.catalog.database import engine_name, place_of
 
     usual = DefaultFilter()
-    catalog = str(sqlite_path(database).resolve())
+    if engine_name(database) != "sqlite":
+        return usual
+    catalog = str(Path(place_of(database)).resolve())
 
     def wanted(change: Change, path: str) -> bool:
         return usual(change, path) and path != catalog and not path.startswith((catalog + "-", catalog + "."))

@@ -45,12 +45,9 @@ def documents(flags: dict[str, str | None], as_json: bool, project: str | None, 
 @command("status", "Show the projects and the catalog", examples=("unspool status", "unspool status --json"))
 def status(flags: dict[str, str | None], as_json: bool) -> None:
     """Show every project with its counts, and where the catalog is."""
-    from unspool.catalog.database import size_bytes, sqlite_path
-
     with opened(flags) as corpus:
         projects = corpus.status()
-        address = corpus.settings.database_address
-    catalog, size = redacted(address), size_bytes(sqlite_path(address))
+        catalog, size = redacted(corpus.settings.database_address), corpus.size_bytes()
     if as_json:
         print_json(render.status(projects, catalog=catalog, size_bytes=size))
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unspool.errors import ConfigError, InputError, NotFoundError
+from unspool.errors import ConfigError, InputError
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli.door import command, opened, print_json
 from unspool.interfaces.cli.looking import show
@@ -81,38 +81,22 @@ def repair(flags: dict[str, str | None], as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Yes, remove every table; 'base' needs it.")
 def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool) -> None:
     """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes every table with all that is in it."""
-    from unspool.catalog import database, schema
+    from unspool.catalog import Catalog, schema
+    from unspool.catalog.database import place_of
+    from unspool.corpus import connecting
 
     wanted = schema.HEAD if target == "head" else target
     if wanted not in (*schema.KNOWN_REVISIONS, "base"):
         raise InputError(f"revision {target!r} does not exist; it is head, base or one of {', '.join(schema.KNOWN_REVISIONS)}")
     if wanted == "base" and not yes:
         raise click.UsageError("'base' removes every table with all that is in it; give --yes if that is meant")
-    path = database.sqlite_path(Settings.load(flags=flags).database_address)
-    if wanted == "base" and not path.exists():
-        raise NotFoundError(f"no catalog at {path}; there is nothing to remove")
-    before = _migrate(path, wanted)
+    settings = Settings.load(flags=flags)
+    place = place_of(settings.database_address)
+    before = Catalog.migrate(settings.database_address, wanted, connecting=connecting(settings))
     if as_json:
-        print_json({"catalog": str(path), "before": before, "after": wanted})
+        print_json({"catalog": place, "before": before, "after": wanted})
     else:
-        show([[(f"{path}: {before} -> {wanted}" if before != wanted else f"{path} is at {wanted} already", "")]])
-
-
-def _migrate(path: Path, target: str) -> str:
-    """Go to a revision; returns the one before."""
-    from unspool.catalog import database
-
-    engine = database.sqlite_engine(path)
-    try:
-        with database.translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with engine.connect() as connection:
-                before = database.revision_of(connection, path) or "base"
-            if before != target:
-                database.migrate(engine, path, target)
-    finally:
-        engine.dispose()
-    return before
+        show([[(f"{place}: {before} -> {wanted}" if before != wanted else f"{place} is at {wanted} already", "")]])
 
 
 @command(

@@ -1,0 +1,242 @@
+"""SQLite: a catalog in one file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import Connection, Engine
+
+from unspool.catalog import schema
+from unspool.catalog.database import Catalog, Connecting, Home, complete_own, is_complete, known_revision, read_own, run_migrations
+from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError, ServiceTimeoutError, UnspoolError
+
+NAME = "sqlite"
+BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a second; a minute covers a disk that stalls
+
+# The log is folded back into the file every 32 MB rather than every 4: each time waits for the disk, and a batch writes 4 to 8 MB.
+_PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "wal_autocheckpoint=8000")
+
+
+class SqliteCatalog(Catalog):
+    """One writer at a time; readers never wait."""
+
+    engine_name = NAME
+
+    def __init__(self, engine: Engine, *, path: Path, own: dict[str, str]) -> None:
+        super().__init__(engine, address=f"sqlite:///{path.as_posix()}", own=own)
+        self._write_lock = threading.Lock()
+        self.path = path
+
+    @property
+    def place(self) -> str:
+        return str(self.path)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; it sees one consistent state."""
+        with translated(self.path, with_files=False), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction: all of it happens, or none of it."""
+        # SQLite lets one writer in at a time; queueing our own threads here spares them its polling.
+        with self._write_lock, translated(self.path, with_files=False), transaction(self._engine) as connection:
+            yield connection
+
+    def home(self) -> Home:
+        """A file beside the catalog's."""
+        from unspool.catalog.window_file import WindowFile, kept_at
+
+        return WindowFile(kept_at(self.path))
+
+    def folder(self, name: str) -> Path:
+        """Beside the catalog's file."""
+        return self.path.with_name(f"{self.path.name}.{name}")
+
+    def size_bytes(self) -> int:
+        """What the file and its log take."""
+        return size_bytes(self.path)
+
+
+def open_catalog(address: str, *, create: bool, connecting: Connecting) -> SqliteCatalog:
+    """Open the file at an address, making or upgrading it first if need be."""
+    path = path_of(address)
+    if not path.exists() and not create:
+        raise NotFoundError(f"no catalog at {path}; index something first, or correct UNSPOOL_DATABASE")
+    engine = engine_for(path)
+    try:
+        with translated(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)  # it holds all that was indexed; SQLite gives its log the same permissions
+            with engine.connect() as connection:
+                revision = revision_of(connection, path)
+            if revision != schema.HEAD:
+                _migrate(engine, path, schema.HEAD)
+            own = _own(engine)
+    except UnspoolError:
+        engine.dispose()
+        raise
+    return SqliteCatalog(engine, path=path, own=own)
+
+
+def migrate(address: str, target: str, *, connecting: Connecting) -> str:
+    """Bring the file at an address to a revision; returns the one before."""
+    path = path_of(address)
+    if target == "base" and not path.exists():
+        raise NotFoundError(f"no catalog at {path}; there is nothing to remove")
+    engine = engine_for(path)
+    try:
+        with translated(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with engine.connect() as connection:
+                before = revision_of(connection, path) or "base"
+            if before != target:
+                _migrate(engine, path, target)
+    finally:
+        engine.dispose()
+    return before
+
+
+def place_of(address: str) -> str:
+    """The file."""
+    return str(path_of(address))
+
+
+def path_of(address: str) -> Path:
+    """The file that a `sqlite:///` address names."""
+    _, _, rest = address.partition("://")
+    if not rest.startswith("/") or not rest.strip("/"):
+        raise AddressError("catalog address begins with 'sqlite'; give sqlite:///relative.db or sqlite:////absolute.db in UNSPOOL_DATABASE")
+    if "?" in rest:
+        raise AddressError("a sqlite address takes no options; leave out everything from the '?'")
+    return Path(unquote(rest[1:])).expanduser().absolute()
+
+
+def engine_for(path: Path) -> Engine:
+    """An engine whose transactions are SQLite's own, opened by us rather than guessed by the driver."""
+    engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(path), poolclass=sa.pool.QueuePool, pool_size=8, max_overflow=64)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # IMMEDIATE, because a transaction that begins by reading and then writes fails at once when another wrote in between.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("unspool_write") else "BEGIN")
+
+    return engine
+
+
+@contextmanager
+def transaction(engine: Engine) -> Iterator[Connection]:
+    """A connection that has the file to itself for writing, until all is committed or none."""
+    with engine.connect() as raw:
+        connection = raw.execution_options(unspool_write=True)
+        with connection.begin():
+            yield connection
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
+    try:
+        for pragma in _PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def translated(path: Path, *, with_files: bool = True, what: str = "catalog") -> Iterator[None]:
+    """Turn what SQLite and, if asked, the file system say into our errors; inside a transaction a file may be somebody else's."""
+    try:
+        yield
+    except (sa.exc.DBAPIError, sqlite3.Error) as error:
+        raise _translation(error, path, what) from error
+    except OSError as error:
+        if not with_files:
+            raise
+        raise ServiceError(f"the {what} at {path} cannot be used: {error.strerror or error}; check the disk and the permissions") from error
+
+
+def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path, what: str) -> UnspoolError:
+    cause = error.orig if isinstance(error, sa.exc.DBAPIError) else error
+    text = str(cause).lower()
+    if "not a database" in text:
+        cure = "point UNSPOOL_DATABASE at another path" if what == "catalog" else "move it away"
+        return ConflictError(f"{path} is not an SQLite file; {cure}, nothing was changed")
+    if "malformed" in text or "disk image" in text:
+        return ServiceError(f"the {what} at {path} is damaged; restore it from a backup, or delete it and index again")
+    if "locked" in text or "busy" in text:
+        return ServiceTimeoutError(
+            f"the {what} at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another process; try again when that has finished"
+        )
+    if "full" in text:
+        return ServiceError(f"the disk that holds {path} is full; free some space and run again, what was finished is kept")
+    if "readonly" in text or "read-only" in text:
+        return ServiceError(f"the {what} at {path} is read-only; give write permission or another UNSPOOL_DATABASE")
+    if "unable to open" in text:
+        return ServiceError(f"the {what} at {path} cannot be opened; check that the folder exists and can be written")
+    if isinstance(cause, sqlite3.IntegrityError):
+        return ConflictError(f"the {what} at {path} refused a write that contradicts what it holds ({cause}); run again")
+    if isinstance(cause, sqlite3.OperationalError | sqlite3.DatabaseError):
+        return ServiceError(f"the {what} at {path} failed: {cause}; unspool doctor checks it")
+    return InputError(f"the {what} at {path} could not take a value ({cause})")
+
+
+def revision_of(connection: Connection, path: Path) -> str:
+    """The migration a catalog stands at, '' for a new file; refuses a file that is not ours or newer than we are."""
+    application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
+    tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+    if application != schema.APPLICATION_ID:
+        if tables or application:
+            raise ConflictError(f"{path} belongs to another program; point UNSPOOL_DATABASE at another path, nothing was changed")
+        return ""
+    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master WHERE name='alembic_version'").scalar_one():
+        return ""
+    return known_revision(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar(), str(path))
+
+
+def _migrate(engine: Engine, path: Path, target: str) -> None:
+    """Two processes may try at once: the second waits and finds it done."""
+    use_log(path)
+    with transaction(engine) as connection:
+        current = revision_of(connection, path)
+        connection.exec_driver_sql(f"PRAGMA application_id={schema.APPLICATION_ID}")
+        run_migrations(connection, current=current, target=target)
+
+
+def _own(engine: Engine) -> dict[str, str]:
+    """What a catalog says of itself; made if it is missing."""
+    with engine.connect() as connection:
+        own = read_own(connection)
+    if is_complete(own):
+        return own
+    with transaction(engine) as connection:
+        return complete_own(connection)
+
+
+def use_log(path: Path) -> None:
+    """Switch a file to write-ahead logging, which stays in its header. SQLite does not wait here by itself while another process does the same."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    with closing(_connect(path)) as plain:
+        while True:
+            try:
+                plain.execute("PRAGMA journal_mode=WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+
+def size_bytes(path: Path) -> int:
+    """What the catalog's file and its log take on disk."""
+    return sum(file.stat().st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists())

@@ -1,0 +1,137 @@
+"""What `unspool doctor` finds: the installation, the catalog, the index and the documents, each with its cure. It changes nothing."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sqlite3
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from unspool.corpus import Check, ProjectStatus
+from unspool.domain.documents import Status
+from unspool.errors import ConfigError, ConflictError, UnspoolError
+from unspool.settings import Settings
+
+if TYPE_CHECKING:
+    from unspool.catalog import Catalog
+    from unspool.catalog.projects import ProjectRow
+    from unspool.corpus import Corpus
+    from unspool.embedders.base import Embedder
+
+MIN_PYTHON = (3, 11)
+MIN_SQLITE = (3, 35)  # RETURNING, which SQLAlchemy uses where it is there
+EXTRAS = (  # module, extra, what is so with it, what without
+    ("pypdf", "pdf", "PDF files are read", "PDF files are not read, pypdf is not installed"),
+    ("docx", "docx", "DOCX files are read", "DOCX files are not read, docx is not installed"),
+    ("psycopg", "postgres", "catalogs on PostgreSQL can be opened", "catalogs on PostgreSQL cannot be opened, psycopg is not installed"),
+    ("selectolax", "html", "HTML pages of prose are read as documents", "HTML is read as source, selectolax is not installed"),
+)
+_ENGINES = {"sqlite": "unspool.diagnosis.sqlite", "postgresql": "unspool.diagnosis.postgres"}
+
+
+def diagnose(settings: Settings) -> list[Check]:
+    """Every check that can be made; what depends on a failed one is left out."""
+    found = [_settings(settings), *_installation(), *_embedder_loads(settings)]
+    embedder_is_well = found[-1].ok
+    try:
+        engine = _engine(settings)
+        about: list[Check] = list(engine.look(settings))
+    except UnspoolError as error:
+        cure = "set UNSPOOL_DATABASE to sqlite:////absolute/path.db or postgresql://user@host/name"
+        return [*found, Check(name="catalog", ok=False, detail=str(error), cure=cure)]
+    found += about
+    if settings.vectors:
+        return [*found, Check(name="vectors", ok=False, detail="an address for vectors is set", cure="leave UNSPOOL_VECTORS empty")]
+    if embedder_is_well and engine.is_usable(about):
+        found += _content(settings, engine)
+    return found
+
+
+def without_settings(error: ConfigError) -> list[Check]:
+    """What can be said when not even the settings can be read."""
+    return [
+        Check(name="settings", ok=False, detail=str(error), cure="correct the value; `unspool settings` shows where each one comes from"),
+        *_installation(),
+    ]
+
+
+def _settings(settings: Settings) -> Check:
+    given = [f"{name} ({origin})" for name, _, origin, _ in settings.shown() if origin != "default"]
+    return Check(name="settings", ok=True, detail=", ".join(given) or "all at their defaults")
+
+
+def _installation() -> Iterator[Check]:
+    new_enough = sys.version_info[:2] >= MIN_PYTHON
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Check(name="python", ok=new_enough, detail=version, cure="" if new_enough else "use Python 3.11 or newer")
+    new_enough = sqlite3.sqlite_version_info[:2] >= MIN_SQLITE
+    yield Check(name="sqlite", ok=new_enough, detail=sqlite3.sqlite_version, cure="" if new_enough else "use a Python with SQLite 3.35 or newer")
+    for module, extra, detail_with, detail_without in EXTRAS:
+        there = importlib.util.find_spec(module) is not None
+        detail = detail_with if there else detail_without
+        yield Check(name=f"extra {extra}", ok=True, detail=detail, cure="" if there else f"if they are wanted: pip install 'unspool[{extra}]'")
+
+
+def _embedder_loads(settings: Settings) -> list[Check]:
+    try:
+        embedder = _embedder(settings)
+        embedder.embed_query("hello")  # weights are read when they are first used
+    except UnspoolError as error:
+        return [Check(name="embedder", ok=False, detail=str(error), cure="set UNSPOOL_EMBEDDER to one that is installed")]
+    return [Check(name="embedder", ok=True, detail=f"{embedder.name} (revision {embedder.revision}, {embedder.dimension} dimensions)")]
+
+
+def _embedder(settings: Settings) -> Embedder:
+    from unspool.embedders import open_embedder
+
+    return open_embedder(settings.embedder)
+
+
+def _engine(settings: Settings) -> Any:
+    """The module that looks after the engine that the address names."""
+    from unspool.catalog.database import engine_name
+
+    return importlib.import_module(_ENGINES[engine_name(settings.database_address)])
+
+
+def _content(settings: Settings, engine: Any) -> Iterator[Check]:
+    from unspool.corpus import Corpus
+
+    try:
+        with Corpus(settings) as corpus:
+            yield Check(name="vector space", ok=True, detail="it belongs to this embedder")
+            for status in corpus.status():
+                yield engine.index(corpus._catalog, corpus._store, corpus._project(status.name), status)
+                yield _documents(corpus, status)
+    except ConflictError as error:
+        cure = "set UNSPOOL_EMBEDDER back to the one that filled the catalog, or use another UNSPOOL_DATABASE"
+        yield Check(name="vector space", ok=False, detail=str(error), cure=cure)
+    except UnspoolError as error:
+        yield Check(name="projects", ok=False, detail=str(error), cure="run doctor again; if it stays, restore the catalog from a backup")
+
+
+def _row(corpus: Corpus, name: str) -> tuple[Catalog, ProjectRow]:
+    return corpus._catalog, corpus._project(name)
+
+
+def _documents(corpus: Corpus, status: ProjectStatus) -> Check:
+    from unspool.catalog import projects
+
+    name = f"documents of {status.name}"
+    failed = status.documents.get(Status.FAILED, 0)
+    open_count = sum(status.documents.get(one, 0) for one in (Status.PENDING, Status.INDEXING, Status.STALE))
+    detail = ", ".join(f"{count} {one.value}" for one in Status if (count := status.documents.get(one, 0))) or "none"
+    if failed:
+        return Check(
+            name=name, ok=False, detail=detail, cure="unspool documents --status failed says why each failed; the next index tries them again"
+        )
+    catalog, row = _row(corpus, status.name)
+    with catalog.read() as connection:
+        at_work = bool(projects.live_runs(connection, row.id))
+    if open_count and not at_work:
+        return Check(
+            name=name, ok=False, detail=f"{detail}; a run was interrupted", cure=f"unspool index {status.root or 'SOURCE'} --project {status.name}"
+        )
+    return Check(name=name, ok=True, detail=f"{detail}; a run is at work" if at_work else detail)

@@ -1,0 +1,118 @@
+"""What `doctor` finds of a catalog in a file: the disk, the file, its windows, and the folder that is derived from it."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unspool.corpus import Check, ProjectStatus
+from unspool.errors import UnspoolError
+from unspool.settings import Settings
+
+if TYPE_CHECKING:
+    from unspool.catalog.projects import ProjectRow
+    from unspool.catalog.sqlite import SqliteCatalog
+    from unspool.embedded.store import EmbeddedStore
+
+MIN_FREE_BYTES, MIN_FREE_SHARE = 500_000_000, 0.05
+_SHOWN = 5  # problems of SQLite's own check that are quoted
+_ESSENTIAL = ("catalog", "migrations", "integrity")
+
+
+def look(settings: Settings) -> Iterator[Check]:
+    """The disk and the file."""
+    from unspool.catalog.sqlite import path_of
+
+    path = path_of(settings.database_address)
+    yield _disk(path)
+    if not path.exists():
+        yield Check(name="catalog", ok=True, detail=f"there is none at {path} yet; the first index makes it")
+        return
+    yield from _file(path)
+    yield _windows(path)
+
+
+def is_usable(checks: Sequence[Check]) -> bool:
+    """Whether what the catalog holds can be looked at too."""
+    essential = [check for check in checks if check.name in _ESSENTIAL]
+    return len(essential) == len(_ESSENTIAL) and all(check.ok for check in essential)
+
+
+def _disk(path: Path) -> Check:
+    folder = next((parent for parent in path.parents if parent.exists()), Path("/"))
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError as error:
+        return Check(name="disk", ok=False, detail=f"{folder} cannot be asked ({error.strerror})", cure="check the disk and the permissions")
+    ok = usage.free >= MIN_FREE_BYTES or usage.free >= MIN_FREE_SHARE * usage.total
+    detail = f"{usage.free / 1e9:.1f} GB free ({100 * usage.free / max(usage.total, 1):.0f} %) at {folder}"
+    return Check(name="disk", ok=ok, detail=detail, cure="" if ok else "free some space, or move the catalog with UNSPOOL_DATABASE")
+
+
+def _file(path: Path) -> Iterator[Check]:
+    """The catalog's file as it lies there. It is opened read-only, because opening a catalog in the usual way would upgrade an old one."""
+    from unspool.catalog import schema, sqlite
+
+    try:
+        with sqlite.translated(path), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+            revision = _revision(connection, path)
+            yield Check(name="catalog", ok=True, detail=f"{path}, {sqlite.size_bytes(path) / 1e6:.1f} MB")
+            current = revision == schema.HEAD
+            cure = "" if current else "unspool migrate brings it to the newest; so does any command that opens it"
+            yield Check(name="migrations", ok=current, detail=f"at {revision or 'base'}, the newest is {schema.HEAD}", cure=cure)
+            problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check")]
+    except UnspoolError as error:
+        yield Check(name="catalog", ok=False, detail=str(error), cure="point UNSPOOL_DATABASE at another path, or restore this file from a backup")
+        return
+    sound = problems == ["ok"]
+    cure = "" if sound else "restore the file from a backup, or delete it and index again"
+    yield Check(name="integrity", ok=sound, detail="SQLite finds nothing wrong" if sound else "; ".join(problems[:_SHOWN]), cure=cure)
+
+
+def _windows(path: Path) -> Check:
+    """Where continuations are kept. Opened read-only: a damaged file would otherwise be begun anew."""
+    from unspool.catalog.window_file import kept_at
+
+    name, file = "continuations", kept_at(path)
+    if not file.exists():
+        return Check(name=name, ok=True, detail="none kept yet")
+    try:
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+            count = connection.execute("SELECT count(*) FROM windows").fetchone()[0]
+            size = connection.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").fetchone()[0]
+    except (sqlite3.Error, OSError) as error:
+        cure = f"move {file} away; searches work without it, their continuations are only longer"
+        return Check(name=name, ok=False, detail=f"{file} cannot be read ({error})", cure=cure)
+    return Check(name=name, ok=True, detail=f"{count} searches kept to go on with, {size / 1e6:.1f} MB")
+
+
+def _revision(connection: sqlite3.Connection, path: Path) -> str:
+    """The catalog's revision, refusing what is not ours in the same words as `Catalog.open`."""
+    import sqlalchemy as sa
+
+    from unspool.catalog import sqlite
+
+    engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: connection, poolclass=sa.pool.StaticPool)
+    with engine.connect() as wrapped:
+        return sqlite.revision_of(wrapped, path)
+
+
+def index(catalog: SqliteCatalog, store: EmbeddedStore | None, row: ProjectRow, status: ProjectStatus) -> Check:
+    """A project's derived folder: there, readable, and caught up. A small rest is normal: searches read it from the catalog."""
+    from unspool.embedded.store import TAIL_LIMIT
+
+    name = f"index of {status.name}"
+    folder = catalog.folder("derived") / f"p{row.id}"
+    if status.chunks and not folder.is_dir():
+        return Check(name=name, ok=False, detail=f"{folder} is missing", cure="unspool repair rebuilds it; so does the next search")
+    if status.chunks and status.waiting >= status.chunks and (store is None or store.absorbed(row.id) < 0):
+        return Check(
+            name=name, ok=False, detail=f"{folder} is damaged or of another version", cure="unspool repair rebuilds it; so does the next search"
+        )
+    ok = status.waiting <= TAIL_LIMIT
+    detail = f"{status.chunks} chunks, {status.waiting} not absorbed yet"
+    return Check(name=name, ok=ok, detail=detail, cure="" if ok else "unspool repair absorbs them; so does the next search")

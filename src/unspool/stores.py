@@ -1,0 +1,64 @@
+"""The store port: both retrievers over what a catalog holds, and how they keep up with it. `open_store` picks the one that an engine has."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog
+from unspool.catalog.documents import Changes
+from unspool.catalog.projects import ProjectRow
+from unspool.domain.reports import Progress
+from unspool.vectors.base import VectorIndex
+from unspool.vectors.options import VectorOptions
+from unspool.words.base import WordIndex
+
+OnProgress = Callable[[Progress], None]
+_STORES = {"sqlite": "unspool.embedded.store", "postgresql": "unspool.postgres.store"}  # by the catalog's engine
+
+
+class Store(VectorIndex, Protocol):
+    """Derived from a catalog alone, so it can always be made again."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def space_id(self) -> int: ...
+
+    @property
+    def words(self) -> WordIndex: ...
+
+    def follow(self, connection: Connection, project: int, changes: Changes) -> None:
+        """Take part in the transaction that changes a project's chunks. A store that catches up later does nothing here."""
+
+    def forget(self, connection: Connection, project: int) -> None:
+        """Take part in the transaction that removes a project."""
+
+    def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
+        """Make everything findable that was committed when the project's row was read; returns how many chunks are not yet."""
+
+    def keep_up(self, project: int) -> None:
+        """Called now and then during a long run; waits for nobody."""
+
+    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> None:
+        """Called after a run, or after so many chunks were put: what is worth doing once much has changed."""
+
+    def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
+        """Make everything that is missing or damaged again."""
+
+    def unseen(self, connection: Connection, project: int) -> int:
+        """How many chunks have not been taken in."""
+
+    def position(self, project: int) -> int | None:
+        """The sequence number up to which changes have been taken in; None where they are taken in as they happen."""
+
+
+def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> Store:
+    """The store of a catalog, for one vector space."""
+    module: Any = importlib.import_module(_STORES[catalog.engine_name])
+    store: Store = module.open_store(catalog, space_id=space_id, space=space, dimension=dimension, options=options)
+    return store
