@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0002"  # the newest migration; a test compares it with the scripts
-KNOWN_REVISIONS = ("0001", "0002")
+HEAD = "0003"  # the newest migration; a test compares it with the scripts
+KNOWN_REVISIONS = ("0001", "0002", "0003")
 APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
 
 metadata = sa.MetaData()
@@ -26,6 +26,12 @@ metadata = sa.MetaData()
 # SQLite only counts up by itself on a column of type INTEGER.
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _Sha = sa.LargeBinary(32)
+
+
+def plain_text(length: int | None = None) -> sa.types.TypeEngine[str]:
+    """Text that is compared by its characters' numbers on every engine, whatever language a server was set up for."""
+    kind = sa.Text if length is None else sa.String
+    return kind(length).with_variant(kind(length, collation="C"), "postgresql")
 
 
 class UtcTime(sa.TypeDecorator[datetime]):
@@ -80,7 +86,7 @@ projects = sa.Table(
     "projects",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("name", plain_text(200), nullable=False),
     sa.Column("name_sha", _Sha, nullable=False),
     sa.Column("root", sa.Text, nullable=False),  # where it was indexed from; empty for documents given as text
     sa.Column("seq", sa.BigInteger, nullable=False),  # the last change of a chunk
@@ -110,7 +116,7 @@ documents = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
     sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
-    sa.Column("path", sa.Text, nullable=False),
+    sa.Column("path", plain_text(), nullable=False),
     sa.Column("path_sha", _Sha, nullable=False),
     sa.Column("sha256", sa.String(64), nullable=False),
     sa.Column("title", sa.Text, nullable=False),
@@ -137,7 +143,7 @@ document_fields = sa.Table(
     metadata,
     sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("key", sa.String(200), primary_key=True),
-    sa.Column("text", sa.String(_FIELD_LENGTH)),
+    sa.Column("text", plain_text(_FIELD_LENGTH)),
     sa.Column("number", sa.Double),
     sa.Index("ix_document_fields_text", "key", "text"),
     sa.Index("ix_document_fields_number", "key", "number"),
@@ -209,7 +215,8 @@ skipped = sa.Table(
 
 
 # What lives for hours, not for good. With SQLite it lies in a file of its own, so that keeping a search's window never waits for
-# an indexing run that has the catalog locked; that file may be deleted at any time, and only continuations go with it.
+# an indexing run that has the catalog locked; that file may be deleted at any time, and only continuations go with it. A server has
+# them among its other tables.
 short_lived = sa.MetaData()
 
 windows = sa.Table(

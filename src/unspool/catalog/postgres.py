@@ -1,0 +1,480 @@
+"""PostgreSQL: a catalog in a schema of its own, `unspool` unless the address names another, with pgvector beside it."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from unspool.catalog import schema
+from unspool.catalog.database import Catalog, Connecting, Home, complete_own, is_complete, known_revision, read_own, run_migrations
+from unspool.errors import (
+    AddressError,
+    ConfigError,
+    ConflictError,
+    InputError,
+    MissingDependencyError,
+    NotFoundError,
+    RejectedError,
+    ServiceError,
+    ServiceTimeoutError,
+    UnreachableError,
+    UnspoolError,
+)
+
+try:
+    import psycopg
+except ImportError as error:
+    raise MissingDependencyError("a catalog on PostgreSQL needs the driver psycopg; pip install 'unspool[postgres]'") from error
+
+NAME = "postgresql"
+DEFAULT_SCHEMA = "unspool"
+MIN_SERVER = 140_000  # 14: the oldest that is still looked after
+MIN_PGVECTOR = (0, 8, 0)  # iterative scans, without which a filter makes searches come back short
+GOOD_PGVECTOR = (0, 8, 4)  # HNSW indexes survive a vacuum
+RETRIES_S = (0.1, 0.2, 0.4, 0.8, 1.6)  # what a restarted server takes to come back, and then some
+_MIGRATION_LOCK = 0x756E7370  # of the advisory lock: "unsp"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What an address names."""
+
+    url: URL
+    schema: str
+
+    @property
+    def place(self) -> str:
+        """The server, the database and the schema, without user and password."""
+        host = self.url.host or self.url.query.get("host", "localhost")
+        port = f":{self.url.port}" if self.url.port else ""
+        return f"postgresql://{host}{port}/{self.url.database or ''}" + ("" if self.schema == DEFAULT_SCHEMA else f"?schema={self.schema}")
+
+
+class PostgresCatalog(Catalog):
+    """Many writers at once, one at a time in each project; readers see one state and never wait."""
+
+    engine_name = NAME
+
+    def __init__(self, engine: Engine, *, address: str, target: Target, own: dict[str, str]) -> None:
+        super().__init__(engine, address=address, own=own)
+        self.target = target
+        self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+    @property
+    def place(self) -> str:
+        return self.target.place
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A connection for reading; it sees one consistent state."""
+        with translated(self.target), connected(self._reading) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction: all of it happens, or none of it."""
+        with translated(self.target), connected(self._engine) as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """A connection without a transaction and without a time limit: for what takes long and cannot be part of one, such as an index."""
+        with translated(self.target), connected(self._engine) as raw:
+            connection = raw.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql("SET statement_timeout = 0")
+            try:
+                yield connection
+            finally:
+                connection.invalidate()  # its settings go with it
+
+    def transact(self, work: Callable[[Connection], _T]) -> _T:
+        """What a function does, in one transaction; again where it lost against another one, or the server went away before it was committed."""
+        for pause in (*RETRIES_S, None):
+            committing = False
+            try:
+                with translated(self.target), connected(self._engine) as connection, connection.begin() as transaction:
+                    result = work(connection)
+                    committing = True
+                    transaction.commit()
+                    return result
+            except UnspoolError as error:
+                if pause is None or not _may_repeat(error, committing=committing):
+                    raise
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that two that met do not meet again
+        raise AssertionError("unreachable")
+
+    def home(self) -> Home:
+        """Tables of the same database."""
+        return _Tables(self)
+
+    def folder(self, name: str) -> Path:
+        """In the user's cache: the server is somewhere else."""
+        import platformdirs
+
+        return Path(platformdirs.user_cache_dir("unspool", appauthor=False)) / f"{self.identity}.{name}"
+
+    def size_bytes(self) -> int:
+        """What the schema's tables and their indexes take."""
+        query = sa.text(
+            "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE n.nspname = :schema AND c.relkind = 'r'"
+        )
+        with self.read() as connection:
+            return int(connection.execute(query, {"schema": self.target.schema}).scalar_one())
+
+
+class _Tables:
+    """Windows in the catalog's own database. Losing the last of them with a crashed server is no harm, so nobody waits for the disk."""
+
+    def __init__(self, catalog: PostgresCatalog) -> None:
+        self._catalog = catalog
+        self.read = catalog.read
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        with self._catalog.write() as connection:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            yield connection
+
+    def close(self) -> None:
+        """The catalog closes what it opened."""
+
+
+def open_catalog(address: str, *, create: bool, connecting: Connecting) -> PostgresCatalog:
+    """Open the catalog at an address, making or upgrading it first if need be."""
+    target = target_of(address)
+    engine = engine_for(target, connecting)
+    try:
+        with translated(target):
+            with connected(engine) as connection:
+                is_standby = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
+                revision = revision_of(connection, target)
+                own = read_own(connection) if revision == schema.HEAD else {}
+            if revision != schema.HEAD or not is_complete(own):
+                if is_standby:
+                    raise NotFoundError(f"no catalog of this version at {target.place}, and a replica cannot be written; open the primary once")
+                if not create and not revision:
+                    raise NotFoundError(f"no catalog at {target.place}; index something first, or correct UNSPOOL_DATABASE")
+                own = _migrate(engine, target, schema.HEAD)
+    except UnspoolError:
+        engine.dispose()
+        raise
+    return PostgresCatalog(engine, address=address, target=target, own=own)
+
+
+def migrate(address: str, target: str, *, connecting: Connecting) -> str:
+    """Bring the catalog at an address to a revision; returns the one before."""
+    place = target_of(address)
+    engine = engine_for(place, connecting)
+    try:
+        with translated(place):
+            with connected(engine) as connection:
+                before = revision_of(connection, place) or "base"
+            if target == "base" and before == "base":
+                raise NotFoundError(f"no catalog at {place.place}; there is nothing to remove")
+            if before != target:
+                _migrate(engine, place, target)
+    finally:
+        engine.dispose()
+    return before
+
+
+def place_of(address: str) -> str:
+    """The server, the database and the schema."""
+    return target_of(address).place
+
+
+def target_of(address: str) -> Target:
+    """What a `postgresql://` address names. `schema` is our option; all others are libpq's."""
+    try:
+        url = make_url(address)
+    except (sa.exc.ArgumentError, ValueError):
+        raise AddressError("the address of the catalog cannot be read; give postgresql://user:password@host:port/database") from None
+    wanted = url.query.get("schema", DEFAULT_SCHEMA)
+    if not isinstance(wanted, str) or not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", wanted):
+        raise AddressError("schema in the address is not a plain name; give lower-case letters, digits and underscores, beginning with a letter")
+    return Target(url=url.set(drivername="postgresql+psycopg").difference_update_query(["schema"]), schema=wanted)
+
+
+def engine_for(target: Target, connecting: Connecting) -> Engine:
+    """An engine with a pool. Every connection looks into the catalog's schema first and gives up on a statement that takes too long."""
+    timeout_ms = connecting.statement_timeout_s * 1000
+    engine = sa.create_engine(
+        target.url,
+        pool_size=connecting.pool_size,
+        max_overflow=connecting.pool_overflow,
+        pool_timeout=connecting.pool_timeout_s,
+        pool_recycle=connecting.pool_recycle_s,
+        pool_pre_ping=connecting.pre_ping,
+        connect_args={"connect_timeout": connecting.connect_timeout_s, "application_name": "unspool"},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _prepare(raw: Any, record: object) -> None:
+        with raw.cursor() as cursor:
+            # The extension may have been made in any schema; where it is, its types and operators have to be seen.
+            cursor.execute(
+                "SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), 'public', (SELECT quote_ident(nspname) FROM pg_extension "
+                "JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector' AND nspname <> 'public')), false), "
+                "set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
+                "set_config('idle_in_transaction_session_timeout', %s, false)",
+                (target.schema, str(timeout_ms), str(timeout_ms), str(10 * timeout_ms)),
+            )
+        raw.commit()
+
+    return engine
+
+
+@contextmanager
+def connected(engine: Engine) -> Iterator[Connection]:
+    """A connection. A server that is just starting is waited for a little."""
+    for pause in (*RETRIES_S[:-1], None):
+        try:
+            connection = engine.connect()
+            break
+        except (sa.exc.OperationalError, psycopg.OperationalError) as error:
+            if pause is None or not _is_away(_cause(error)):
+                raise
+        time.sleep(pause)
+    with connection:
+        yield connection
+
+
+def revision_of(connection: Connection, target: Target) -> str:
+    """The migration a catalog stands at, '' where there is none; refuses tables that are not ours, and a catalog newer than we are."""
+    query = sa.text("SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = :s AND c.relkind IN ('r', 'p')")
+    tables = set(connection.execute(query, {"s": target.schema}).scalars())
+    if not tables:
+        return ""
+    if not {"alembic_version", "meta"} <= tables and tables != {"alembic_version"}:
+        raise ConflictError(
+            f"schema {target.schema} at {target.place} belongs to another program; add ?schema=another_name to the address, nothing was changed"
+        )
+    revision = known_revision(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar(), target.place)
+    missing = (set(schema.metadata.tables) | set(schema.short_lived.tables)) - tables
+    if revision == schema.HEAD and missing:
+        raise ConflictError(
+            f"the catalog at {target.place} lacks the tables {', '.join(sorted(missing))} that its version has; restore it from a backup, "
+            "or remove it with `unspool migrate base --yes` and index again"
+        )
+    return revision
+
+
+def _migrate(engine: Engine, target: Target, wanted: str) -> dict[str, str]:
+    """Two processes may try at once: the second waits and finds it done. All of it happens, or none of it."""
+    check_server(engine, target)
+    with connected(engine) as connection, connection.begin():
+        connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{target.schema}"')
+        current = revision_of(connection, target)
+        run_migrations(connection, current=current, target=wanted)
+        return {} if wanted == "base" else complete_own(connection)
+
+
+def check_server(engine: Engine, target: Target) -> None:
+    """Refuse a server that is too old, and make sure of the extension."""
+    with connected(engine) as connection:
+        number, encoding = connection.exec_driver_sql("SELECT current_setting('server_version_num')::int, current_setting('server_encoding')").one()
+        version = pgvector_version(connection)
+        if number < MIN_SERVER:
+            raise ConfigError(f"PostgreSQL at {target.place} is version {number // 10_000}; unspool needs {MIN_SERVER // 10_000} or newer")
+        if encoding != "UTF8":
+            raise ConfigError(f"the database at {target.place} is encoded as {encoding}; make one with ENCODING 'UTF8'")
+    if version is None:
+        _make_extension(engine, target)
+    elif version < MIN_PGVECTOR:
+        raise ConfigError(
+            f"pgvector at {target.place} is version {_dotted(version)}, and unspool needs {_dotted(MIN_PGVECTOR)} or newer; install a newer "
+            "pgvector on the server and run ALTER EXTENSION vector UPDATE"
+        )
+
+
+def pgvector_version(connection: Connection) -> tuple[int, ...] | None:
+    """The version of the extension, None where it is not there."""
+    found = connection.exec_driver_sql("SELECT extversion FROM pg_extension WHERE extname = 'vector'").scalar()
+    return None if found is None else tuple(int(part) for part in re.findall(r"\d+", str(found)))
+
+
+def _make_extension(engine: Engine, target: Target) -> None:
+    try:
+        with connected(engine) as connection, connection.begin():
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+            connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector")
+    except sa.exc.DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if state == "42501":
+            raise RejectedError(
+                f"the database at {target.place} has no extension 'vector', and this user may not make it; "
+                "let an administrator run CREATE EXTENSION vector there once"
+            ) from error
+        if state in ("0A000", "58P01", "22023"):
+            raise ConfigError(
+                f"the server of {target.place} has no pgvector; install it (the Debian package is postgresql-NN-pgvector, the image pgvector/pgvector)"
+            ) from error
+        raise
+    engine.dispose()  # connections that were made before do not look where its types are
+
+
+# Errors
+
+
+@contextmanager
+def translated(target: Target) -> Iterator[None]:
+    """Turn what the driver and the pool say into our errors."""
+    try:
+        yield
+    except sa.exc.TimeoutError as error:
+        raise ServiceTimeoutError(
+            f"every connection to {target.place} stayed in use; raise UNSPOOL_POOL_SIZE or UNSPOOL_POOL_OVERFLOW, or ask less at once"
+        ) from error
+    except (sa.exc.DBAPIError, psycopg.Error) as error:
+        raise translation(error, target) from error
+
+
+def translation(error: sa.exc.DBAPIError | psycopg.Error, target: Target) -> UnspoolError:
+    """The one of our errors that a driver's error stands for. Its own text is quoted only where it cannot hold what was stored."""
+    cause = _cause(error)
+    state, place = getattr(cause, "sqlstate", None) or "", target.place
+    for prefix, make in _BY_STATE:
+        if state.startswith(prefix):
+            return make(place, cause)
+    text = str(cause).lower()
+    if not state:
+        for sign, make in _BY_TEXT:
+            if sign in text:
+                return make(place, cause)
+    if _is_away(cause):
+        return UnreachableError(f"PostgreSQL at {place} does not answer; check that it runs and can be reached, then try again")
+    if isinstance(cause, psycopg.DataError | UnicodeError):
+        return InputError(f"the catalog at {place} could not take a value; leave out what no database takes, such as NUL characters")
+    return ServiceError(f"the catalog at {place} failed ({type(cause).__name__} {state}); unspool doctor checks it")
+
+
+def _rejected(place: str, cause: BaseException) -> UnspoolError:
+    return RejectedError(f"PostgreSQL at {place} refused the user or the password; correct UNSPOOL_DATABASE, or let the user in in pg_hba.conf")
+
+
+def _no_database(place: str, cause: BaseException) -> UnspoolError:
+    return NotFoundError(f"there is no database at {place}; make it with createdb, or correct UNSPOOL_DATABASE")
+
+
+def _denied(place: str, cause: BaseException) -> UnspoolError:
+    return RejectedError(
+        f"this user may not do that at {place}; GRANT CREATE ON DATABASE and the rights on the schema, or use the user that made the catalog"
+    )
+
+
+def _away(place: str, cause: BaseException) -> UnspoolError:
+    return UnreachableError(f"PostgreSQL at {place} is starting, stopping or was stopped; try again in a moment, what was committed is kept")
+
+
+def _crowded(place: str, cause: BaseException) -> UnspoolError:
+    return UnreachableError(f"PostgreSQL at {place} has no connection left; lower UNSPOOL_POOL_SIZE, or raise max_connections there")
+
+
+def _timed_out(place: str, cause: BaseException) -> UnspoolError:
+    return ServiceTimeoutError(f"PostgreSQL at {place} took longer than UNSPOOL_STATEMENT_TIMEOUT_S allows; try again, or raise it")
+
+
+def _locked(place: str, cause: BaseException) -> UnspoolError:
+    return ServiceTimeoutError(f"another writer at {place} held what was needed for too long; try again when it has finished")
+
+
+def _conflict(place: str, cause: BaseException) -> UnspoolError:
+    return ConflictError(f"another writer at {place} was faster, and what was to be written contradicts it; run again")
+
+
+def _full(place: str, cause: BaseException) -> UnspoolError:
+    return ServiceError(f"the disk of PostgreSQL at {place} is full; free some space and run again, what was finished is kept")
+
+
+def _no_memory(place: str, cause: BaseException) -> UnspoolError:
+    return ServiceError(f"PostgreSQL at {place} ran out of memory; give it more, or ask for less at once")
+
+
+def _read_only(place: str, cause: BaseException) -> UnspoolError:
+    return ServiceError(f"the database at {place} is read-only; give the primary in UNSPOOL_DATABASE and the replica in UNSPOOL_DATABASE_READ")
+
+
+def _changed(place: str, cause: BaseException) -> UnspoolError:
+    return ConflictError(f"the catalog at {place} is not what its version says: something is missing; unspool doctor says what, a backup has it")
+
+
+def _bad_option(place: str, cause: BaseException) -> UnspoolError:
+    return AddressError(f"the address of {place} has an option that PostgreSQL does not know; besides schema, give libpq's, such as sslmode=require")
+
+
+_Make = Callable[[str, BaseException], UnspoolError]
+_BY_STATE: tuple[tuple[str, _Make], ...] = (  # the beginning of an SQLSTATE; the first that fits counts
+    ("28", _rejected),
+    ("3D000", _no_database),
+    ("42501", _denied),
+    ("53100", _full),
+    ("53200", _no_memory),
+    ("53300", _crowded),
+    ("57014", _timed_out),
+    ("57P", _away),
+    ("08", _away),
+    ("55P03", _locked),
+    ("25P03", _locked),
+    ("40", _conflict),
+    ("23", _conflict),
+    ("25006", _read_only),
+    ("42P01", _changed),
+    ("42703", _changed),
+    ("3F000", _changed),
+)
+_BY_TEXT: tuple[tuple[str, _Make], ...] = (  # libpq gives no state while it connects
+    ("password authentication failed", _rejected),
+    ("no password supplied", _rejected),
+    ("pg_hba.conf", _rejected),
+    ("role ", _rejected),
+    ('database "', _no_database),
+    ("too many clients", _crowded),
+    ("remaining connection slots", _crowded),
+    ("starting up", _away),
+    ("shutting down", _away),
+    ("invalid connection option", _bad_option),
+    ("invalid uri query parameter", _bad_option),
+    ("invalid sslmode", _bad_option),
+)
+
+
+def _cause(error: BaseException) -> BaseException:
+    return error.orig if isinstance(error, sa.exc.DBAPIError) and error.orig is not None else error
+
+
+def _is_away(cause: BaseException) -> bool:
+    """Whether the server could not be reached, or went away."""
+    if not isinstance(cause, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    state = cause.sqlstate or ""
+    if state:
+        return state.startswith(("57P", "08", "53300"))
+    return not any(sign in str(cause).lower() for sign, make in _BY_TEXT if make in (_rejected, _no_database, _bad_option))
+
+
+def _may_repeat(error: UnspoolError, *, committing: bool) -> bool:
+    """Whether a transaction that failed has certainly not happened, and may well succeed when it is tried again."""
+    cause = _cause(error.__cause__) if error.__cause__ is not None else None
+    if cause is None:
+        return False
+    if getattr(cause, "sqlstate", None) in ("40001", "40P01"):
+        return True
+    return _is_away(cause) and not committing
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
