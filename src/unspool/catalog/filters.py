@@ -23,6 +23,7 @@ class Selection:
 
     documents: npt.NDArray[np.int64] | None = None
     chunks: npt.NDArray[np.int64] | None = None
+    total: int = 0  # how many chunks that comes to
 
     @property
     def is_empty(self) -> bool:
@@ -36,12 +37,11 @@ def select(connection: Connection, project_id: int, condition: Filter) -> Select
         query = (
             sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, _sql(condition))
         )
-        return Selection(chunks=_ids(connection, query))
-    return Selection(documents=_ids(connection, sa.select(documents.c.id).where(documents.c.project_id == project_id, _sql(condition))))
-
-
-def _ids(connection: Connection, query: sa.Select[tuple[int]]) -> npt.NDArray[np.int64]:
-    return np.sort(np.fromiter((row[0] for row in connection.execute(query)), dtype=np.int64))
+        ids = np.sort(np.fromiter((row[0] for row in connection.execute(query)), dtype=np.int64))
+        return Selection(chunks=ids, total=len(ids))
+    found = connection.execute(sa.select(documents.c.id, documents.c.chunk_count).where(documents.c.project_id == project_id, _sql(condition))).all()
+    ids = np.sort(np.fromiter((row[0] for row in found), dtype=np.int64, count=len(found)))
+    return Selection(documents=ids, total=sum(row[1] for row in found))
 
 
 def _sql(condition: Filter) -> Condition:

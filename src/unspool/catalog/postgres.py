@@ -33,8 +33,9 @@ from unspool.errors import (
 
 try:
     import psycopg
+    from pgvector.psycopg import register_vector
 except ImportError as error:
-    raise MissingDependencyError("a catalog on PostgreSQL needs the driver psycopg; pip install 'unspool[postgres]'") from error
+    raise MissingDependencyError("a catalog on PostgreSQL needs psycopg and pgvector; pip install 'unspool[postgres]'") from error
 
 NAME = "postgresql"
 DEFAULT_SCHEMA = "unspool"
@@ -231,6 +232,10 @@ def engine_for(target: Target, connecting: Connecting) -> Engine:
                 "set_config('idle_in_transaction_session_timeout', %s, false)",
                 (target.schema, str(timeout_ms), str(timeout_ms), str(10 * timeout_ms)),
             )
+            cursor.execute("SELECT to_regtype('vector') IS NOT NULL AND to_regtype('sparsevec') IS NOT NULL")
+            has_types = cursor.fetchone()[0]
+        if has_types:
+            register_vector(raw)
         raw.commit()
 
     return engine
@@ -311,7 +316,11 @@ def _make_extension(engine: Engine, target: Target) -> None:
     try:
         with connected(engine) as connection, connection.begin():
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-            connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector")
+            # Not in the catalog's own schema, with which it would go.
+            in_public = connection.exec_driver_sql(
+                "SELECT has_schema_privilege('public', 'CREATE') FROM pg_namespace WHERE nspname = 'public'"
+            ).scalar()
+            connection.exec_driver_sql("CREATE EXTENSION IF NOT EXISTS vector" + (" SCHEMA public" if in_public else ""))
     except sa.exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
         if state == "42501":

@@ -39,10 +39,17 @@ class Matches:
     ids: Ids
     scores: Vectors
     hint: str | None = None
+    is_short: bool = False  # the store stopped looking before it had found as many as there are
 
     @classmethod
     def none(cls) -> Matches:
         return cls(ids=np.zeros(0, dtype=np.int64), scores=np.zeros(0, dtype=np.float32))
+
+
+def best_first(ids: Ids, scores: Vectors) -> Matches:
+    """Matches in their order: by score, ties by id."""
+    order = np.lexsort((ids, -scores))
+    return Matches(ids=ids[order], scores=scores[order])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

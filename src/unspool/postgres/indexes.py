@@ -1,0 +1,115 @@
+"""Building the index over a space's vectors: while everybody goes on reading and writing, once, and with progress."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import psycopg
+from sqlalchemy.engine import Connection
+
+from unspool.catalog.copying import driver
+from unspool.catalog.postgres import PostgresCatalog
+from unspool.domain.reports import Progress
+from unspool.errors import UnspoolError
+from unspool.postgres import tables
+from unspool.postgres.tables import VectorTable
+from unspool.vectors.options import VectorOptions
+
+OnProgress = Callable[[Progress], None]
+LOOK_EVERY_S = 0.5
+MEMORY_MB = (64, 2_000)  # for a build: at least what a server gives by itself, at most what a small one has
+_LOCK = 0x756E7371  # the first half of the advisory lock's key; the space is the second
+
+
+class Builder:
+    """Builds the index of one table."""
+
+    def __init__(self, catalog: PostgresCatalog, table: VectorTable, options: VectorOptions) -> None:
+        self._catalog = catalog
+        self._table = table
+        self._options = options
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._at_work: psycopg.Connection[object] | None = None
+        self._is_closed = False
+
+    def is_built(self, connection: Connection, project: int) -> bool:
+        """Whether the index is there and complete."""
+        return bool(tables.has_index(connection, self._table.index_name(self._options)))
+
+    def build(self, project: int, on_progress: OnProgress | None = None) -> None:
+        """Build the index, unless somebody else is at it. One whose build was broken off is made anew."""
+        name = self._table.index_name(self._options)
+        with self._catalog.alone() as connection:
+            if not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, {self._table.space_id})").scalar_one():
+                return
+            state = tables.has_index(connection, name)
+            if state:
+                return
+            if state is None:
+                connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
+            rows = int(connection.exec_driver_sql(f"SELECT count(*) FROM {self._table.name}").scalar_one())
+            connection.exec_driver_sql(f"SET maintenance_work_mem = '{_memory_mb(self._table, rows)}MB'")
+            raw = driver(connection)
+            with self._guard:
+                if self._is_closed:
+                    return
+                self._at_work = raw
+            done = threading.Event()
+            watch = threading.Thread(target=self._watch, args=(raw.info.backend_pid, rows, on_progress, done), daemon=True)
+            try:
+                if on_progress is not None:
+                    watch.start()
+                connection.exec_driver_sql(self._table.index_sql(self._options, rows))
+            finally:
+                done.set()
+                with self._guard:
+                    self._at_work = None
+                if on_progress is not None:
+                    watch.join()
+
+    def start(self, project: int) -> None:
+        """Build it in the background; whatever goes wrong there, searches are answered without it."""
+        with self._guard:
+            if self._is_closed or (self._thread is not None and self._thread.is_alive()):
+                return
+            self._thread = threading.Thread(target=self._quietly, args=(project,), name="unspool-index", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Break off a build that is under way; the next one begins anew."""
+        with self._guard:
+            self._is_closed = True
+            raw, thread = self._at_work, self._thread
+            if raw is not None:
+                with suppress(psycopg.Error):
+                    raw.cancel_safe(timeout=5)
+        if thread is not None:
+            thread.join(timeout=10)
+
+    @property
+    def probes(self) -> int:
+        """How many lists of an IVFFlat index a search looks into at first."""
+        return max(1, math.isqrt(self._options.ivfflat_lists or 100))
+
+    def _quietly(self, project: int) -> None:
+        with suppress(UnspoolError):
+            self.build(project)
+
+    def _watch(self, pid: int, rows: int, on_progress: OnProgress, done: threading.Event) -> None:
+        statement = "SELECT tuples_done, tuples_total FROM pg_stat_progress_create_index WHERE pid = %(pid)s"
+        while not done.wait(LOOK_EVERY_S):
+            with suppress(UnspoolError):
+                with self._catalog.read() as connection:
+                    row = connection.exec_driver_sql(statement, {"pid": pid}).first()
+                if row is not None:
+                    on_progress(Progress(task="building the index", done=int(row[0]), total=max(int(row[1]), rows)))
+
+
+def _memory_mb(table: VectorTable, rows: int) -> int:
+    """What keeps the graph of so many vectors in memory while it is built."""
+    low, high = MEMORY_MB
+    return min(high, max(low, int(rows * (table.dimension * 4 + 500) * 1.2 / 1_000_000)))

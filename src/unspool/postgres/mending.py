@@ -1,0 +1,98 @@
+"""What `repair` does to a project: chunks without a vector or words get them, vectors and words without a chunk go, counts are made right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy.engine import Connection
+
+from unspool.catalog.documents import NewChunk
+from unspool.domain.reports import Progress
+from unspool.postgres import words
+from unspool.postgres.tables import VectorTable
+
+PAGE = 2_000  # chunks that are made good at a time
+AddVectors = Callable[[Connection, int, Sequence[NewChunk], Mapping[bytes, bytes]], None]
+
+
+class Totals(NamedTuple):
+    """How many chunks of a project have words, and in which format they are kept."""
+
+    chunks: int
+    format: int
+
+
+def totals(connection: Connection, project: int) -> Totals | None:
+    """What is noted of a project's words; None for one that has none."""
+    statement = "SELECT chunks, format FROM word_totals WHERE project_id = %(project)s"
+    row = connection.exec_driver_sql(statement, {"project": project}).first()
+    return None if row is None else Totals(*row)
+
+
+def missing_count(connection: Connection, project: int, table: VectorTable) -> int:
+    """How many chunks of a project have no vector or no words."""
+    return sum(
+        int(connection.exec_driver_sql(f"SELECT count(*) {_MISSING.format(table=name)}", {"project": project}).scalar_one())
+        for name in (table.name, "words")
+    )
+
+
+def mend(connection: Connection, project: int, table: VectorTable, add_vectors: AddVectors, on_progress: Callable[[Progress], None] | None) -> None:
+    """Make a project's vectors and words agree with its chunks; inside a writing transaction that has the project to itself."""
+    noted = totals(connection, project)
+    if noted is not None and noted.format != words.FORMAT:
+        words.drop(connection, project)
+    for name in (table.name, "words"):
+        orphans = f"SELECT x.chunk_id FROM {name} x LEFT JOIN chunks c ON c.id = x.chunk_id WHERE x.project_id = %(project)s AND c.id IS NULL"
+        gone = [row[0] for row in connection.exec_driver_sql(orphans, {"project": project})]
+        if gone and name == "words":
+            words.remove(connection, project, gone)
+        elif gone:
+            statement = f"DELETE FROM {name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
+            connection.exec_driver_sql(statement, {"project": project, "ids": gone})
+    total, done = missing_count(connection, project, table), 0
+    for name in (table.name, "words"):
+        while chunks := _missing(connection, project, name):
+            if name == "words":
+                words.add(connection, project, chunks)
+            else:
+                add_vectors(connection, project, chunks, {})
+            done += len(chunks)
+            if on_progress is not None:
+                on_progress(Progress(task="rebuilding", done=done, total=total))
+    _recount(connection, project)
+
+
+def _missing(connection: Connection, project: int, table: str) -> list[NewChunk]:
+    statement = (
+        "SELECT c.id, c.document_id, c.text_sha, d.path, d.title, c.headings, c.symbol, c.text "
+        f"{_MISSING.format(table=table)} ORDER BY c.id LIMIT {PAGE}"
+    )
+    return [NewChunk(*row) for row in connection.exec_driver_sql(statement, {"project": project})]
+
+
+_MISSING = (
+    "FROM chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN {table} x ON x.project_id = c.project_id AND x.chunk_id = c.id "
+    "WHERE c.project_id = %(project)s AND x.chunk_id IS NULL"
+)
+
+
+def _recount(connection: Connection, project: int) -> None:
+    """Count again in how many chunks each term is, where the note disagrees."""
+    counted = "SELECT count(*) FROM words WHERE project_id = %(project)s"
+    chunks = connection.exec_driver_sql(counted, {"project": project}).scalar_one()
+    noted = totals(connection, project)
+    if (noted.chunks if noted is not None else 0) == chunks:
+        return
+    connection.exec_driver_sql("DELETE FROM word_counts WHERE project_id = %(project)s", {"project": project})
+    connection.exec_driver_sql(
+        "INSERT INTO word_counts (project_id, term, chunks) "
+        "SELECT project_id, term, count(*) FROM words, unnest(terms) AS term WHERE project_id = %(project)s GROUP BY project_id, term",
+        {"project": project},
+    )
+    connection.exec_driver_sql(
+        "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
+        "ON CONFLICT (project_id) DO UPDATE SET chunks = excluded.chunks, format = excluded.format",
+        {"project": project, "chunks": chunks, "format": words.FORMAT},
+    )

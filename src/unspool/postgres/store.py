@@ -1,0 +1,324 @@
+"""The store inside a PostgreSQL catalog. What it holds changes in the same transactions as the documents do, so nothing is ever behind."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from pgvector import HalfVector, Vector
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog, filters
+from unspool.catalog.copying import copy
+from unspool.catalog.documents import Changes, NewChunk
+from unspool.catalog.filters import Selection
+from unspool.catalog.postgres import PostgresCatalog
+from unspool.catalog.projects import ProjectRow, take
+from unspool.domain.filters import Filter
+from unspool.domain.queries import Stability
+from unspool.domain.reports import Progress
+from unspool.errors import DimensionError, UnsupportedError
+from unspool.postgres import indexes, mending, tables, words
+from unspool.postgres.tables import OPERATOR, VectorTable
+from unspool.postgres.words import PostgresWords
+from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_first
+from unspool.vectors.options import Metric, VectorOptions
+
+# Up to here comparing every vector of a project takes no longer than its index does.
+EXACT_BELOW = 10_000
+# Where an index gives fewer than there are, this many are compared one by one rather than to come back short.
+EXACT_RATHER_THAN_SHORT = 200_000
+MAX_BY_INDEX = 2_000  # hits; deeper than this an index is slower than no index
+MIN_EF, MAX_EF = 40, 1_000
+_SELECTIONS = 16  # filters remembered
+
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a project, as of a sequence number."""
+
+    seq: int
+    chunks: int
+    is_indexed: bool
+
+
+class PostgresStore:
+    """Both retrievers in one database. Satisfies the `Store` port; `words` satisfies `WordIndex`."""
+
+    name = "postgresql"
+
+    def __init__(self, catalog: PostgresCatalog, *, space_id: int, space: str, table: VectorTable, options: VectorOptions) -> None:
+        self.space_id = space_id
+        self._catalog = catalog
+        self._space = space
+        self._table = table
+        self._options = options
+        self._exact_below = options.exact_below or EXACT_BELOW
+        self._known: dict[int, _Known] = {}
+        self._selections: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
+        self._guard = threading.Lock()
+        self._builder = indexes.Builder(catalog, table, options)
+        self.words = PostgresWords(self)
+        self.capabilities = Capabilities(
+            knn=True,
+            filters=True,
+            metadata_filtering=True,
+            exact=options.index == "exact",
+            max_k=100_000,
+            stability=Stability.DETERMINISTIC if options.index == "exact" else Stability.BEST_EFFORT,
+        )
+
+    # Keeping up with the catalog
+
+    def follow(self, connection: Connection, project: int, changes: Changes) -> None:
+        """Change vectors and words together with the chunks they belong to."""
+        if changes.removed:
+            statement = f"DELETE FROM {self._table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
+            connection.exec_driver_sql(statement, {"project": project, "ids": list(changes.removed)})
+            words.remove(connection, project, changes.removed)
+        if changes.added:
+            self.add_vectors(connection, project, changes.added, changes.vectors)
+            words.add(connection, project, changes.added)
+
+    def add_vectors(self, connection: Connection, project: int, chunks: Sequence[NewChunk], known: Mapping[bytes, bytes]) -> None:
+        """Take in the vectors of chunks; those that are not given are in the catalog."""
+        vectors = dict(known)
+        missing = list({chunk.text_sha for chunk in chunks} - vectors.keys())
+        if missing:
+            statement = "SELECT text_sha, vector FROM embeddings WHERE space_id = %(space)s AND text_sha = ANY(%(shas)s)"
+            vectors.update(connection.exec_driver_sql(statement, {"space": self.space_id, "shas": missing}).tuples())
+        columns = {"project_id": "int8", "chunk_id": "int8", "document_id": "int8", "vector": self._table.type}
+        copy(
+            connection,
+            self._table.name,
+            columns,
+            [(project, chunk.id, chunk.document_id, self._as_type(np.frombuffer(vectors[chunk.text_sha], dtype="<f4"))) for chunk in chunks],
+        )
+
+    def forget(self, connection: Connection, project: int) -> None:
+        """Remove a project's vectors and words together with its documents."""
+        connection.exec_driver_sql(f"DELETE FROM {self._table.name} WHERE project_id = %(project)s", {"project": project})
+        words.drop(connection, project)
+
+    def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
+        """Everything that was committed is findable already; this only looks whether an index has to be made use of."""
+        known = self._known.get(project.id)
+        if known is not None and known.seq == project.seq and (known.is_indexed or known.chunks <= self._exact_below):
+            return 0
+        with self.reading() as connection:
+            found = mending.totals(connection, project.id)
+            is_indexed = self._options.index != "exact" and self._builder.is_built(connection, project.id)
+        if found is not None and found.format != words.FORMAT:
+            self.absorb(project.id, on_progress=on_progress)
+        self._known[project.id] = _Known(project.seq, 0 if found is None else found.chunks, is_indexed)
+        return 0
+
+    def keep_up(self, project: int) -> None:
+        """Nothing: nothing is behind."""
+
+    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> None:
+        """Make the index over the vectors once a project has become large; after a run at once, after puts in the background."""
+        if self._options.index == "exact":
+            return
+        with self.reading() as connection:
+            chunks = self.chunks(connection, project)
+            if chunks <= self._exact_below or self._builder.is_built(connection, project):
+                return
+        if put is None:
+            self._builder.build(project, on_progress)
+        elif chunks > 2 * self._exact_below:
+            self._builder.start(project)
+
+    def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
+        """Make what is missing again, remove what should not be there, and build the index if there should be one."""
+
+        def mend(connection: Connection) -> None:
+            take(connection, project)
+            mending.mend(connection, project, self._table, self.add_vectors, on_progress)
+
+        self._catalog.transact(mend)
+        self._known.pop(project, None)
+        self.settle(project, on_progress=on_progress)
+        return True
+
+    def unseen(self, connection: Connection, project: int) -> int:
+        """How many chunks have no vector or no words: none, unless something else wrote into the database."""
+        return mending.missing_count(connection, project, self._table)
+
+    def position(self, project: int) -> int | None:
+        """Changes are taken in as they happen."""
+        return None
+
+    # The VectorIndex port
+
+    def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
+        """The k nearest. This store has no native continuation, so a hint is refused."""
+        if hint is not None:
+            raise UnsupportedError("the PostgreSQL store has no native continuation; search again with a larger k")
+        self._check(vector)
+        with self.reading() as connection:
+            selection = self.select(connection, project, where)
+            total = self.chunks(connection, project) if selection is None else selection.total
+            if not total:
+                return Matches.none()
+            known = self._known.get(project)
+            if total <= self._exact_below or k > MAX_BY_INDEX or known is None or not known.is_indexed:
+                return self._exact(connection, project, vector, k, selection)
+            found = self._by_index(connection, project, vector, k, selection)
+            if len(found.ids) >= min(k, total):
+                return found
+            if total <= EXACT_RATHER_THAN_SHORT:
+                return self._exact(connection, project, vector, k, selection)
+            return Matches(ids=found.ids, scores=found.scores, is_short=True)
+
+    def _exact(self, connection: Connection, project: int, vector: Vectors, k: int, selection: Selection | None) -> Matches:
+        condition, values = self.condition(selection)
+        operator = OPERATOR[self._options.metric]
+        statement = (  # adding nothing keeps an index out of it
+            f"SELECT chunk_id, vector {operator} %(vector)b FROM {self._table.name} WHERE project_id = %(project)s{condition} "
+            f"ORDER BY (vector {operator} %(vector)b) + 0, chunk_id LIMIT %(k)s"
+        )
+        return self._matches(connection, statement, {"project": project, "vector": self._as_type(vector), "k": k, **values})
+
+    def _by_index(self, connection: Connection, project: int, vector: Vectors, k: int, selection: Selection | None) -> Matches:
+        condition, values = self.condition(selection)
+        self._tune(connection, k)
+        operator = OPERATOR[self._options.metric]
+        statement = (
+            f"SELECT chunk_id, vector {operator} %(vector)b FROM {self._table.name} WHERE project_id = %(project)s{condition} "
+            f"ORDER BY vector {operator} %(vector)b LIMIT %(k)s"
+        )
+        return self._matches(connection, statement, {"project": project, "vector": self._as_type(vector), "k": k, **values})
+
+    def _tune(self, connection: Connection, k: int) -> None:
+        """Let the index look far enough for k, go on until a filter has let k through, and be what the planner takes."""
+        if self._options.index == "hnsw":
+            own = {"hnsw.ef_search": min(max(k, MIN_EF), MAX_EF), "hnsw.iterative_scan": "relaxed_order"}
+            own["hnsw.max_scan_tuples"] = max(self._options.max_scan_tuples, 4 * k if self._options.max_scan_tuples >= 20_000 else 0)
+        else:
+            own = {"ivfflat.probes": self._builder.probes, "ivfflat.iterative_scan": "relaxed_order"}
+        own |= {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_sort": "off", "plan_cache_mode": "force_custom_plan"}
+        calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in own)
+        connection.exec_driver_sql(f"SELECT {calls}", {name: str(value) for name, value in own.items()})
+
+    def _matches(self, connection: Connection, statement: str, values: Mapping[str, object]) -> Matches:
+        rows = connection.exec_driver_sql(statement, values).fetchall()
+        ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+        return best_first(ids, self._scores(np.fromiter((row[1] for row in rows), dtype=np.float64, count=len(rows))))
+
+    def _scores(self, distances: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Vectors:
+        if self._options.metric is Metric.COSINE:
+            scores = 1.0 - distances
+        elif self._options.metric is Metric.L2:
+            scores = 1.0 / (1.0 + distances)
+        else:
+            scores = -distances  # PostgreSQL sorts upwards, so its inner product comes negative
+        return scores.astype(np.float32)
+
+    def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
+        """The score of each id; NaN for what is absent."""
+        self._check(vector)
+        statement = (
+            f"SELECT chunk_id, vector {OPERATOR[self._options.metric]} %(vector)b FROM {self._table.name} "
+            "WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
+        )
+        with self.reading() as connection:
+            found = self._matches(connection, statement, {"project": project, "vector": self._as_type(vector), "ids": ids.tolist()})
+        known = dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
+        return np.array([known.get(id_, np.nan) for id_ in ids.tolist()], dtype=np.float32)
+
+    def count(self, project: int) -> int:
+        """How many points are findable."""
+        with self.reading() as connection:
+            statement = f"SELECT count(*) FROM {self._table.name} WHERE project_id = %(project)s"
+            return int(connection.exec_driver_sql(statement, {"project": project}).scalar_one())
+
+    def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
+        """Ids in ascending order."""
+        statement = (
+            f"SELECT chunk_id FROM {self._table.name} WHERE project_id = %(project)s AND chunk_id > %(after)s ORDER BY chunk_id LIMIT %(limit)s"
+        )
+        with self.reading() as connection:
+            rows = connection.exec_driver_sql(statement, {"project": project, "after": after, "limit": limit}).fetchall()
+        return np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
+
+    def upsert(self, project: int, points: Points) -> None:
+        """Refused: what this store holds follows the catalog alone."""
+        raise UnsupportedError("the PostgreSQL store takes its points from the catalog; store documents there")
+
+    def delete(self, project: int, ids: Sequence[int]) -> None:
+        """Refused, as `upsert` is."""
+        raise UnsupportedError("the PostgreSQL store takes its points from the catalog; remove documents there")
+
+    def drop(self, project: int) -> None:
+        """What a project had is gone with it."""
+        self._known.pop(project, None)
+
+    def close(self) -> None:
+        """Break off what is done in the background."""
+        self._builder.close()
+
+    # For both halves
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection for reading."""
+        with self._catalog.read() as connection:
+            yield connection
+
+    def chunks(self, connection: Connection, project: int) -> int:
+        """How many chunks a project has."""
+        known = self._known.get(project)
+        if known is not None:
+            return known.chunks
+        found = mending.totals(connection, project)
+        return 0 if found is None else found.chunks
+
+    def select(self, connection: Connection, project: int, where: Filter | None) -> Selection | None:
+        """What a filter lets through, remembered while the project stays as it is."""
+        if where is None:
+            return None
+        known = self._known.get(project)
+        key = (project, -1 if known is None else known.seq, where)
+        with self._guard:
+            found = self._selections.get(key)
+        if found is None or known is None:
+            found = filters.select(connection, project, where)
+            with self._guard:
+                self._selections[key] = found
+                if len(self._selections) > _SELECTIONS:
+                    self._selections.popitem(last=False)
+        return found
+
+    def condition(self, selection: Selection | None) -> tuple[str, dict[str, object]]:
+        """A selection as SQL, with its values."""
+        if selection is None:
+            return "", {}
+        if selection.chunks is not None:
+            return " AND chunk_id = ANY(%(selected)b::int8[])", {"selected": selection.chunks.tolist()}
+        assert selection.documents is not None
+        return " AND document_id = ANY(%(selected)b::int8[])", {"selected": selection.documents.tolist()}
+
+    def _as_type(self, vector: Vectors) -> Vector | HalfVector:
+        return Vector(vector) if self._table.type == "vector" else HalfVector(vector)
+
+    def _check(self, vector: Vectors) -> None:
+        if vector.shape != (self._table.dimension,):
+            raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._table.dimension}; embed with {self._space}")
+
+
+def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> PostgresStore:
+    """The store inside a PostgreSQL catalog; its table is made if need be."""
+    own = cast(PostgresCatalog, catalog)
+    with own.read() as connection:
+        table = tables.find(connection, space_id)
+    if table is None:
+        table = own.transact(lambda connection: tables.ensure(connection, space_id, dimension, options))
+    return PostgresStore(own, space_id=space_id, space=space, table=table, options=options)

@@ -1,0 +1,98 @@
+"""The table of a vector space, and the index over it. Each space has its own, so that several dimensions live side by side."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from unspool.errors import ConfigError
+from unspool.vectors.options import Metric, VectorOptions
+
+MAX_DIMENSION = {"vector": 2_000, "halfvec": 4_000}  # of what an index takes
+MAX_KEPT = {"vector": 16_000, "halfvec": 16_000}  # of what a column takes
+INLINE_BYTES = 4_000  # up to this a vector is kept in its row: two and more to a page. Longer ones are kept apart, as PostgreSQL does by itself
+
+OPERATOR = {Metric.COSINE: "<=>", Metric.L2: "<->", Metric.INNER: "<#>"}
+_CLASS = {Metric.COSINE: "cosine_ops", Metric.L2: "l2_ops", Metric.INNER: "ip_ops"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorTable:
+    """Where the vectors of a space are."""
+
+    space_id: int
+    type: str  # vector or halfvec
+    dimension: int
+
+    @property
+    def name(self) -> str:
+        return f"vectors_{self.space_id}"
+
+    def index_name(self, options: VectorOptions, part: str = "") -> str:
+        """What the index for these options is called; a partition has its own."""
+        return f"ix_{part or self.name}_{options.index}_{options.metric}"
+
+    def index_sql(self, options: VectorOptions, rows: int, part: str = "") -> str:
+        """How that index is made."""
+        parameters = (
+            f"m = {options.hnsw_m}, ef_construction = {max(options.hnsw_ef_construction, 2 * options.hnsw_m)}"
+            if options.index == "hnsw"
+            else f"lists = {lists(options, rows)}"
+        )
+        return (
+            f"CREATE INDEX CONCURRENTLY {self.index_name(options, part)} ON {part or self.name} "
+            f"USING {options.index} (vector {self.type}_{_CLASS[options.metric]}) WITH ({parameters})"
+        )
+
+
+def lists(options: VectorOptions, rows: int) -> int:
+    """How many lists an IVFFlat index gets: a thousandth of the rows up to a million, then their root."""
+    return options.ivfflat_lists or max(10, rows // 1000 if rows <= 1_000_000 else int(rows**0.5))
+
+
+def type_for(dimension: int, options: VectorOptions) -> str:
+    """How vectors of a dimension are kept."""
+    kind = options.type if options.type != "auto" else "vector" if dimension <= MAX_DIMENSION["vector"] else "halfvec"
+    if dimension > MAX_KEPT[kind]:
+        raise ConfigError(f"a {kind} has {MAX_KEPT[kind]} dimensions at most, the embedder gives {dimension}; choose another UNSPOOL_EMBEDDER")
+    return kind
+
+
+def find(connection: Connection, space_id: int) -> VectorTable | None:
+    """The table of a space, if it was made."""
+    query = (
+        "SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
+        "WHERE a.attrelid = to_regclass(%(name)s) AND a.attname = 'vector' AND NOT a.attisdropped"
+    )
+    found = connection.exec_driver_sql(query, {"name": f"vectors_{space_id}"}).scalar()
+    if found is None:
+        return None
+    match = re.fullmatch(r"(?:.*\.)?(vector|halfvec)\((\d+)\)", str(found))
+    assert match is not None
+    return VectorTable(space_id=space_id, type=match[1], dimension=int(match[2]))
+
+
+def ensure(connection: Connection, space_id: int, dimension: int, options: VectorOptions) -> VectorTable:
+    """The table of a space, made if need be; inside a writing transaction."""
+    connection.exec_driver_sql("SELECT id FROM spaces WHERE id = %(id)s FOR UPDATE", {"id": space_id})
+    known = find(connection, space_id)
+    if known is not None:
+        return known
+    table = VectorTable(space_id=space_id, type=type_for(dimension, options), dimension=dimension)
+    connection.exec_driver_sql(
+        f"CREATE TABLE {table.name} (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, "
+        f"vector {table.type}({dimension}) NOT NULL, PRIMARY KEY (project_id, chunk_id))"
+    )
+    if dimension * (4 if table.type == "vector" else 2) <= INLINE_BYTES:
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ALTER COLUMN vector SET STORAGE PLAIN")
+    connection.exec_driver_sql(f"CREATE INDEX ix_{table.name}_document ON {table.name} (document_id)")
+    return table
+
+
+def has_index(connection: Connection, name: str) -> bool | None:
+    """Whether an index is there and complete; None where a build of it was broken off."""
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%(name)s)"
+    found = connection.exec_driver_sql(query, {"name": name}).scalar()
+    return False if found is None else True if found else None
