@@ -16,7 +16,7 @@ from unspool.domain.documents import Document, DocumentRecord, Status, check_pro
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress
-from unspool.errors import ConfigError, ContinuationError, DimensionError, InputError, MalformedContinuationError, NotFoundError
+from unspool.errors import AddressError, ConfigError, ContinuationError, DimensionError, InputError, MalformedContinuationError, NotFoundError
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
@@ -119,17 +119,47 @@ class Corpus:
 
         self.settings = settings
         self._embedder: Embedder = open_embedder(settings.embedder)
-        self._catalog: Catalog = Catalog.open(settings.database_address, connecting=connecting(settings))
-        self._guard = threading.Lock()
-        self._store: Store | None = None
-        self._finder: Finder | None = None
-        self._is_closed = False
+        self._guard = threading.RLock()
         self._hooks = Hooks()
-        self._windows = Windows(self._catalog.home())
-        with self._catalog.read() as connection:
+        self._is_closed = False
+        self._primary: Catalog | None = None
+        self._store: Store | None = None
+        self._searched_store: Store | None = None
+        self._finder: Finder | None = None
+        self._searched: Catalog = self._opened()
+        self._windows = None if settings.database_read else Windows(self._searched.home())
+        with self._searched.read() as connection:
             space = projects.active_space(connection)
         if space is not None:
-            self._ready()
+            self._searching()
+
+    def _opened(self) -> Catalog:
+        """The catalog that is searched: a replica if there is one. The primary is then opened when something is to be written."""
+        from unspool.catalog import Catalog
+        from unspool.catalog.database import engine_name
+
+        settings = self.settings
+        if not settings.database_read:
+            self._primary = Catalog.open(settings.database_address, connecting=connecting(settings))
+            return self._primary
+        if engine_name(settings.database_read) == "sqlite":
+            raise AddressError("UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, leave it empty otherwise")
+        replica = Catalog.open(settings.database_read, create=False, connecting=connecting(settings))
+        if not settings.database:
+            self._primary = replica  # which refuses to be written, and says where to
+        return replica
+
+    @property
+    def _catalog(self) -> Catalog:
+        """The catalog that is written."""
+        from unspool.catalog import Catalog
+
+        with self._guard:
+            if self._primary is None:
+                self._primary = Catalog.open(self.settings.database_address, connecting=connecting(self.settings))
+                if self._primary.identity != self._searched.identity:
+                    raise ConfigError("UNSPOOL_DATABASE_READ is no replica of UNSPOOL_DATABASE: it holds another catalog; correct one of them")
+            return self._primary
 
     def __enter__(self) -> Self:
         return self
@@ -144,11 +174,14 @@ class Corpus:
             if self._finder is not None:
                 self._finder.close()
                 self._finder = None
-            if self._store is not None:
-                self._store.close()
-                self._store = None
-        self._windows.close()
-        self._catalog.close()
+            for store in {id(one): one for one in (self._store, self._searched_store) if one is not None}.values():
+                store.close()
+            self._store = self._searched_store = None
+        if self._windows is not None:
+            self._windows.close()
+        self._searched.close()
+        if self._primary is not None:
+            self._primary.close()
 
     # In
 
@@ -318,13 +351,13 @@ class Corpus:
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = self._only(self._named([project] if project else None), "related")
-        store = self._ready()
+        store = self._searching()
         store.fresh(row)
-        with self._catalog.read() as connection:
+        with self._searched.read() as connection:
             chunk = reading.chunk_at(connection, row.id, path, line)
         if chunk is None:
             raise NotFoundError(f"no document {path!r} in project {row.name!r}; `unspool documents` lists them")
-        return nearest.related(self._catalog, store, row, chunk, space_id=self._space(), limit=limit, count_tokens=self._embedder.count_tokens)
+        return nearest.related(self._searched, store, row, chunk, space_id=store.space_id, limit=limit, count_tokens=self._embedder.count_tokens)
 
     def nearest(
         self,
@@ -355,10 +388,10 @@ class Corpus:
         rows = self._named(projects)
         if not rows:
             return []
-        store = self._ready()
+        store = self._searching()
         for row in rows:
             store.fresh(row)
-        return search(self._catalog, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
+        return search(self._searched, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
 
     def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it."""
@@ -401,6 +434,9 @@ class Corpus:
 
         out = []
         with self._catalog.read() as connection:
+            has_space = projects.active_space(connection) is not None
+        store = self._ready() if has_space else None
+        with self._catalog.read() as connection:
             for row in projects.all_projects(connection):
                 chunks = reading.chunk_count(connection, row.id)
                 out.append(
@@ -409,7 +445,7 @@ class Corpus:
                         root=row.root,
                         documents=reading.status_counts(connection, row.id),
                         chunks=chunks,
-                        waiting=chunks if self._store is None else self._store.unseen(connection, row.id),
+                        waiting=chunks if store is None else store.unseen(connection, row.id),
                     )
                 )
         return out
@@ -446,35 +482,51 @@ class Corpus:
     # Inside
 
     def _ready(self) -> Store:
-        """The index, with the vector space that belongs to the embedder."""
-        from unspool.stores import open_store
-
+        """The index of what is written, with the vector space that belongs to the embedder."""
         with self._guard:
             if self._is_closed:
                 raise InputError("the corpus is closed; open it again")
             if self._store is None:
-                space = f"{self._embedder.name}@{self._embedder.revision}"
-                self._store = open_store(
-                    self._catalog,
-                    space_id=self._space(),
-                    space=space,
-                    dimension=self._embedder.dimension,
-                    options=vector_options(self.settings),
-                )
+                catalog = self._catalog
+                self._store = self._open_store(catalog)
+                if catalog is self._searched:
+                    self._searched_store = self._store
             return self._store
+
+    def _searching(self) -> Store:
+        """The index of what is searched."""
+        with self._guard:
+            if self._searched is self._primary:
+                return self._ready()
+            if self._is_closed:
+                raise InputError("the corpus is closed; open it again")
+            if self._searched_store is None:
+                self._searched_store = self._open_store(self._searched)
+            return self._searched_store
+
+    def _open_store(self, catalog: Catalog) -> Store:
+        from unspool.stores import open_store
+
+        return open_store(
+            catalog,
+            space_id=self._space(catalog),
+            space=f"{self._embedder.name}@{self._embedder.revision}",
+            dimension=self._embedder.dimension,
+            options=vector_options(self.settings),
+        )
 
     def _finding(self) -> Finder:
         """What searches, put together when it is first needed."""
         from unspool.search.finder import AT_ONCE, Finder, Habits
         from unspool.search.queries import QueryCache
 
-        store, settings = self._ready(), self.settings
+        store, settings = self._searching(), self.settings
         with self._guard:
             if self._finder is None:
                 queries = QueryCache(self._embedder, self._windows, size=settings.query_cache_size, lifetime_s=settings.query_cache_s)
-                key = settings.continuation_key.encode() or self._catalog.signing_key
+                key = settings.continuation_key.encode() or self._searched.signing_key
                 self._finder = Finder(
-                    catalog=self._catalog,
+                    catalog=self._searched,
                     store=store,
                     embedder=self._embedder,
                     windows=self._windows,
@@ -485,7 +537,7 @@ class Corpus:
                         lifetime_s=settings.continuation_s,
                         signed=settings.continuations == "signed",
                         key=key,
-                        at_once=AT_ONCE if self._catalog.engine_name == "sqlite" else settings.pool_size,
+                        at_once=AT_ONCE if self._searched.engine_name == "sqlite" else settings.pool_size,
                     ),
                     emit=self._hooks.emit,
                 )
@@ -497,11 +549,13 @@ class Corpus:
 
     def _again(self, error: ContinuationError, *, limit: int | None, max_tokens: int | None, caller: str) -> Page:
         """The first page of what a continuation was about."""
+        from unspool.catalog import projects
         from unspool.windows import Question
 
         asked = error.question
         assert isinstance(asked, Question)
-        known = set(self.projects())
+        with self._searched.read() as connection:
+            known = {row.name for row in projects.all_projects(connection)}
         page = self.search(
             asked.query,
             projects=[project.name for project in asked.projects if project.name in known] or [project.name for project in asked.projects],
@@ -517,13 +571,13 @@ class Corpus:
         reason = str(error).partition(";")[0]
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
-    def _space(self) -> int:
+    def _space(self, catalog: Catalog) -> int:
         from unspool.catalog import projects
 
-        with self._catalog.read() as connection:
+        with catalog.read() as connection:
             if projects.active_space(connection) is not None:
                 return projects.ensure_space(connection, self._embedder)
-        with self._catalog.write() as connection:
+        with catalog.write() as connection:
             return projects.ensure_space(connection, self._embedder)
 
     def _indexer(self) -> Indexer:
@@ -532,7 +586,7 @@ class Corpus:
         return Indexer(
             catalog=self._catalog,
             store=self._ready(),
-            space_id=self._space(),
+            space_id=self._space(self._catalog),
             embedder=self._embedder,
             embedder_name=self.settings.embedder,
             chunk_tokens=self.settings.chunk_tokens,
@@ -540,10 +594,10 @@ class Corpus:
             jobs=self.settings.jobs,
         )
 
-    def _project(self, name: str) -> ProjectRow:
+    def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
         from unspool.catalog import projects
 
-        with self._catalog.read() as connection:
+        with (catalog or self._catalog).read() as connection:
             row = projects.find(connection, name)
             if row is None:
                 known = [other.name for other in projects.all_projects(connection)]
@@ -551,7 +605,7 @@ class Corpus:
         return row
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
-        """The projects a call is about. None means the only one there is; '*' means all, by name."""
+        """The projects that a search is about. None means the only one there is; '*' means all, by name."""
         from unspool.catalog import projects
 
         if names is None and self.settings.project:
@@ -561,8 +615,8 @@ class Corpus:
         if names is not None and "*" not in names:
             if not names:
                 raise InputError("the list of projects is empty; name at least one, or '*' for all")
-            return [self._project(name) for name in dict.fromkeys(names)]
-        with self._catalog.read() as connection:
+            return [self._project(name, self._searched) for name in dict.fromkeys(names)]
+        with self._searched.read() as connection:
             rows = projects.all_projects(connection)
         if names is None and len(rows) > 1:
             shown = ", ".join(row.name for row in rows[:20])

@@ -87,6 +87,7 @@ class Frontier:
     hints: Mapping[int, str] = field(default_factory=dict)  # by project; opaque, the vector index's own
     hinted: bool = False  # the reserve came by a hint
     seqs: Mapping[int, int] = field(default_factory=dict)  # the projects' sequence numbers when they were asked
+    short: bool = False  # the vector index stopped looking before it had found enough
 
     @property
     def is_end(self) -> bool:
@@ -131,6 +132,7 @@ class Segment:
             "hints": list(frontier.hints.items()),
             "hinted": frontier.hinted,
             "seqs": list(frontier.seqs.items()),
+            "short": frontier.short,
         }
         lists = [self.dropped, *(part for one in frontier.reserve for part in (one.near, one.named))]
         return PackedSegment(
@@ -176,6 +178,7 @@ class PackedSegment(NamedTuple):
                 hints=dict(state["hints"]),
                 hinted=state["hinted"],
                 seqs=dict(state["seqs"]),
+                short=state.get("short", False),  # not there in what was kept by earlier versions
             ),
         )
 

@@ -330,7 +330,7 @@ def _make_extension(engine: Engine, target: Target) -> None:
             ) from error
         if state in ("0A000", "58P01", "22023"):
             raise ConfigError(
-                f"the server of {target.place} has no pgvector; install it (the Debian package is postgresql-NN-pgvector, the image pgvector/pgvector)"
+                f"the server of {target.place} has no pgvector; install it: Debian has postgresql-NN-pgvector, Docker pgvector/pgvector"
             ) from error
         raise
     engine.dispose()  # connections that were made before do not look where its types are

@@ -40,6 +40,10 @@ class Builder:
         """Whether the index is there and complete."""
         return bool(tables.has_index(connection, self._table.index_name(self._options)))
 
+    def is_broken(self, connection: Connection) -> bool:
+        """Whether a build of it was broken off."""
+        return tables.has_index(connection, self._table.index_name(self._options)) is None
+
     def build(self, project: int, on_progress: OnProgress | None = None) -> None:
         """Build the index, unless somebody else is at it. One whose build was broken off is made anew."""
         name = self._table.index_name(self._options)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from pgvector import HalfVector, Vector
@@ -47,6 +47,13 @@ class _Known:
     seq: int
     chunks: int
     is_indexed: bool
+
+
+class IndexState(NamedTuple):
+    """What `doctor` says of the index over a project's vectors."""
+
+    ok: bool
+    detail: str
 
 
 class PostgresStore:
@@ -151,6 +158,18 @@ class PostgresStore:
     def unseen(self, connection: Connection, project: int) -> int:
         """How many chunks have no vector or no words: none, unless something else wrote into the database."""
         return mending.missing_count(connection, project, self._table)
+
+    def index_state(self, connection: Connection, project: int, chunks: int) -> IndexState:
+        """Whether the index over a project's vectors is as it should be."""
+        if self._options.index == "exact":
+            return IndexState(ok=True, detail="every vector is compared")
+        if self._builder.is_built(connection, project):
+            return IndexState(ok=True, detail=f"{self._options.index} index for {self._options.metric}")
+        if self._builder.is_broken(connection):
+            return IndexState(ok=False, detail=f"the build of the {self._options.index} index was broken off")
+        if chunks > 2 * self._exact_below:
+            return IndexState(ok=False, detail=f"no {self._options.index} index yet, so every vector is compared")
+        return IndexState(ok=True, detail="few enough to compare every vector")
 
     def position(self, project: int) -> int | None:
         """Changes are taken in as they happen."""

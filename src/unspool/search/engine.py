@@ -181,6 +181,7 @@ def _found(
         hints={one.project: one.hint for one in found if one.hint is not None},
         hinted=bool(hints),
         seqs={project.id: project.seq for project in request.projects},
+        short=any(one.near is not None and one.near.is_short for one in found),
     )
     return _Frontiers(now, {one.project: one for one in found})
 

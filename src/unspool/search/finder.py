@@ -19,7 +19,7 @@ from unspool.domain.events import Event, PageServed
 from unspool.domain.queries import Page
 from unspool.domain.reports import Progress
 from unspool.embedders.base import Embedder
-from unspool.errors import ServiceError
+from unspool.errors import ServiceError, SweptContinuationError
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn, Turned
@@ -68,7 +68,7 @@ class Finder:
         catalog: Catalog,
         store: Store,
         embedder: Embedder,
-        windows: Windows,
+        windows: Windows | None,
         queries: QueryCache,
         habits: Habits,
         emit: Callable[[Event], None],
@@ -127,6 +127,8 @@ class Finder:
     def _resumed(self, text: str, caller: str) -> tuple[Walk, Bookmark]:
         if continuations.kind_of(text) == continuations.SIGNED:
             return SignedWalk.resumed(self._seal(caller), text, space_id=self._store.space_id)
+        if self._windows is None:
+            raise SweptContinuationError("the continuation is kept where a replica cannot see it; follow it on the primary, or search again")
         return StoredWalk.resumed(self._windows, self._seal(caller), text, space_id=self._store.space_id)
 
     def warm(self, queries: Sequence[str], *, on_done: Callable[[int], None]) -> int:
@@ -136,7 +138,7 @@ class Finder:
     def _first_page(self, question: Question, first: Segment, turn: Turn, query: tuple[bytes, bytes] | None, caller: str) -> Turned:
         seal = self._seal(caller)
         signed = SignedWalk.new(seal, question, first)
-        if self._habits.signed or not self._habits.window:
+        if self._windows is None or self._habits.signed or not self._habits.window:
             return self._turned(signed, Bookmark(), turn)
         try:
             return self._turned(StoredWalk.new(self._windows, seal, question, first, query), Bookmark(), turn)

@@ -115,7 +115,7 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
                 dropped=drops,
             )
         ),
-        warnings=(f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all the same",) if spending.forced else (),
+        warnings=tuple(_warnings(how, spending, walk.last())),
         tokens=spending.tokens,
         tokens_remaining=spending.remaining,
         alpha=how.plan.alpha,
@@ -132,6 +132,13 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
         if page.continuation is None:
             page = replace(page, remaining=0, warnings=(*page.warnings, "there is more, but no continuation can carry that much; narrow the query"))
     return Turned(page=page, ahead=ahead, searched_s=gathered.searched_s, hydrated_s=hydrated)
+
+
+def _warnings(how: Turn, spending: _Spending, last: Segment) -> Iterator[str]:
+    if spending.forced:
+        yield f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all the same"
+    if last.frontier.short:
+        yield "the vector index stopped before it had found enough, so there may be more; raise UNSPOOL_MAX_SCAN_TUPLES or filter for less"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,9 @@ class EmbeddedQuery:
 class QueryCache:
     """Bounded in size and in time. Threads that ask for the same query at once wait for one embedding."""
 
-    def __init__(self, embedder: Embedder, windows: Windows, *, size: int, lifetime_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, embedder: Embedder, windows: Windows | None, *, size: int, lifetime_s: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._embedder = embedder
         self._windows = windows
         self._size = size
@@ -82,14 +84,19 @@ class QueryCache:
             computed += one.computed
             waiting.update([one.kept])
             if len(waiting) >= _BATCH:
-                self._windows.keep_vectors(waiting, lifetime_s=lifetime_s)
+                self._keep(waiting, lifetime_s)
                 waiting.clear()
             on_done(done)
-        if waiting:
-            self._windows.keep_vectors(waiting, lifetime_s=lifetime_s)
+        self._keep(waiting, lifetime_s)
         return computed
 
+    def _keep(self, vectors: dict[bytes, bytes], lifetime_s: int) -> None:
+        if vectors and self._windows is not None:
+            self._windows.keep_vectors(vectors, lifetime_s=lifetime_s)
+
     def _stored(self, key: bytes) -> Vectors | None:
+        if self._windows is None:
+            return None
         with suppress(ServiceError):  # what cannot be read is computed
             data = self._windows.vector(key)
             if data is not None and len(data) == 4 * self._embedder.dimension:
