@@ -1,7 +1,12 @@
-"""What every folder of tests shares: a hand-made corpus of its own for each test, and none of the user's settings."""
+"""What every folder of tests shares: a hand-made corpus of its own for each test, and none of the user's settings.
+
+Tests that hold for every engine ask for `database`, or for `places` where they need more than one, in a folder whose conftest
+parametrises `engine`; those about SQLite's files ask for `catalog_file`.
+"""
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,17 +16,63 @@ import pytest
 pytest.register_assert_rewrite("support")
 
 import unspool  # noqa: E402
-from support import open_corpus  # noqa: E402
+from servers import NoServer, PostgresServer, shared_server, stop_shared  # noqa: E402
+from support import Place, Places, open_corpus  # noqa: E402
+
+
+def pytest_unconfigure() -> None:
+    """The one server of the run ends with it: in the controller, when every worker has ended."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        stop_shared()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> PostgresServer:
+    """The PostgreSQL of this run. Where it is required, its absence is a failure and never a skip."""
+    try:
+        return shared_server()
+    except NoServer as error:
+        if os.environ.get("UNSPOOL_TEST_REQUIRE_POSTGRES") == "1" or os.environ.get("CI"):
+            pytest.fail(f"PostgreSQL is required here: {error}", pytrace=False)
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def engine() -> str:
+    """Which engine a catalog is on. Folders with tests that hold for all of them replace this by one with parameters."""
+    return "sqlite"
+
+
+@pytest.fixture(scope="module")
+def module_places(engine: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Places]:
+    """Places for catalogs that the tests of a module share."""
+    server = request.getfixturevalue("postgres_server") if engine == "postgresql" else None
+    with Places(tmp_path_factory.mktemp("places"), server) as made:
+        yield made
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Path:
+def places(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Places]:
+    """Places for this test's catalogs; what is there goes with the test."""
+    server = request.getfixturevalue("postgres_server") if engine == "postgresql" else None
+    with Places(tmp_path, server) as made:
+        yield made
+
+
+@pytest.fixture
+def database(places: Places) -> Place:
     """Where this test's catalog is."""
+    return places.new()
+
+
+@pytest.fixture
+def catalog_file(tmp_path: Path) -> Path:
+    """Where this test's catalog is if it has to be a file."""
     return tmp_path / "catalog.db"
 
 
 @pytest.fixture
-def corpus(database: Path) -> Iterator[unspool.Corpus]:
+def corpus(database: Place) -> Iterator[unspool.Corpus]:
     """An empty corpus."""
     with open_corpus(database) as opened:
         yield opened

@@ -104,16 +104,15 @@ class PostgresServer:
         secret = self.password if password is None else password
         return f"postgresql://{quote(user, safe='')}:{quote(secret, safe='')}@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
-    def create_database(self, name: str | None = None) -> str:
-        """The address of a new, empty database; without a name it gets a random one."""
+    def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
+        """The address of a new database, empty or a copy of another that nobody is connected to; without a name it gets a random one."""
         name = name or f"t_{secrets.token_hex(6)}"
-        self._command("CREATE DATABASE {} TEMPLATE template0 STRATEGY file_copy", name)  # in memory wal_log takes twice as long
+        self._command("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, _name_of(template))  # in memory wal_log takes twice as long
         return self.address(name)
 
     def drop_database(self, name: str) -> None:
         """By name or address, whoever is still connected; no error if it is absent."""
-        name = unquote(name.rpartition("/")[2]) if "://" in name else name
-        self._command("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+        self._command("DROP DATABASE IF EXISTS {} WITH (FORCE)", _name_of(name))
 
     @property
     def running(self) -> bool:
@@ -198,12 +197,17 @@ class PostgresServer:
         if done.returncode:
             raise RuntimeError(f"{program} ended with {done.returncode}:\n{self.log[-2000:]}")
 
-    def _command(self, statement: str, name: str) -> None:
+    def _command(self, statement: str, *names: str) -> None:
         import psycopg  # here, so that without it the tests of servers are skipped and the others run
         from psycopg import sql
 
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(sql.Identifier(name)))
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+def _name_of(database: str) -> str:
+    """A database's name, given as such or as an address."""
+    return unquote(database.rpartition("/")[2]) if "://" in database else database
 
 
 def run_id() -> str:

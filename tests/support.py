@@ -1,23 +1,117 @@
-"""What tests of whole corpora need: opening one without the user's settings, and looking at what lies on disk."""
+"""What tests of whole corpora need: places for them on any engine, opening one without the user's settings, looking at what is stored."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import tantivy
 
 import unspool
+from servers import PostgresServer
 from unspool.embedded import flat
 
+ENGINES = ("sqlite", "postgresql")
+NOWHERE = Path("/nowhere")  # a folder without settings
+Place = Path | str  # of a catalog: a file for SQLite, an address for a server
 
-def settings_for(database: Path, **arguments: object) -> unspool.Settings:
-    return unspool.Settings.load(arguments={"database": f"sqlite:///{database}", **arguments}, environment={}, folder=database.parent)
+
+class Places:
+    """Where catalogs of one engine can be made: files of a folder, or databases of a server. What was made goes at the end."""
+
+    def __init__(self, folder: Path, server: PostgresServer | None) -> None:
+        self.folder = folder
+        self.server = server
+        self.engine = "sqlite" if server is None else "postgresql"
+        self._made = 0
+        self._databases: list[str] = []
+
+    def new(self) -> Place:
+        """An empty place, unlike every other."""
+        if self.server is None:
+            return self._file()
+        self._databases.append(self.server.create_database())
+        return self._databases[-1]
+
+    def copy(self, place: Place) -> Place:
+        """Another place with the same content. Nobody may have the first one open."""
+        if isinstance(place, Path):
+            target = self._file()
+            shutil.copy(place, target)
+            shutil.copytree(place.with_name(place.name + ".derived"), target.with_name(target.name + ".derived"))
+            return target
+        assert self.server is not None
+        self._databases.append(self.server.create_database(template=place))
+        return self._databases[-1]
+
+    def drop(self, place: Place) -> None:
+        """Remove what is at a place before the end."""
+        if isinstance(place, Path):
+            for found in place.parent.glob(place.name + "*"):
+                shutil.rmtree(found) if found.is_dir() else found.unlink()
+            return
+        assert self.server is not None
+        self._databases.remove(place)
+        self.server.drop_database(place)
+
+    def _file(self) -> Path:
+        self._made += 1
+        return self.folder / ("catalog.db" if self._made == 1 else f"catalog{self._made}.db")
+
+    def __enter__(self) -> Places:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for place in list(self._databases):
+            self.drop(place)
 
 
-def open_corpus(database: Path, **arguments: object) -> unspool.Corpus:
-    return unspool.open(settings=settings_for(database, **arguments))
+def address_of(place: Place) -> str:
+    return f"sqlite:///{place}" if isinstance(place, Path) else place
+
+
+def settings_for(place: Place, **arguments: object) -> unspool.Settings:
+    folder = place.parent if isinstance(place, Path) else NOWHERE
+    return unspool.Settings.load(arguments={"database": address_of(place), **arguments}, environment={}, folder=folder)
+
+
+def open_corpus(place: Place, **arguments: object) -> unspool.Corpus:
+    return unspool.open(settings=settings_for(place, **arguments))
+
+
+class Beside:
+    """A connection of one's own to what lies at a place, past unspool; the same statements on every engine."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in self._connection.execute(statement).fetchall()]
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self._connection.execute(statement)
+
+
+@contextmanager
+def beside(place: Place, *, windows: bool = False) -> Iterator[Beside]:
+    """Read and write the catalog's tables, or those of its windows, which SQLite has in a file of their own. Commits at the end."""
+    if isinstance(place, Path):
+        with closing(sqlite3.connect(place.with_name(place.name + ".windows") if windows else place)) as connection:
+            yield Beside(connection)
+            connection.commit()
+        return
+    import psycopg
+
+    with psycopg.connect(place, options="-c search_path=unspool,public") as server:
+        yield Beside(server)
 
 
 def doc(path: str, text: str, project: str = "notes", **more: object) -> unspool.Document:
@@ -45,7 +139,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a catalog and its derived folder hold on disk, read without unspool's own search."""
+    """What a catalog and what is derived from it hold, read without unspool's own search."""
 
     chunks: dict[int, tuple[str, str, int, str]] = field(default_factory=dict)  # id -> project, path, position, text
     words: dict[str, list[int]] = field(default_factory=dict)  # project -> sorted ids, with repeats
@@ -60,26 +154,38 @@ class Contents:
         return sorted(self.chunks.values())
 
 
-def contents(database: Path) -> Contents:
-    """Everything on disk; absorb first, with `corpus.refresh()`, where the two halves should agree with the catalog."""
-    connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
-    try:
-        names = dict(connection.execute("SELECT id, name FROM projects"))
-        rows = connection.execute(
-            "SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents d ON d.id = c.document_id"
-        ).fetchall()
-        states = connection.execute("SELECT project_id, path, status, sha256, chunk_count FROM documents").fetchall()
-        embeddings = connection.execute("SELECT count(*) FROM embeddings").fetchone()[0]
-    finally:
-        connection.close()
-    derived = database.with_name(database.name + ".derived")
+def contents(place: Place) -> Contents:
+    """Everything that is stored; absorb first, with `corpus.refresh()`, where what is derived should agree with the catalog."""
+    with beside(place) as catalog:
+        names = dict(catalog.rows("SELECT id, name FROM projects"))
+        rows = catalog.rows("SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents d ON d.id = c.document_id")
+        states = catalog.rows("SELECT project_id, path, status, sha256, chunk_count FROM documents")
+        embeddings = catalog.rows("SELECT count(*) FROM embeddings")[0][0]
+        if isinstance(place, Path):
+            derived = place.with_name(place.name + ".derived")
+            words = {name: _word_ids(derived / f"p{id_}" / "words") for id_, name in names.items()}
+            vectors = {name: _vector_ids(derived / f"p{id_}" / "vectors") for id_, name in names.items()}
+        else:
+            words, vectors = _held(catalog, names, ["words"]), _held(catalog, names, [f"vectors_{id_}" for (id_,) in catalog.rows(VECTOR_TABLES)])
     return Contents(
         chunks={id_: (names[project], path, position, text) for id_, project, path, position, text in rows},
-        words={name: _word_ids(derived / f"p{id_}" / "words") for id_, name in names.items()},
-        vectors={name: _vector_ids(derived / f"p{id_}" / "vectors") for id_, name in names.items()},
+        words=words,
+        vectors=vectors,
         documents={(names[project], path): (status, sha, count) for project, path, status, sha, count in states},
         embeddings=embeddings,
     )
+
+
+VECTOR_TABLES = "SELECT id FROM spaces WHERE to_regclass('vectors_' || id) IS NOT NULL"
+
+
+def _held(catalog: Beside, names: dict[int, str], tables: list[str]) -> dict[str, list[int]]:
+    """The ids of chunks in tables of a server. A project that is gone and left something behind is called by its number."""
+    found: dict[str, list[int]] = {name: [] for name in names.values()}
+    for table in tables:
+        for project, id_ in catalog.rows(f"SELECT project_id, chunk_id FROM {table}"):
+            found.setdefault(names.get(project, f"project number {project}"), []).append(id_)
+    return {name: sorted(ids) for name, ids in found.items()}
 
 
 def _word_ids(folder: Path) -> list[int]:
@@ -100,16 +206,35 @@ def _vector_ids(folder: Path) -> list[int]:
     return sorted((view.chunk_ids if view.alive is None else view.chunk_ids[view.alive]).tolist())
 
 
-def assert_no_orphans(database: Path) -> Contents:
-    """Once all is absorbed, the catalog, the word index and the vectors hold the same chunks, each once, and counts agree."""
-    with unspool.open(f"sqlite:///{database}") as corpus:
-        corpus.refresh()
-    found = contents(database)
-    for project in found.words:
-        assert found.words[project] == found.ids(project)
-        assert found.vectors[project] == found.ids(project)
+def assert_no_orphans(place: Place) -> Contents:
+    """The catalog, the words and the vectors hold the same chunks, each once, and what is counted agrees.
+
+    What SQLite derives may be behind and is made to catch up first; on a server nothing may ever be, so nothing is mended before looking.
+    """
+    if isinstance(place, Path):
+        with open_corpus(place) as corpus:
+            corpus.refresh()
+    found = contents(place)
+    for half in (found.words, found.vectors):
+        for project in half:
+            assert half[project] == found.ids(project)
     counted: dict[tuple[str, str], int] = dict.fromkeys(found.documents, 0)
     for project, path, _, _ in found.chunks.values():
         counted[(project, path)] += 1
     assert counted == {name: row[2] for name, row in found.documents.items()}
+    if not isinstance(place, Path):
+        _assert_counted(place)
     return found
+
+
+def _assert_counted(address: str) -> None:
+    """How many chunks hold each term, and how many there are, is what the words themselves say."""
+    with beside(address) as catalog:
+        chunks: Counter[int] = Counter()
+        holding: Counter[tuple[int, int]] = Counter()
+        for project, terms in catalog.rows("SELECT project_id, terms FROM words"):
+            assert len(terms) == len(set(terms))
+            chunks[project] += 1
+            holding.update((project, term) for term in terms)
+        assert {(project, term): count for project, term, count in catalog.rows("SELECT * FROM word_counts") if count} == holding
+        assert {project: count for project, count in catalog.rows("SELECT project_id, chunks FROM word_totals") if count} == chunks

@@ -113,7 +113,7 @@ class Corpus:
     """An open corpus. Safe to use from several threads; several processes may open the same one."""
 
     def __init__(self, settings: Settings) -> None:
-        from unspool.catalog import Catalog, projects
+        from unspool.catalog import projects
         from unspool.catalog.windows import Windows
         from unspool.embedders import open_embedder
 
@@ -473,11 +473,10 @@ class Corpus:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         from unspool.catalog import projects
 
-        store = self._ready()
         with self._catalog.read() as connection:
             rows = projects.all_projects(connection)
         for row in rows:
-            store.absorb(row.id, on_progress=on_progress)
+            self._ready().absorb(row.id, on_progress=on_progress)
 
     # Inside
 

@@ -191,6 +191,18 @@ def migrate(address: str, target: str, *, connecting: Connecting) -> str:
     return before
 
 
+def remove(address: str, *, connecting: Connecting) -> None:
+    """Remove a catalog with its schema and everything in it."""
+    target = target_of(address)
+    engine = engine_for(target, connecting)
+    try:
+        with translated(target), connected(engine) as connection, connection.begin():
+            if revision_of(connection, target):  # refuses what is not ours
+                connection.exec_driver_sql(f'DROP SCHEMA "{target.schema}" CASCADE')
+    finally:
+        engine.dispose()
+
+
 def place_of(address: str) -> str:
     """The server, the database and the schema."""
     return target_of(address).place
@@ -206,6 +218,11 @@ def target_of(address: str) -> Target:
     if not isinstance(wanted, str) or not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", wanted):
         raise AddressError("schema in the address is not a plain name; give lower-case letters, digits and underscores, beginning with a letter")
     return Target(url=url.set(drivername="postgresql+psycopg").difference_update_query(["schema"]), schema=wanted)
+
+
+def with_schema(address: str, schema_name: str) -> str:
+    """The same database, another schema."""
+    return make_url(address).update_query_dict({"schema": schema_name}).render_as_string(hide_password=False)
 
 
 def engine_for(target: Target, connecting: Connecting) -> Engine:
@@ -417,6 +434,12 @@ def _read_only(place: str, cause: BaseException) -> UnspoolError:
     return ServiceError(f"the database at {place} is read-only; give the primary in UNSPOOL_DATABASE and the replica in UNSPOOL_DATABASE_READ")
 
 
+def _unsupported(place: str, cause: BaseException) -> UnspoolError:
+    if "recovery" in str(cause).lower():
+        return _read_only(place, cause)
+    return ServiceError(f"PostgreSQL at {place} cannot do what was asked of it; unspool doctor checks its version")
+
+
 def _changed(place: str, cause: BaseException) -> UnspoolError:
     return ConflictError(f"the catalog at {place} is not what its version says: something is missing; unspool doctor says what, a backup has it")
 
@@ -441,6 +464,7 @@ _BY_STATE: tuple[tuple[str, _Make], ...] = (  # the beginning of an SQLSTATE; th
     ("40", _conflict),
     ("23", _conflict),
     ("25006", _read_only),
+    ("0A000", _unsupported),
     ("42P01", _changed),
     ("42703", _changed),
     ("3F000", _changed),

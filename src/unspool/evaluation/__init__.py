@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
@@ -37,14 +39,19 @@ class Evaluation:
     search_ms: float  # median
 
 
-def evaluate(folder: Path, *, settings: Settings, alpha: float | None = None, on_progress: Callable[[Progress], None] | None = None) -> Evaluation:
-    """Index a test set into a catalog of its own, ask every query, and compare with the judgements."""
+def evaluate(
+    folder: Path, *, settings: Settings, alpha: float | None = None, server: str = "", on_progress: Callable[[Progress], None] | None = None
+) -> Evaluation:
+    """Index a test set into a catalog of its own, ask every query, and compare with the judgements.
+
+    The catalog is a temporary file or, with the address of a `server`, a temporary schema there.
+    """
     asked = beir.questions(folder)
     if not asked:
         raise InputError(f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are those of queries.jsonl")
     tell = on_progress or (lambda progress: None)
-    with tempfile.TemporaryDirectory(prefix="unspool-eval-") as temporary:
-        own = settings.with_arguments({"database": f"sqlite:///{temporary}/eval.db", "project": "", "window": 0})
+    with _temporary(server) as address:
+        own = settings.with_arguments({"database": address, "database_read": "", "project": "", "window": 0})
         with Corpus(own) as corpus:
             started = time.monotonic()
             names = _fill(corpus, folder, tell)
@@ -71,6 +78,23 @@ def evaluate(folder: Path, *, settings: Settings, alpha: float | None = None, on
                 index_seconds=round(index_seconds, 2),
                 search_ms=round(1000 * median(times), 2),
             )
+
+
+@contextmanager
+def _temporary(server: str) -> Iterator[str]:
+    """The address of a catalog that is gone afterwards."""
+    if not server:
+        with tempfile.TemporaryDirectory(prefix="unspool-eval-") as folder:
+            yield f"sqlite:///{folder}/eval.db"
+        return
+    from unspool.catalog import postgres
+    from unspool.catalog.database import Connecting
+
+    address = postgres.with_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
+    try:
+        yield address
+    finally:
+        postgres.remove(address, connecting=Connecting())
 
 
 def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dict[tuple[str, str], str]:

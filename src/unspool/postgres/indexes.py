@@ -21,7 +21,7 @@ from unspool.vectors.options import VectorOptions
 OnProgress = Callable[[Progress], None]
 LOOK_EVERY_S = 0.5
 MEMORY_MB = (64, 2_000)  # for a build: at least what a server gives by itself, at most what a small one has
-_LOCK = 0x756E7371  # the first half of the advisory lock's key; the space is the second
+_LOCK = 0x756E7371  # the first half of the advisory lock's key; the table is the second
 
 
 class Builder:
@@ -37,25 +37,30 @@ class Builder:
         self._is_closed = False
 
     def is_built(self, connection: Connection, project: int) -> bool:
-        """Whether the index is there and complete."""
-        return bool(tables.has_index(connection, self._table.index_name(self._options)))
+        """Whether the index over a project's vectors is there and complete."""
+        return bool(self._state(connection, project))
 
-    def is_broken(self, connection: Connection) -> bool:
+    def is_broken(self, connection: Connection, project: int) -> bool:
         """Whether a build of it was broken off."""
-        return tables.has_index(connection, self._table.index_name(self._options)) is None
+        return self._state(connection, project) is None
+
+    def _state(self, connection: Connection, project: int) -> bool | None:
+        part = tables.part_of(connection, self._table, project)
+        return tables.has_index(connection, tables.index_name(part, self._options)) if part else False
 
     def build(self, project: int, on_progress: OnProgress | None = None) -> None:
         """Build the index, unless somebody else is at it. One whose build was broken off is made anew."""
-        name = self._table.index_name(self._options)
         with self._catalog.alone() as connection:
-            if not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, {self._table.space_id})").scalar_one():
+            part = tables.part_of(connection, self._table, project)
+            name = tables.index_name(part, self._options)
+            if not part or not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, hashtext('{part}'))").scalar_one():
                 return
             state = tables.has_index(connection, name)
             if state:
                 return
             if state is None:
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
-            rows = int(connection.exec_driver_sql(f"SELECT count(*) FROM {self._table.name}").scalar_one())
+            rows = int(connection.exec_driver_sql(f"SELECT count(*) FROM {part}").scalar_one())
             connection.exec_driver_sql(f"SET maintenance_work_mem = '{_memory_mb(self._table, rows)}MB'")
             raw = driver(connection)
             with self._guard:
@@ -67,7 +72,7 @@ class Builder:
             try:
                 if on_progress is not None:
                     watch.start()
-                connection.exec_driver_sql(self._table.index_sql(self._options, rows))
+                connection.exec_driver_sql(self._table.index_sql(part, self._options, rows))
             finally:
                 done.set()
                 with self._guard:

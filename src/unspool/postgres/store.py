@@ -165,7 +165,7 @@ class PostgresStore:
             return IndexState(ok=True, detail="every vector is compared")
         if self._builder.is_built(connection, project):
             return IndexState(ok=True, detail=f"{self._options.index} index for {self._options.metric}")
-        if self._builder.is_broken(connection):
+        if self._builder.is_broken(connection, project):
             return IndexState(ok=False, detail=f"the build of the {self._options.index} index was broken off")
         if chunks > 2 * self._exact_below:
             return IndexState(ok=False, detail=f"no {self._options.index} index yet, so every vector is compared")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from unspool.errors import ConfigError
+from unspool.postgres import partitioning
 from unspool.vectors.options import Metric, VectorOptions
 
 MAX_DIMENSION = {"vector": 2_000, "halfvec": 4_000}  # of what an index takes
@@ -30,21 +31,22 @@ class VectorTable:
     def name(self) -> str:
         return f"vectors_{self.space_id}"
 
-    def index_name(self, options: VectorOptions, part: str = "") -> str:
-        """What the index for these options is called; a partition has its own."""
-        return f"ix_{part or self.name}_{options.index}_{options.metric}"
-
-    def index_sql(self, options: VectorOptions, rows: int, part: str = "") -> str:
-        """How that index is made."""
+    def index_sql(self, part: str, options: VectorOptions, rows: int) -> str:
+        """How the index over the table, or over one of its partitions, is made."""
         parameters = (
             f"m = {options.hnsw_m}, ef_construction = {max(options.hnsw_ef_construction, 2 * options.hnsw_m)}"
             if options.index == "hnsw"
             else f"lists = {lists(options, rows)}"
         )
         return (
-            f"CREATE INDEX CONCURRENTLY {self.index_name(options, part)} ON {part or self.name} "
+            f"CREATE INDEX CONCURRENTLY {index_name(part, options)} ON {part} "
             f"USING {options.index} (vector {self.type}_{_CLASS[options.metric]}) WITH ({parameters})"
         )
+
+
+def index_name(part: str, options: VectorOptions) -> str:
+    """What the index over a table or a partition is called for these options."""
+    return f"ix_{part}_{options.index}_{options.metric}"
 
 
 def lists(options: VectorOptions, rows: int) -> int:
@@ -81,14 +83,23 @@ def ensure(connection: Connection, space_id: int, dimension: int, options: Vecto
     if known is not None:
         return known
     table = VectorTable(space_id=space_id, type=type_for(dimension, options), dimension=dimension)
+    storage = " STORAGE PLAIN" if dimension * (4 if table.type == "vector" else 2) <= INLINE_BYTES else ""
+    partitions = partitioning.count(connection)
     connection.exec_driver_sql(
-        f"CREATE TABLE {table.name} (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, "
-        f"vector {table.type}({dimension}) NOT NULL, PRIMARY KEY (project_id, chunk_id))"
+        f"CREATE TABLE {table.name} (project_id bigint NOT NULL, chunk_id bigint NOT NULL, document_id bigint NOT NULL, "
+        f"vector {table.type}({dimension}){storage} NOT NULL){' PARTITION BY HASH (project_id)' if partitions > 1 else ''}"
     )
-    if dimension * (4 if table.type == "vector" else 2) <= INLINE_BYTES:
-        connection.exec_driver_sql(f"ALTER TABLE {table.name} ALTER COLUMN vector SET STORAGE PLAIN")
-    connection.exec_driver_sql(f"CREATE INDEX ix_{table.name}_document ON {table.name} (document_id)")
+    if partitions > 1:
+        partitioning.add_partitions(connection, table.name, partitions)
+    for statement in partitioning.vector_keys(table.name):
+        connection.exec_driver_sql(statement)
     return table
+
+
+def part_of(connection: Connection, table: VectorTable, project: int) -> str:
+    """The table, or the partition of it, that holds a project's vectors; '' for a project that has none."""
+    statement = f"SELECT relname FROM pg_class WHERE oid = (SELECT tableoid FROM {table.name} WHERE project_id = %(project)s LIMIT 1)"
+    return str(connection.exec_driver_sql(statement, {"project": project}).scalar() or "")
 
 
 def has_index(connection: Connection, name: str) -> bool | None:

@@ -79,7 +79,8 @@ def repair(flags: dict[str, str | None], as_json: bool) -> None:
 )
 @click.argument("target", default="head", metavar="[REVISION]")
 @click.option("--yes", is_flag=True, help="Yes, remove every table; 'base' needs it.")
-def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool) -> None:
+@click.option("--partitions", type=int, metavar="N", help="Keep chunks on PostgreSQL in N partitions by project; 1 is for whole tables.")
+def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool, partitions: int | None) -> None:
     """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes every table with all that is in it."""
     from unspool.catalog import Catalog, schema
     from unspool.catalog.database import place_of
@@ -93,26 +94,50 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool)
     settings = Settings.load(flags=flags)
     place = place_of(settings.database_address)
     before = Catalog.migrate(settings.database_address, wanted, connecting=connecting(settings))
+    if partitions is not None:
+        _partition(settings, partitions)
     if as_json:
-        print_json({"catalog": place, "before": before, "after": wanted})
+        print_json({"catalog": place, "before": before, "after": wanted} | ({} if partitions is None else {"partitions": partitions}))
     else:
         show([[(f"{place}: {before} -> {wanted}" if before != wanted else f"{place} is at {wanted} already", "")]])
+
+
+def _partition(settings: Settings, partitions: int) -> None:
+    """Rearrange a catalog's tables, and build anew what went with the old ones."""
+    from unspool.catalog import Catalog
+    from unspool.catalog.database import engine_name
+    from unspool.corpus import Corpus, connecting
+
+    if engine_name(settings.database_address) != "postgresql":
+        raise InputError("only a catalog on PostgreSQL can be partitioned; leave out --partitions")
+    from unspool.catalog.postgres import PostgresCatalog
+    from unspool.postgres.partitioning import partition
+
+    catalog = Catalog.open(settings.database_address, connecting=connecting(settings))
+    assert isinstance(catalog, PostgresCatalog)
+    try:
+        partition(catalog, partitions)
+    finally:
+        catalog.close()
+    with Corpus(settings) as corpus, Bar() as bar:
+        corpus.refresh(on_progress=bar)
 
 
 @command(
     "eval",
     "Measure search quality on a test set",
-    examples=("unspool eval datasets/scifact", "unspool eval datasets/cosqa --alpha 0.5 --json"),
+    examples=("unspool eval datasets/scifact", "unspool eval datasets/cosqa --server postgresql://unspool@localhost/test --json"),
     takes=("alpha", "chunk_tokens", "embedder"),
 )
+@click.option("--server", default="", metavar="ADDRESS", help="Measure on a PostgreSQL server, in a schema that is gone afterwards.")
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path) -> None:
+def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path, server: str) -> None:
     """Measure search quality on a test set in DIR: corpus.jsonl, queries.jsonl and qrels/test.tsv; your own catalog is not touched."""
     from unspool.evaluation import evaluate as measure
 
     settings = Settings.load(flags=flags)
     with Bar() as bar:
-        values: dict[str, Any] = asdict(measure(folder, settings=settings, alpha=settings.alpha, on_progress=bar))
+        values: dict[str, Any] = asdict(measure(folder, settings=settings, alpha=settings.alpha, server=server, on_progress=bar))
     if as_json:
         print_json(values)
     else:
