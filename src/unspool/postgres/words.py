@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 from pgvector import SparseVector
 from sqlalchemy.engine import Connection
 
@@ -70,22 +70,21 @@ class PostgresWords:
 
     def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
         """What makes the scores of one project comparable with another's."""
-        places = {term: bm25.place(project, term) for term in terms}
+        at = bm25.Places(project)
+        wanted = {term: at[term] for term in terms}
         with self._store.reading() as connection:
-            held = self._counts(connection, project, list(places.values()))
+            held = self._counts(connection, project, list(wanted.values()))
             chunks = self._store.chunks(connection, project)
-        return Statistics(chunks=chunks, frequencies={term: held.get(at, 0) for term, at in places.items()})
+        return Statistics(chunks=chunks, frequencies={term: held.get(place, 0) for term, place in wanted.items()})
 
     def _query(self, connection: Connection, project: int, weights: Mapping[str, float]) -> tuple[SparseVector, dict[int, int]]:
         """The query's vector, and in how many chunks each of its terms is."""
-        places: dict[int, float] = {}
-        for term, weight in weights.items():
-            at = bm25.place(project, term)
-            places[at] = max(weight, places.get(at, 0.0))
-        held = self._counts(connection, project, list(places))
+        places = bm25.Places(project)
+        wanted = {places[term]: weight for term, weight in weights.items()}
+        held = self._counts(connection, project, list(wanted))
         chunks = self._store.chunks(connection, project)
-        frequencies = {at: held.get(at, 0) for at in places}
-        query = {at: weight * bm25.rarity(frequencies[at], chunks) for at, weight in places.items()}
+        frequencies = {at: held.get(at, 0) for at in wanted}
+        query = {at: weight * bm25.rarity(frequencies[at], chunks) for at, weight in wanted.items()}
         return SparseVector(query, bm25.DIMENSIONS), frequencies
 
     def _counts(self, connection: Connection, project: int, places: list[int]) -> dict[int, int]:
@@ -95,26 +94,21 @@ class PostgresWords:
 
 def add(connection: Connection, project: int, chunks: Sequence[NewChunk]) -> None:
     """Take in the words of chunks."""
-    counts: Counter[int] = Counter()
-    rows = []
-    for chunk in chunks:
-        found = analysis.chunk_terms(path=chunk.path, title=chunk.title, headings=chunk.headings, symbol=chunk.symbol, text=chunk.text)
-        made = bm25.body(project, found)
-        counts.update(made.terms)
-        vector = SparseVector(dict(zip(made.terms, made.weights, strict=True)), bm25.DIMENSIONS)
-        rows.append((project, chunk.id, chunk.document_id, made.terms, vector))
+    places = bm25.Places(project)
+    bodies = [
+        bm25.body(places, analysis.chunk_terms(path=one.path, title=one.title, headings=one.headings, symbol=one.symbol, text=one.text))
+        for one in chunks
+    ]
+    rows = ((project, one.id, one.document_id, body.terms.tolist(), body) for one, body in zip(chunks, bodies, strict=True))
     copy(connection, "words", _COLUMNS, rows)
-    _count(connection, project, counts, len(chunks))
+    _count(connection, project, [body.terms for body in bodies], sign=1)
 
 
 def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
     """Forget the words of chunks."""
     statement = "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING terms"
-    gone = [row[0] for row in connection.exec_driver_sql(statement, {"project": project, "ids": list(ids)})]
-    counts: Counter[int] = Counter()
-    for terms in gone:
-        counts.subtract(terms)
-    _count(connection, project, counts, -len(gone))
+    gone = [np.array(row[0], dtype=np.int32) for row in connection.exec_driver_sql(statement, {"project": project, "ids": list(ids)})]
+    _count(connection, project, gone, sign=-1)
 
 
 def drop(connection: Connection, project: int) -> None:
@@ -123,16 +117,18 @@ def drop(connection: Connection, project: int) -> None:
         connection.exec_driver_sql(f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project})
 
 
-def _count(connection: Connection, project: int, counts: Mapping[int, int], chunks: int) -> None:
+def _count(connection: Connection, project: int, terms: Sequence[npt.NDArray[np.int32]], *, sign: int) -> None:
     """Keep count of how many chunks hold each term; in the same order everywhere, so that two writers never wait for each other."""
-    changed = sorted(counts.items())
+    if not terms:
+        return
+    changed, counts = np.unique(np.concatenate(terms), return_counts=True)
     connection.exec_driver_sql(
-        "INSERT INTO word_counts (project_id, term, chunks) SELECT %(project)s, * FROM unnest(%(terms)s::int4[], %(counts)s::int4[]) "
+        "INSERT INTO word_counts (project_id, term, chunks) SELECT %(project)s, * FROM unnest(%(terms)b::int4[], %(counts)b::int4[]) "
         "ON CONFLICT (project_id, term) DO UPDATE SET chunks = word_counts.chunks + excluded.chunks",
-        {"project": project, "terms": [term for term, _ in changed], "counts": [count for _, count in changed]},
+        {"project": project, "terms": changed.tolist(), "counts": (sign * counts).tolist()},
     )
     connection.exec_driver_sql(
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
         "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks",
-        {"project": project, "chunks": chunks, "format": FORMAT},
+        {"project": project, "chunks": sign * len(terms), "format": FORMAT},
     )
