@@ -229,7 +229,7 @@ def check_versions(connection: Connection, project_id: int, expected: Mapping[st
         query = sa.select(documents.c.path, documents.c.version).where(
             documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
         )
-        found: dict[str, int] = dict(connection.execute(query).tuples())
+        found: dict[str, int] = {row[0]: row[1] for row in connection.execute(query)}
         for path in some:
             if (now := found.get(path, 0)) != expected[path]:
                 stands = f"is at version {now}" if now else "does not exist"

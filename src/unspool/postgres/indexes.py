@@ -21,11 +21,11 @@ from unspool.vectors.options import VectorOptions
 OnProgress = Callable[[Progress], None]
 LOOK_EVERY_S = 0.5
 MEMORY_MB = (64, 2_000)  # for a build: at least what a server gives by itself, at most what a small one has
-_LOCK = 0x756E7371  # the first half of the advisory lock's key; the table is the second
+_LOCK = 0x756E7371  # the first half of the advisory lock's key; the index is the second
 
 
 class Builder:
-    """Builds the index of one table."""
+    """Builds the indexes of one table."""
 
     def __init__(self, catalog: PostgresCatalog, table: VectorTable, options: VectorOptions) -> None:
         self._catalog = catalog
@@ -45,22 +45,21 @@ class Builder:
         return self._state(connection, project) is None
 
     def _state(self, connection: Connection, project: int) -> bool | None:
-        part = tables.part_of(connection, self._table, project)
-        return tables.has_index(connection, tables.index_name(part, self._options)) if part else False
+        return tables.has_index(connection, self._table.index_name(project, self._options))
 
     def build(self, project: int, on_progress: OnProgress | None = None) -> None:
         """Build the index, unless somebody else is at it. One whose build was broken off is made anew."""
         with self._catalog.alone() as connection:
             part = tables.part_of(connection, self._table, project)
-            name = tables.index_name(part, self._options)
-            if not part or not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, hashtext('{part}'))").scalar_one():
+            name = self._table.index_name(project, self._options)
+            if not part or not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, hashtext('{name}'))").scalar_one():
                 return
             state = tables.has_index(connection, name)
             if state:
                 return
             if state is None:
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")
-            rows = int(connection.exec_driver_sql(f"SELECT count(*) FROM {part}").scalar_one())
+            rows = int(connection.exec_driver_sql(f"SELECT count(*) FROM {part} WHERE project_id = {project:d}").scalar_one())
             connection.exec_driver_sql(f"SET maintenance_work_mem = '{_memory_mb(self._table, rows)}MB'")
             raw = driver(connection)
             with self._guard:
@@ -72,7 +71,7 @@ class Builder:
             try:
                 if on_progress is not None:
                     watch.start()
-                connection.exec_driver_sql(self._table.index_sql(part, self._options, rows))
+                connection.exec_driver_sql(self._table.index_sql(part, project, self._options, rows))
             finally:
                 done.set()
                 with self._guard:
@@ -87,6 +86,14 @@ class Builder:
                 return
             self._thread = threading.Thread(target=self._quietly, args=(project,), name="unspool-index", daemon=True)
             self._thread.start()
+
+    def drop(self, project: int) -> None:
+        """Remove the indexes of a project that is gone."""
+        with self._catalog.alone() as connection:
+            pattern = f"ix_{self._table.name}_{project:d}_"
+            names = "SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE starts_with(c.relname, %(p)s)"
+            for name in connection.exec_driver_sql(names, {"p": pattern}).scalars().all():
+                connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
     def close(self) -> None:
         """Break off a build that is under way; the next one begins anew."""

@@ -87,8 +87,8 @@ def _recount(connection: Connection, project: int) -> None:
         return
     connection.exec_driver_sql("DELETE FROM word_counts WHERE project_id = %(project)s", {"project": project})
     connection.exec_driver_sql(
-        "INSERT INTO word_counts (project_id, term, chunks) "
-        "SELECT project_id, term, count(*) FROM words, unnest(terms) AS term WHERE project_id = %(project)s GROUP BY project_id, term",
+        "INSERT INTO word_counts (project_id, key, chunks) "
+        "SELECT project_id, key, count(*) FROM words, unnest(keys) AS key WHERE project_id = %(project)s GROUP BY project_id, key",
         {"project": project},
     )
     connection.exec_driver_sql(

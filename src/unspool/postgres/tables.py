@@ -1,4 +1,8 @@
-"""The table of a vector space, and the index over it. Each space has its own, so that several dimensions live side by side."""
+"""The table of a vector space, and the indexes over it. Each space has its own table, so that several dimensions live side by side.
+
+Each large project has an index of its own: it is smaller than one over all, a search in it never meets another project's vectors, and
+writing into small projects, which need no index, does not have to keep one up.
+"""
 
 from __future__ import annotations
 
@@ -31,22 +35,21 @@ class VectorTable:
     def name(self) -> str:
         return f"vectors_{self.space_id}"
 
-    def index_sql(self, part: str, options: VectorOptions, rows: int) -> str:
-        """How the index over the table, or over one of its partitions, is made."""
+    def index_sql(self, part: str, project: int, options: VectorOptions, rows: int) -> str:
+        """How the index over a project's vectors is made, in the table or in one of its partitions."""
         parameters = (
             f"m = {options.hnsw_m}, ef_construction = {max(options.hnsw_ef_construction, 2 * options.hnsw_m)}"
             if options.index == "hnsw"
             else f"lists = {lists(options, rows)}"
         )
         return (
-            f"CREATE INDEX CONCURRENTLY {index_name(part, options)} ON {part} "
-            f"USING {options.index} (vector {self.type}_{_CLASS[options.metric]}) WITH ({parameters})"
+            f"CREATE INDEX CONCURRENTLY {self.index_name(project, options)} ON {part} "
+            f"USING {options.index} (vector {self.type}_{_CLASS[options.metric]}) WITH ({parameters}) WHERE project_id = {project:d}"
         )
 
-
-def index_name(part: str, options: VectorOptions) -> str:
-    """What the index over a table or a partition is called for these options."""
-    return f"ix_{part}_{options.index}_{options.metric}"
+    def index_name(self, project: int, options: VectorOptions) -> str:
+        """What the index over a project's vectors is called for these options."""
+        return f"ix_{self.name}_{project}_{options.index}_{options.metric}"
 
 
 def lists(options: VectorOptions, rows: int) -> int:

@@ -4,6 +4,8 @@ A chunk's vector holds, for each of its terms, how much the term counts in it: i
 query's vector holds how rare each term is. Their inner product is the BM25 score, and pgvector computes it where the rows are.
 
 A term's place in the vector is a hash of the term and its project, so that an index over the terms of all projects finds those of one alone.
+That index holds keys: a place together with the level of the weight there. A query that has to look at common terms begins with the
+chunks in which they weigh much, and never reads the many in which they weigh little.
 """
 
 from __future__ import annotations
@@ -18,22 +20,35 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-DIMENSIONS = 1_000_000_000  # what a sparse vector may have
+PLACES = 2**28  # of a vector; with a level a place still fits into 31 bits
 K1, B = 1.2, 0.75  # as the embedded index has them
-AVERAGE = 150  # terms of a chunk
+# The terms of a chunk on average. It is the same for every project, so that what is kept of a chunk depends on the chunk alone, not on what
+# was there before it. Against each test set's own average (19 to 125) this one changes nDCG@10 by words alone by -.003 to +.018; a larger
+# one does harm where chunks are short (150: -.031 on cosqa).
+AVERAGE = 60
+LEVELS = (0.6, 0.9, 1.3)  # weights that part one level from the next; a weight is below 2.2
+_TYPICAL = (0.5, 0.75, 1.1, 1.6)  # the weight that a level stands for
 _MAX_REMEMBERED = 400_000  # terms; about 40 MB at worst
+
+Keys = npt.NDArray[np.int32]
 
 
 class Body(NamedTuple):
     """A chunk's terms by their place, in order, with their weights."""
 
-    terms: npt.NDArray[np.int32]
+    places: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32]
+
+    @property
+    def keys(self) -> Keys:
+        """Each place with the level of its weight."""
+        keys: Keys = self.places * np.int32(4) + np.searchsorted(LEVELS, self.weights, side="right").astype(np.int32)
+        return keys
 
     def to_binary(self) -> bytes:
         """As PostgreSQL takes a sparse vector."""
-        size = len(self.terms)
-        return struct.pack(">iii", DIMENSIONS, size, 0) + self.terms.astype(">i4").tobytes() + self.weights.astype(">f4").tobytes()
+        size = len(self.places)
+        return struct.pack(">iii", PLACES, size, 0) + self.places.astype(">i4").tobytes() + self.weights.astype(">f4").tobytes()
 
 
 class Places(dict[str, int]):
@@ -46,17 +61,22 @@ class Places(dict[str, int]):
     def __missing__(self, term: str) -> int:
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
-        at = self[term] = zlib.crc32(term.encode("utf-8", "surrogatepass"), self._project) % DIMENSIONS
+        at = self[term] = zlib.crc32(term.encode("utf-8", "surrogatepass"), self._project) % PLACES
         return at
 
 
 def body(places: Places, terms: Iterable[str]) -> Body:
     """The vector of a chunk."""
     counts = Counter(terms)
-    # Of two terms in one place, which is one pair in a billion, one counts.
+    # Of two terms in one place, which is one pair in a quarter of a billion, one counts.
     at, first = np.unique(np.fromiter(map(places.__getitem__, counts), dtype=np.int32, count=len(counts)), return_index=True)
     found = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))[first]
-    return Body(at, found * (K1 + 1) / (found + K1 * (1 - B + B * counts.total() / AVERAGE)))
+    return Body(at, (found * (K1 + 1) / (found + K1 * (1 - B + B * counts.total() / AVERAGE))).astype(np.float32))
+
+
+def keys_of(places: Iterable[int]) -> list[int]:
+    """The keys under which chunks with a term in one of these places are found."""
+    return [4 * at + level for at in places for level in range(4)]
 
 
 def rarity(frequency: int, chunks: int) -> float:
@@ -64,14 +84,16 @@ def rarity(frequency: int, chunks: int) -> float:
     return math.log(1 + (max(chunks - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
-def leading(frequencies: Mapping[int, int], enough: int) -> list[int]:
-    """The rarest terms, until together they occur often enough: what holds none of them cannot be among the best."""
+def leading(query: Mapping[int, float], counts: Mapping[int, int], enough: int) -> list[int]:
+    """The keys that bring the most, until together they occur often enough: what has none of them is hardly among the best.
+
+    `query` holds the weight of each place that is asked for, `counts` how many chunks have each key.
+    """
     chosen: list[int] = []
     total = 0
-    for term, frequency in sorted(frequencies.items(), key=lambda item: (item[1], item[0])):
+    for key in sorted(counts, key=lambda key: (-query[key // 4] * _TYPICAL[key % 4], key)):
         if total >= enough:
             break
-        if frequency:
-            chosen.append(term)
-            total += frequency
+        chosen.append(key)
+        total += counts[key]
     return chosen

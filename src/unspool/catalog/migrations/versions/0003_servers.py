@@ -18,11 +18,12 @@ _TABLES = (
        PRIMARY KEY ("window", position))""",
     "CREATE TABLE query_vectors (key bytea PRIMARY KEY, vector bytea NOT NULL, expires_at bigint NOT NULL)",
     "CREATE INDEX ix_query_vectors_expires ON query_vectors (expires_at)",
-    """CREATE TABLE words (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, terms integer[] NOT NULL,
-       body sparsevec(1000000000) NOT NULL, PRIMARY KEY (project_id, chunk_id))""",
-    "CREATE INDEX ix_words_terms ON words USING gin (terms)",
+    # In the row and never compressed: a search reads thousands of them.
+    """CREATE TABLE words (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, keys integer[] STORAGE EXTERNAL NOT NULL,
+       body sparsevec(268435456) STORAGE EXTERNAL NOT NULL, PRIMARY KEY (project_id, chunk_id)) WITH (toast_tuple_target = 8160)""",
+    "CREATE INDEX ix_words_keys ON words USING gin (keys)",
     "CREATE INDEX ix_words_document ON words (document_id)",
-    "CREATE TABLE word_counts (project_id bigint, term integer, chunks integer NOT NULL, PRIMARY KEY (project_id, term)) WITH (fillfactor = 70)",
+    "CREATE TABLE word_counts (project_id bigint, key integer, chunks integer NOT NULL, PRIMARY KEY (project_id, key)) WITH (fillfactor = 70)",
     "CREATE TABLE word_totals (project_id bigint PRIMARY KEY, chunks bigint NOT NULL, format integer NOT NULL)",
 )
 
