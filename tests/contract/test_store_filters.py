@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import unspool
-from support import Places, doc, open_corpus, paths
+from support import Place, Places, doc, open_corpus, paths
 from unspool.errors import FilterError
 
 LIBRARY = [
@@ -83,19 +83,20 @@ CASES: list[tuple[dict[str, Any], set[str]]] = [
 @pytest.fixture(scope="module")
 def libraries(module_places: Places) -> Iterator[dict[str, unspool.Corpus]]:
     """The same documents, once absorbed by a store that catches up later, once all in its tail, once half and half and rewritten."""
-    made = {}
-    for state in ("absorbed", "tail", "both"):
-        opened = open_corpus(module_places.new())
+    with contextlib.ExitStack() as opened_ones:
+        yield {state: opened_ones.enter_context(library(module_places.new(), state)) for state in ("absorbed", "tail", "both")}
+
+
+@contextlib.contextmanager
+def library(place: Place, state: str) -> Iterator[unspool.Corpus]:
+    with open_corpus(place) as opened:
         opened.put(*(LIBRARY if state != "both" else LIBRARY[:2]))
         if state != "tail":
             opened.refresh()
         if state == "both":
             opened.put(doc("src/app.py", "old text of another kind", metadata={"author": "zoe", "year": 1}))
             opened.put(*LIBRARY[2:], LIBRARY[0])
-        made[state] = opened
-    yield made
-    for opened in made.values():
-        opened.close()
+        yield opened
 
 
 @pytest.mark.parametrize("alpha", [0, 1, None])
