@@ -88,7 +88,7 @@ class PostgresWords:
 
     def _counts(self, connection: Connection, project: int, places: Iterable[int]) -> dict[int, int]:
         statement = "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = ANY(%(keys)b::int4[]) AND chunks > 0"
-        return dict(connection.exec_driver_sql(statement, {"project": project, "keys": bm25.keys_of(places)}).tuples().all())
+        return {row[0]: row[1] for row in connection.exec_driver_sql(statement, {"project": project, "keys": bm25.keys_of(places)})}
 
 
 def _frequencies(counts: Mapping[int, int]) -> Counter[int]:
