@@ -232,9 +232,9 @@ def _assert_counted(address: str) -> None:
     with beside(address) as catalog:
         chunks: Counter[int] = Counter()
         holding: Counter[tuple[int, int]] = Counter()
-        for project, terms in catalog.rows("SELECT project_id, terms FROM words"):
-            assert len(terms) == len(set(terms))
+        for project, keys in catalog.rows("SELECT project_id, keys FROM words"):
+            assert len(keys) == len(set(keys))
             chunks[project] += 1
-            holding.update((project, term) for term in terms)
-        assert {(project, term): count for project, term, count in catalog.rows("SELECT * FROM word_counts") if count} == holding
+            holding.update((project, key) for key in keys)
+        assert {(project, key): count for project, key, count in catalog.rows("SELECT project_id, key, chunks FROM word_counts") if count} == holding
         assert {project: count for project, count in catalog.rows("SELECT project_id, chunks FROM word_totals") if count} == chunks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,14 +10,14 @@ from pathlib import Path
 import pytest
 
 import unspool
-from support import doc, name, open_corpus
+from support import Place, address_of, beside, doc, name, open_corpus
 from unspool.catalog.window_file import kept_at
 from unspool.domain import continuations
 from unspool.domain.continuations import Bookmark
 from unspool.errors import InputError, MalformedContinuationError
 
 
-def filled(database: Path, count: int, **settings: object) -> unspool.Corpus:
+def filled(database: Place, count: int, **settings: object) -> unspool.Corpus:
     corpus = open_corpus(database, **settings)
     corpus.put(*(doc(f"{name(at)}.txt", f"{name(at)} walrus {'moon ' * (at % 7)}") for at in range(count)))
     return corpus
@@ -37,7 +36,7 @@ def ids(pages: list[unspool.Page]) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
 @pytest.mark.parametrize("min_score", [-5.0, 0.05, 0.3])
-def test_a_least_score_cuts_a_walk_where_the_scores_on_show_reach_it(database: Path, kind: str, min_score: float) -> None:
+def test_a_least_score_cuts_a_walk_where_the_scores_on_show_reach_it(database: Place, kind: str, min_score: float) -> None:
     with filled(database, 450, continuations=kind) as corpus:
         everything = [hit for page in walked(corpus.search("walrus moon", limit=30)) for hit in page.hits]
         cut = walked(corpus.search("walrus moon", limit=30, min_score=min_score))
@@ -64,7 +63,7 @@ def test_a_place_inside_a_hit_is_refused_and_does_not_hang(corpus: unspool.Corpu
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10])
-def test_the_drop_of_relevance_is_said_once_whatever_the_size_of_pages(database: Path, limit: int) -> None:
+def test_the_drop_of_relevance_is_said_once_whatever_the_size_of_pages(database: Place, limit: int) -> None:
     with filled(database, 120) as corpus:
         pages = walked(corpus.search("walrus moon", limit=limit))
         assert any(page.relevance_dropped for page in pages)
@@ -72,7 +71,7 @@ def test_the_drop_of_relevance_is_said_once_whatever_the_size_of_pages(database:
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_repeated_texts_are_counted_once(database: Path, kind: str) -> None:
+def test_repeated_texts_are_counted_once(database: Place, kind: str) -> None:
     with filled(database, 250, continuations=kind) as corpus:
         page = corpus.search("walrus", alpha=1, limit=50)
         shown = [hit.chunk.text for hit in page.hits]
@@ -106,16 +105,15 @@ def test_a_hook_may_search_itself_and_need_not_be_hashable(corpus: unspool.Corpu
     assert hook.calls == 16
 
 
-def test_a_file_that_is_damaged_inside_is_begun_anew(database: Path) -> None:
-    with filled(database, 30) as corpus:
+def test_a_file_that_is_damaged_inside_is_begun_anew(catalog_file: Path) -> None:
+    with filled(catalog_file, 30) as corpus:
         walked(corpus.search("walrus", limit=5))
-    file = kept_at(database)
-    with sqlite3.connect(file) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
+    file = kept_at(catalog_file)
+    with beside(file) as kept:
+        kept.run("PRAGMA wal_checkpoint(TRUNCATE)")
     data = file.read_bytes()
     file.write_bytes(data[:4096] + b"\xa5" * (len(data) - 4096))
-    with open_corpus(database) as corpus:
+    with open_corpus(catalog_file) as corpus:
         for _ in range(3):
             pages = walked(corpus.search("walrus", limit=5))
             assert len(ids(pages)) == 30
@@ -123,12 +121,12 @@ def test_a_file_that_is_damaged_inside_is_begun_anew(database: Path) -> None:
     assert file.with_name(file.name + ".damaged").exists()
 
 
-def test_a_page_with_something_rewritten_does_not_wait_for_the_file(database: Path) -> None:
-    with filled(database, 30) as corpus:
+def test_a_page_with_something_rewritten_does_not_wait_for_the_file(catalog_file: Path) -> None:
+    with filled(catalog_file, 30) as corpus:
         page = corpus.search("walrus", limit=5)
         rewritten = corpus.search("walrus", limit=10).hits[7].chunk.path
         corpus.put(doc(rewritten, "walrus in another form"))
-        kept_at(database).chmod(0o400)
+        kept_at(catalog_file).chmod(0o400)
         token = page.continuation
         assert token is not None
         changed = [hit for hit in corpus.more(token).hits if hit.changed]
@@ -162,7 +160,7 @@ def test_what_cannot_be_asked_cannot_be_warmed(corpus: unspool.Corpus, query: ob
     assert corpus.warm(["\ud800 walrus"]) == 1
 
 
-def test_a_closed_corpus_stays_closed(database: Path) -> None:
+def test_a_closed_corpus_stays_closed(database: Place) -> None:
     corpus = filled(database, 30)
     page = corpus.search("walrus", limit=5)
     corpus.close()
@@ -171,23 +169,22 @@ def test_a_closed_corpus_stays_closed(database: Path) -> None:
             call()
 
 
-def test_a_catalog_that_lost_its_signing_key_gets_another(database: Path) -> None:
+def test_a_catalog_that_lost_its_signing_key_gets_another(database: Place) -> None:
     filled(database, 3).close()
-    with sqlite3.connect(database) as connection:
-        connection.execute("DELETE FROM meta WHERE key = 'signing key'")
-    connection.close()
+    with beside(database) as catalog:
+        catalog.run("DELETE FROM meta WHERE key = 'signing key'")
     with open_corpus(database) as corpus:
         assert len(walked(corpus.search("walrus", limit=1))) == 3
 
 
-def test_the_line_that_leads_on_names_the_catalog_if_a_flag_did(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_that_leads_on_names_the_catalog_if_a_flag_did(database: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from click.testing import CliRunner
 
     from unspool.interfaces.cli import main
 
     filled(database, 3).close()
-    monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{database.with_name('other.db')}")
-    first = CliRunner().invoke(main, ["search", "walrus", "--limit", "1", "--database", f"sqlite:///{database}"])
+    monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{tmp_path / 'another.db'}")
+    first = CliRunner().invoke(main, ["search", "walrus", "--limit", "1", "--database", address_of(database)])
     line = first.stderr.splitlines()[-1]
     assert line.startswith("more: unspool more ")
     assert CliRunner().invoke(main, shlex.split(line)[2:]).exit_code == 0

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import unspool
-from support import doc, name, open_corpus
+from support import Place, Places, address_of, beside, doc, name, open_corpus
 from unspool import aio
 from unspool.domain.queries import Form, Served, Stability
 from unspool.errors import (
@@ -59,27 +59,27 @@ def kept_in(database: Path) -> Path:
     return database.with_name(database.name + ".windows")
 
 
-def change(database: Path, *statements: str) -> None:
-    """Write into the file of windows, past unspool."""
-    with closing(sqlite3.connect(kept_in(database))) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
+def change(database: Place, *statements: str) -> None:
+    """Write where windows are kept, past unspool."""
+    with beside(database, windows=True) as kept:
+        kept.run(*statements)
 
 
-def windows_in(database: Path) -> int:
-    if not kept_in(database).exists():
-        return 0
-    with closing(sqlite3.connect(kept_in(database))) as connection:
-        if not connection.execute("SELECT count(*) FROM sqlite_master WHERE name='windows'").fetchone()[0]:
+def windows_in(database: Place) -> int:
+    if isinstance(database, Path):
+        if not kept_in(database).exists():
             return 0
-        return int(connection.execute("SELECT count(*) FROM windows").fetchone()[0])
+        with beside(database, windows=True) as kept:
+            if kept.rows("SELECT count(*) FROM sqlite_master WHERE name='windows'") == [(0,)]:
+                return 0
+    with beside(database, windows=True) as kept:
+        return int(kept.rows("SELECT count(*) FROM windows")[0][0])
 
 
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shelf(module_places: Places) -> Place:
     """A catalog of 700 documents that no test writes to."""
-    database = tmp_path_factory.mktemp("shelf") / "catalog.db"
+    database = module_places.new()
     with open_corpus(database) as corpus:
         corpus.put(*walruses(700))
         corpus.put(*walruses(40, "others", start=2000))
@@ -88,7 +88,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def library(shelf: Path) -> Iterator[unspool.Corpus]:
+def library(shelf: Place) -> Iterator[unspool.Corpus]:
     with open_corpus(shelf, project="notes") as corpus:
         yield corpus
 
@@ -143,7 +143,7 @@ def test_a_page_that_nobody_can_want_is_refused(library: unspool.Corpus, wrong: 
 
 @pytest.mark.parametrize("prefetch", ["on", "off"])
 @pytest.mark.parametrize("alpha", ALPHAS.values(), ids=ALPHAS)
-def test_the_same_continuation_gives_the_same_page_also_after_later_ones(shelf: Path, alpha: float, prefetch: str) -> None:
+def test_the_same_continuation_gives_the_same_page_also_after_later_ones(shelf: Place, alpha: float, prefetch: str) -> None:
     chance = random.Random(3)
     with open_corpus(shelf, prefetch=prefetch) as one, open_corpus(shelf, prefetch=prefetch) as other:
         pages = pages_of(one.search("walrus fish", projects="notes", limit=60, alpha=alpha))
@@ -156,7 +156,7 @@ def test_the_same_continuation_gives_the_same_page_also_after_later_ones(shelf: 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
 @pytest.mark.parametrize("alpha", ALPHAS.values(), ids=ALPHAS)
-def test_pages_count_on_and_scores_only_fall(shelf: Path, alpha: float, kind: str) -> None:
+def test_pages_count_on_and_scores_only_fall(shelf: Place, alpha: float, kind: str) -> None:
     with open_corpus(shelf, continuations=kind) as corpus:
         pages = pages_of(corpus.search("walrus fish", projects="notes", limit=45, alpha=alpha, explain=True))
     hits = [hit for page in pages for hit in page.hits]
@@ -210,7 +210,7 @@ def test_no_walk_without_a_total_tells_what_is_left_of_it(library: unspool.Corpu
     assert library.search("walrus").tokens_remaining is None
 
 
-def test_without_a_window_there_is_no_second_page(shelf: Path) -> None:
+def test_without_a_window_there_is_no_second_page(shelf: Place) -> None:
     with open_corpus(shelf, window=0) as corpus:
         before = windows_in(shelf)
         page = corpus.search("walrus", limit=5, projects="notes")
@@ -220,7 +220,7 @@ def test_without_a_window_there_is_no_second_page(shelf: Path) -> None:
             page.more()
 
 
-def test_a_search_with_one_page_keeps_nothing(corpus: unspool.Corpus, database: Path) -> None:
+def test_a_search_with_one_page_keeps_nothing(corpus: unspool.Corpus, database: Place) -> None:
     corpus.put(*walruses(5))
     assert corpus.search("walrus", limit=10).continuation is None
     assert windows_in(database) == 0
@@ -261,7 +261,7 @@ HOW = {"stored": {}, "not looking ahead": {"prefetch": "off"}, "signed": {"conti
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("window", [20, 200])
 @pytest.mark.parametrize("mode", ALPHAS)
-def test_past_the_window_everything_comes_exactly_once(shelf: Path, mode: str, window: int, how: str) -> None:
+def test_past_the_window_everything_comes_exactly_once(shelf: Place, mode: str, window: int, how: str) -> None:
     everything = sorted(document.path for document in walruses(700) if mode != "word" or "walrus" in document.text)
     with open_corpus(shelf, window=window, **HOW[how]) as corpus:
         pages = pages_of(corpus.search("walrus fish", projects="notes", limit=37, alpha=ALPHAS[mode]))
@@ -275,7 +275,7 @@ def test_past_the_window_everything_comes_exactly_once(shelf: Path, mode: str, w
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("mode", ALPHAS)
-def test_past_the_window_of_several_projects_everything_comes_exactly_once(shelf: Path, mode: str, how: str) -> None:
+def test_past_the_window_of_several_projects_everything_comes_exactly_once(shelf: Place, mode: str, how: str) -> None:
     everything = [document for document in (*walruses(700), *walruses(40, "others", start=2000)) if mode != "word" or "walrus" in document.text]
     with open_corpus(shelf, window=20, **HOW[how]) as corpus:
         pages = pages_of(corpus.search("walrus fish", projects="*", limit=61, alpha=ALPHAS[mode]))
@@ -283,7 +283,7 @@ def test_past_the_window_of_several_projects_everything_comes_exactly_once(shelf
 
 
 @pytest.mark.parametrize("end", [400, 467])
-def test_a_page_across_the_end_of_what_a_process_remembers_is_whole(shelf: Path, end: int) -> None:
+def test_a_page_across_the_end_of_what_a_process_remembers_is_whole(shelf: Place, end: int) -> None:
     """Another process has made the walk longer meanwhile, up to its end; this one remembers the window alone."""
     how = {"prefetch": "off", "project": "notes", "window": 20}
     with open_corpus(shelf, **how) as one, open_corpus(shelf, **how) as other:
@@ -296,7 +296,7 @@ def test_a_page_across_the_end_of_what_a_process_remembers_is_whole(shelf: Path,
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_what_is_added_is_found_past_the_window(corpus: unspool.Corpus, database: Path, how: str) -> None:
+def test_what_is_added_is_found_past_the_window(corpus: unspool.Corpus, database: Place, how: str) -> None:
     corpus.put(*walruses(450))
     with open_corpus(database, window=20, **HOW[how]) as other:
         page = other.search("walrus fish", limit=20, alpha=1.0)
@@ -307,7 +307,7 @@ def test_what_is_added_is_found_past_the_window(corpus: unspool.Corpus, database
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_what_was_shown_and_then_rewritten_does_not_come_again(database: Path, kind: str) -> None:
+def test_what_was_shown_and_then_rewritten_does_not_come_again(database: Place, kind: str) -> None:
     with open_corpus(database, window=20, continuations=kind, prefetch="off") as corpus:
         corpus.put(*walruses(450))
         page = corpus.search("walrus fish", limit=100, alpha=1.0)
@@ -319,7 +319,7 @@ def test_what_was_shown_and_then_rewritten_does_not_come_again(database: Path, k
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_what_was_shown_rewritten_and_is_rewritten_again_does_not_come_again(database: Path, kind: str) -> None:
+def test_what_was_shown_rewritten_and_is_rewritten_again_does_not_come_again(database: Place, kind: str) -> None:
     with open_corpus(database, window=20, continuations=kind, prefetch="off") as corpus:
         corpus.put(*walruses(450))
         page = corpus.search("walrus fish", limit=50, alpha=1.0)
@@ -331,7 +331,7 @@ def test_what_was_shown_rewritten_and_is_rewritten_again_does_not_come_again(dat
         assert not set(found([page, second])) & set(found(pages_of(second.more())))
 
 
-def test_scores_do_not_rise_past_a_stretch_of_which_nothing_is_left(database: Path) -> None:
+def test_scores_do_not_rise_past_a_stretch_of_which_nothing_is_left(database: Place) -> None:
     """Behind the window come copies of what was shown, more than are ranked at once, then what has a name that is asked for."""
     with open_corpus(database, window=20, prefetch="off") as corpus:
         corpus.put(*(doc(f"{name(at)}.txt", f"walrus fish coast {name(at)}") for at in range(200)))
@@ -345,7 +345,7 @@ def test_scores_do_not_rise_past_a_stretch_of_which_nothing_is_left(database: Pa
 
 @pytest.mark.parametrize("limit", [10, 300])
 @pytest.mark.parametrize("projects", [["notes"], ["notes", "others"]])
-def test_a_project_that_is_forgotten_on_the_way_leaves_the_walk(database: Path, projects: list[str], limit: int) -> None:
+def test_a_project_that_is_forgotten_on_the_way_leaves_the_walk(database: Place, projects: list[str], limit: int) -> None:
     with open_corpus(database, prefetch="off") as corpus:
         corpus.put(*walruses(450))
         corpus.put(*walruses(450, "others", start=1000))
@@ -400,7 +400,7 @@ WINDOWS = {"all of it": 600, "not all of it": 420}
 
 
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
-def test_what_is_rewritten_in_the_last_part_of_the_window_is_not_lost(database: Path, window: int) -> None:
+def test_what_is_rewritten_in_the_last_part_of_the_window_is_not_lost(database: Place, window: int) -> None:
     """Only the first part of a window is ranked with page one, the rest when it is needed."""
     with open_corpus(database, window=window) as corpus:
         corpus.put(*walruses(450))
@@ -411,7 +411,7 @@ def test_what_is_rewritten_in_the_last_part_of_the_window_is_not_lost(database: 
 
 
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
-def test_what_is_rewritten_in_the_last_part_of_the_window_is_marked(database: Path, window: int) -> None:
+def test_what_is_rewritten_in_the_last_part_of_the_window_is_marked(database: Place, window: int) -> None:
     with open_corpus(database, window=window) as corpus:
         corpus.put(*walruses(450))
         rewritten = found(pages_of(corpus.search("walrus fish", limit=10, alpha=1.0)))[250:400:50]
@@ -446,7 +446,7 @@ def test_the_same_text_in_another_project_is_a_hit_of_its_own(corpus: unspool.Co
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_where_the_shown_one_is_deleted_a_copy_is_shown_unmarked(database: Path, kind: str) -> None:
+def test_where_the_shown_one_is_deleted_a_copy_is_shown_unmarked(database: Place, kind: str) -> None:
     with open_corpus(database, continuations=kind) as corpus:
         corpus.put(*walruses(20), *(doc(f"copy{at}.txt", "A violin of copper.") for at in range(3)))
         pages = pages_of(corpus.search("walrus island coast", limit=1, alpha=1.0))
@@ -461,7 +461,7 @@ def test_where_the_shown_one_is_deleted_a_copy_is_shown_unmarked(database: Path,
             gone.append(hit.chunk.path)
 
 
-def test_copies_of_what_was_shown_are_left_out_past_the_window(database: Path) -> None:
+def test_copies_of_what_was_shown_are_left_out_past_the_window(database: Place) -> None:
     with open_corpus(database, window=20, prefetch="off") as corpus:
         corpus.put(*walruses(450))
         page = corpus.search("walrus fish", limit=100, alpha=1.0)
@@ -512,11 +512,11 @@ def test_several_projects_rank_nearly_as_one_that_holds_them_all(corpus: unspool
 # What becomes of it
 
 
-def test_one_of_another_catalog_is_foreign(library: unspool.Corpus, tmp_path: Path) -> None:
+def test_one_of_another_catalog_is_foreign(library: unspool.Corpus, places: Places) -> None:
     text = library.search("walrus", limit=5).continuation or ""
     codes = set()
-    for number in range(4):  # one catalog in 256 has the same fingerprint; then the window is just not known
-        with open_corpus(tmp_path / f"{number}.db") as other:
+    for _ in range(4):  # one catalog in 256 has the same fingerprint; then the window is just not known
+        with open_corpus(places.new()) as other:
             other.put(*walruses(3))
             for restart in (False, True):
                 with pytest.raises((ForeignContinuationError, SweptContinuationError)) as caught:
@@ -526,8 +526,12 @@ def test_one_of_another_catalog_is_foreign(library: unspool.Corpus, tmp_path: Pa
 
 
 @pytest.fixture
-def asked(database: Path) -> unspool.Page:
+def asked(database: Place) -> unspool.Page:
     """The first page of a search by somebody who is gone."""
+    return ask(database)
+
+
+def ask(database: Place) -> unspool.Page:
     with open_corpus(database) as corpus:
         corpus.put(*walruses(30))
         corpus.refresh()
@@ -537,13 +541,13 @@ def asked(database: Path) -> unspool.Page:
 BROKEN = {
     ExpiredContinuationError: ("UPDATE windows SET expires_at=1",),
     SweptContinuationError: ("DELETE FROM segments",),
-    OutdatedContinuationError: ("UPDATE windows SET question=json_set(question, '$.space_id', 99)",),
+    OutdatedContinuationError: ("UPDATE windows SET question=replace(question, '\"space_id\":1', '\"space_id\":99')",),
 }
 
 
 @pytest.mark.parametrize("error", BROKEN)
 def test_one_that_cannot_be_followed_any_more_says_why_and_can_begin_again(
-    database: Path, asked: unspool.Page, error: type[ContinuationError]
+    database: Place, asked: unspool.Page, error: type[ContinuationError]
 ) -> None:
     change(database, *BROKEN[error])
     text = asked.continuation or ""
@@ -560,19 +564,25 @@ def test_one_that_cannot_be_followed_any_more_says_why_and_can_begin_again(
         assert caught.value.code == "continuation_denied"
 
 
-def test_one_that_is_well_is_not_begun_again(database: Path, asked: unspool.Page) -> None:
+def test_one_that_is_well_is_not_begun_again(database: Place, asked: unspool.Page) -> None:
     with open_corpus(database) as corpus:
         page = corpus.more(asked.continuation or "", restart=True, caller="ann")
         assert (page.number, page.warnings) == (2, ())
 
 
-@pytest.mark.parametrize("how", ["rows", "file"])
-def test_one_that_is_not_known_any_more_cannot_begin_again(database: Path, asked: unspool.Page, how: str) -> None:
-    if how == "rows":
-        change(database, "DELETE FROM segments", "DELETE FROM windows")
-    else:
-        for file in database.parent.glob("*.windows*"):
-            file.unlink()
+def test_one_that_is_not_known_any_more_cannot_begin_again(database: Place, asked: unspool.Page) -> None:
+    change(database, "DELETE FROM segments", "DELETE FROM windows")
+    assert_unknown(database, asked)
+
+
+def test_one_whose_file_is_gone_cannot_begin_again(catalog_file: Path) -> None:
+    page = ask(catalog_file)
+    for file in catalog_file.parent.glob("*.windows*"):
+        file.unlink()
+    assert_unknown(catalog_file, page)
+
+
+def assert_unknown(database: Place, asked: unspool.Page) -> None:
     with open_corpus(database) as corpus:
         for restart in (False, True):
             with pytest.raises(SweptContinuationError):
@@ -580,7 +590,7 @@ def test_one_that_is_not_known_any_more_cannot_begin_again(database: Path, asked
 
 
 @pytest.mark.parametrize("caller", ["", "bob", "Ann", "ann "])
-def test_one_of_another_caller_is_denied(database: Path, asked: unspool.Page, caller: str) -> None:
+def test_one_of_another_caller_is_denied(database: Place, asked: unspool.Page, caller: str) -> None:
     with open_corpus(database) as corpus:
         for restart in (False, True):
             with pytest.raises(DeniedContinuationError):
@@ -588,17 +598,19 @@ def test_one_of_another_caller_is_denied(database: Path, asked: unspool.Page, ca
         assert corpus.more(asked.continuation or "", caller="ann").number == 2
 
 
-def test_the_pages_of_a_caller_go_on_by_themselves(database: Path, asked: unspool.Page) -> None:
+def test_the_pages_of_a_caller_go_on_by_themselves(database: Place, asked: unspool.Page) -> None:
     with open_corpus(database) as corpus:
         assert len(found(pages_of(corpus.search("walrus fish", limit=4, alpha=1.0, caller="ann")))) == 30
 
 
-def test_a_caller_is_not_written_down(database: Path, asked: unspool.Page) -> None:
-    with closing(sqlite3.connect(kept_in(database))) as connection:
-        assert [row[0] for row in connection.execute("SELECT caller FROM windows")] != ["ann"]
+def test_a_caller_is_not_written_down(database: Place, asked: unspool.Page) -> None:
+    with beside(database, windows=True) as kept:
+        callers = [caller for (caller,) in kept.rows("SELECT caller FROM windows")]
+    assert len(callers) == 1
+    assert "ann" not in callers[0]
 
 
-def test_the_codes_are_those_that_are_documented(database: Path, asked: unspool.Page) -> None:
+def test_the_codes_are_those_that_are_documented(database: Place, asked: unspool.Page) -> None:
     classes = (
         MalformedContinuationError,
         ForeignContinuationError,
@@ -613,7 +625,7 @@ def test_the_codes_are_those_that_are_documented(database: Path, asked: unspool.
 
 
 @pytest.mark.parametrize("prefetch", ["on", "off"])
-def test_a_window_that_is_swept_while_a_process_walks_it_is_a_continuation_error(database: Path, prefetch: str) -> None:
+def test_a_window_that_is_swept_while_a_process_walks_it_is_a_continuation_error(database: Place, prefetch: str) -> None:
     with open_corpus(database, window=20, prefetch=prefetch) as corpus:
         corpus.put(*walruses(450))
         page = corpus.search("walrus fish", limit=50, alpha=1.0).more()
@@ -622,7 +634,7 @@ def test_a_window_that_is_swept_while_a_process_walks_it_is_a_continuation_error
             pages_of(page)
 
 
-def test_a_window_that_is_swept_while_its_text_is_rewritten_is_a_page_or_a_continuation_error(database: Path) -> None:
+def test_a_window_that_is_swept_while_its_text_is_rewritten_is_a_page_or_a_continuation_error(database: Place) -> None:
     with open_corpus(database) as corpus:
         corpus.put(*walruses(60))
         page = corpus.search("walrus fish", limit=5, alpha=1.0)
@@ -639,7 +651,7 @@ def test_a_window_that_is_swept_while_its_text_is_rewritten_is_a_page_or_a_conti
 # Those that carry their walk
 
 
-def test_signed_ones_keep_nothing_and_go_on_in_the_same_order(corpus: unspool.Corpus, database: Path) -> None:
+def test_signed_ones_keep_nothing_and_go_on_in_the_same_order(corpus: unspool.Corpus, database: Place) -> None:
     corpus.put(*walruses(150))
     with open_corpus(database, continuations="signed") as signed:
         pages = pages_of(signed.search("walrus fish", limit=20, alpha=0.4))
@@ -652,7 +664,7 @@ def test_signed_ones_keep_nothing_and_go_on_in_the_same_order(corpus: unspool.Co
         assert corpus.more(pages[0].continuation or "").hits == pages[1].hits  # the key is the catalog's own
 
 
-def test_signed_ones_show_what_was_rewritten_and_not_what_was_deleted(database: Path) -> None:
+def test_signed_ones_show_what_was_rewritten_and_not_what_was_deleted(database: Place) -> None:
     with open_corpus(database, continuations="signed") as corpus:
         corpus.put(*walruses(40))
         page = corpus.search("walrus fish", limit=5, alpha=1.0)
@@ -664,7 +676,7 @@ def test_signed_ones_show_what_was_rewritten_and_not_what_was_deleted(database: 
         assert (again.hits[0].changed, again.hits[0].text) == (True, "Violins.")
 
 
-def test_a_change_anywhere_in_a_signed_one_is_seen(shelf: Path) -> None:
+def test_a_change_anywhere_in_a_signed_one_is_seen(shelf: Place) -> None:
     chance = random.Random(6)
     with open_corpus(shelf, continuations="signed") as corpus:
         text = corpus.search("walrus", projects="notes", limit=5).continuation or ""
@@ -676,7 +688,7 @@ def test_a_change_anywhere_in_a_signed_one_is_seen(shelf: Path) -> None:
                 corpus.more(text[:place] + other + text[place + 1 :])
 
 
-def test_signed_ones_are_bound_to_their_key_their_caller_and_their_catalog(shelf: Path, tmp_path: Path) -> None:
+def test_signed_ones_are_bound_to_their_key_their_caller_and_their_catalog(shelf: Place, places: Places) -> None:
     with open_corpus(shelf, continuations="signed", continuation_key="one", project="notes") as corpus:
         text = corpus.search("walrus", limit=5, caller="ann").continuation or ""
         assert corpus.more(text, caller="ann").number == 2
@@ -688,26 +700,26 @@ def test_signed_ones_are_bound_to_their_key_their_caller_and_their_catalog(shelf
     for key in ("two", ""):
         with open_corpus(shelf, continuations="signed", continuation_key=key) as other, pytest.raises(ForeignContinuationError):
             other.more(text, restart=True, caller="ann")
-    with open_corpus(tmp_path / "other.db", continuation_key="one") as elsewhere:
+    with open_corpus(places.new(), continuation_key="one") as elsewhere:
         elsewhere.put(*walruses(30))
         with pytest.raises(ContinuationError):
             elsewhere.more(text, caller="ann")
 
 
 @pytest.mark.parametrize("obstacle", ["folder", "other program"])
-def test_where_no_window_can_be_kept_one_can_go_on_all_the_same(database: Path, obstacle: str) -> None:
+def test_where_no_window_can_be_kept_one_can_go_on_all_the_same(catalog_file: Path, obstacle: str) -> None:
     if obstacle == "folder":
-        kept_in(database).mkdir()
+        kept_in(catalog_file).mkdir()
     else:
-        with closing(sqlite3.connect(kept_in(database))) as connection:
+        with closing(sqlite3.connect(kept_in(catalog_file))) as connection:
             connection.execute("CREATE TABLE theirs (a INTEGER)")
             connection.execute("PRAGMA application_id=77")
-    before = None if obstacle == "folder" else kept_in(database).read_bytes()
-    with open_corpus(database) as corpus:
+    before = None if obstacle == "folder" else kept_in(catalog_file).read_bytes()
+    with open_corpus(catalog_file) as corpus:
         corpus.put(*walruses(250))
         pages = pages_of(corpus.search("walrus fish", limit=30, alpha=1.0))
     assert sorted(found(pages)) == sorted(document.path for document in walruses(250))
-    assert before is None or kept_in(database).read_bytes() == before
+    assert before is None or kept_in(catalog_file).read_bytes() == before
 
 
 # Embedding a query once, and events
@@ -719,7 +731,7 @@ def watched(corpus: unspool.Corpus) -> list[Any]:
     return events
 
 
-def test_a_walk_embeds_its_query_once_and_later_processes_not_at_all(corpus: unspool.Corpus, database: Path) -> None:
+def test_a_walk_embeds_its_query_once_and_later_processes_not_at_all(corpus: unspool.Corpus, database: Place) -> None:
     corpus.put(*walruses(450))
     events = watched(corpus)
     page = corpus.search("walrus fish", limit=40, alpha=1.0)
@@ -739,7 +751,7 @@ def test_words_alone_need_no_embedding(library: unspool.Corpus) -> None:
     assert {event.embedding for event in events} == {"unneeded"}
 
 
-def test_warmed_queries_are_not_embedded_again(corpus: unspool.Corpus, database: Path) -> None:
+def test_warmed_queries_are_not_embedded_again(corpus: unspool.Corpus, database: Place) -> None:
     corpus.put(*walruses(10))
     assert corpus.warm(["walrus tale", "fish tale", "walrus tale"]) == 2
     assert corpus.warm("fish tale") == 0
@@ -776,7 +788,7 @@ def test_every_page_is_told_to_who_watches(library: unspool.Corpus) -> None:
     assert any(event.served is Served.WIDER for event in events)
 
 
-def test_without_looking_ahead_pages_past_the_window_search(shelf: Path) -> None:
+def test_without_looking_ahead_pages_past_the_window_search(shelf: Place) -> None:
     with open_corpus(shelf, prefetch="off", window=20) as corpus:
         events = watched(corpus)
         pages_of(corpus.search("walrus fish", projects="notes", limit=150, alpha=1.0))
@@ -810,9 +822,9 @@ def test_events_hold_no_text(library: unspool.Corpus) -> None:
 # Awaited
 
 
-def test_pages_go_on_when_awaited(shelf: Path) -> None:
+def test_pages_go_on_when_awaited(shelf: Place) -> None:
     async def story() -> None:
-        async with aio.open(f"sqlite:///{shelf}") as corpus:
+        async with aio.open(address_of(shelf)) as corpus:
             page = await corpus.search("walrus fish", projects="notes", limit=5)
             second = await corpus.more(page.continuation or "")
             assert (second.number, len(second.hits)) == (2, 5)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import unspool
+from support import Place, address_of, open_corpus
 from unspool.catalog import documents, projects
 from unspool.indexing import changes
 from unspool.sources.folders import scan
@@ -21,14 +22,15 @@ SECRET = "ghp_" + "k3Jx9QmZ7rT2vW8yB4nL6pD1sF5hG0aCeUiO"
 
 
 @pytest.mark.parametrize("name", ["..", ".", "/", "../..", "a/b", "C:\\x"])
-def test_no_project_name_leads_out_of_the_folder_of_clones(corpus: unspool.Corpus, database: Path, name: str) -> None:
-    beside = database.parent / "other.txt"
+def test_no_project_name_leads_out_of_the_folder_of_clones(catalog_file: Path, name: str) -> None:
+    beside = catalog_file.parent / "other.txt"
     beside.write_text("mine")
-    database.with_name(database.name + ".clones").mkdir()
-    corpus.put(unspool.Document(project=name, path="a.md", text="a walrus"))
-    assert corpus.forget(project=name) == 1
+    catalog_file.with_name(catalog_file.name + ".clones").mkdir()
+    with open_corpus(catalog_file) as corpus:
+        corpus.put(unspool.Document(project=name, path="a.md", text="a walrus"))
+        assert corpus.forget(project=name) == 1
     assert beside.read_text() == "mine"
-    assert database.exists()
+    assert catalog_file.exists()
 
 
 def test_secrets_in_titles_and_metadata_are_masked_too(corpus: unspool.Corpus, tmp_path: Path) -> None:
@@ -81,7 +83,7 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(corpus: un
         assert documents.held_by(connection, row.id, ["a.md"], run) == {}
 
 
-def test_a_file_that_kills_its_reader_fails_alone(database: Path, tmp_path: Path) -> None:
+def test_a_file_that_kills_its_reader_fails_alone(database: Place, tmp_path: Path) -> None:
     """The worker is killed from outside whenever it holds the one big file; every other file is indexed."""
     tree = tmp_path / "tree"
     tree.mkdir()
@@ -100,12 +102,12 @@ def test_a_file_that_kills_its_reader_fails_alone(database: Path, tmp_path: Path
     (site / "sitecustomize.py").write_text(
         "import sys\nif any('workers import serve' in part for part in sys.orig_argv):\n" + "".join(f"    {line}\n" for line in script.splitlines())
     )
-    environment = {**os.environ, "PYTHONPATH": str(site), "UNSPOOL_DATABASE": f"sqlite:///{database}", "UNSPOOL_JOBS": "2"}
+    environment = {**os.environ, "PYTHONPATH": str(site), "UNSPOOL_DATABASE": address_of(database), "UNSPOOL_JOBS": "2"}
     done = subprocess.run(
         [sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    with unspool.open(f"sqlite:///{database}") as corpus:
+    with open_corpus(database) as corpus:
         assert [record.path for record in corpus.documents(status="failed")] == ["f7.md"]
         assert len(corpus.documents(status="indexed")) == 119
 
@@ -121,13 +123,13 @@ def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
         assert run not in projects.live_runs(connection, row.id)
 
 
-def test_a_failed_run_lets_go_of_the_folder(corpus: unspool.Corpus, database: Path, tmp_path: Path) -> None:
+def test_a_failed_run_lets_go_of_the_folder(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
     """Another process can absorb at once after a run was interrupted."""
     tree = tmp_path / "tree"
     tree.mkdir()
     for number in range(80):
         (tree / f"f{number}.md").write_text("\n\n".join(f"Paragraph {i} of file {number} about walruses." for i in range(300)))
-    environment = {**os.environ, "UNSPOOL_DATABASE": f"sqlite:///{database}"}
+    environment = {**os.environ, "UNSPOOL_DATABASE": address_of(database)}
     process = subprocess.Popen([sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"], env=environment, stderr=subprocess.DEVNULL)
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
