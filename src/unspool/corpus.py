@@ -128,10 +128,14 @@ class Corpus:
         self._finder: Finder | None = None
         self._searched: Catalog = self._opened()
         self._windows = None if settings.database_read else Windows(self._searched.home())
-        with self._searched.read() as connection:
-            space = projects.active_space(connection)
-        if space is not None:
-            self._searching()
+        try:
+            with self._searched.read() as connection:
+                space = projects.active_space(connection)
+            if space is not None:
+                self._searching()
+        except BaseException:
+            self.close()  # nobody else can
+            raise
 
     def _opened(self) -> Catalog:
         """The catalog that is searched: a replica if there is one. The primary is then opened when something is to be written."""
@@ -413,8 +417,9 @@ class Corpus:
         """How many chunks there are, in one project or in all."""
         from unspool.catalog import projects, reading
 
+        named = None if project is None else [self._project(project)]
         with self._catalog.read() as connection:
-            rows = projects.all_projects(connection) if project is None else [self._project(project)]
+            rows = projects.all_projects(connection) if named is None else named
             return sum(reading.chunk_count(connection, row.id) for row in rows)
 
     def count_tokens(self, text: str) -> int:

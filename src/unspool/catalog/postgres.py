@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,6 +72,7 @@ class PostgresCatalog(Catalog):
         super().__init__(engine, address=address, own=own)
         self.target = target
         self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        self._held: ContextVar[Connection | None] = ContextVar("held", default=None)
 
     @property
     def place(self) -> str:
@@ -79,8 +81,23 @@ class PostgresCatalog(Catalog):
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for reading; it sees one consistent state."""
+        held = self._held.get()
+        if held is not None:
+            with translated(self.target):
+                yield held
+            return
         with translated(self.target), connected(self._reading) as connection:
             yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """One connection and one transaction for all that is read inside: a search asks eight things, and each would begin and end one."""
+        with translated(self.target), connected(self._reading) as connection:
+            token = self._held.set(connection)
+            try:
+                yield
+            finally:
+                self._held.reset(token)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -235,7 +252,7 @@ def engine_for(target: Target, connecting: Connecting) -> Engine:
         pool_timeout=connecting.pool_timeout_s,
         pool_recycle=connecting.pool_recycle_s,
         pool_pre_ping=connecting.pre_ping,
-        connect_args={"connect_timeout": connecting.connect_timeout_s, "application_name": "unspool"},
+        connect_args={"connect_timeout": connecting.connect_timeout_s, "application_name": "unspool", "client_encoding": "utf8"},
     )
 
     @event.listens_for(engine, "connect")
@@ -283,8 +300,9 @@ def revision_of(connection: Connection, target: Target) -> str:
         raise ConflictError(
             f"schema {target.schema} at {target.place} belongs to another program; add ?schema=another_name to the address, nothing was changed"
         )
-    revision = known_revision(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar(), target.place)
-    missing = (set(schema.metadata.tables) | set(schema.short_lived.tables)) - tables
+    version = f'SELECT version_num FROM "{target.schema}".alembic_version'  # noqa: S608 - a plain name; so named, a user without rights is told
+    revision = known_revision(connection.exec_driver_sql(version).scalar(), target.place)
+    missing = {*schema.metadata.tables, *schema.short_lived.tables, "words", "word_counts", "word_totals"} - tables
     if revision == schema.HEAD and missing:
         raise ConflictError(
             f"the catalog at {target.place} lacks the tables {', '.join(sorted(missing))} that its version has; restore it from a backup, "
@@ -470,6 +488,8 @@ _BY_STATE: tuple[tuple[str, _Make], ...] = (  # the beginning of an SQLSTATE; th
     ("3F000", _changed),
 )
 _BY_TEXT: tuple[tuple[str, _Make], ...] = (  # libpq gives no state while it connects
+    ("too many connections", _crowded),  # for a role or for a database, so before what looks for those
+    ("permission denied", _denied),
     ("password authentication failed", _rejected),
     ("no password supplied", _rejected),
     ("pg_hba.conf", _rejected),
@@ -496,7 +516,7 @@ def _is_away(cause: BaseException) -> bool:
     state = cause.sqlstate or ""
     if state:
         return state.startswith(("57P", "08", "53300"))
-    return not any(sign in str(cause).lower() for sign, make in _BY_TEXT if make in (_rejected, _no_database, _bad_option))
+    return not any(sign in str(cause).lower() for sign, make in _BY_TEXT if make in (_rejected, _denied, _no_database, _bad_option))
 
 
 def _may_repeat(error: UnspoolError, *, committing: bool) -> bool:
