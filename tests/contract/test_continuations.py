@@ -34,6 +34,7 @@ from unspool.errors import (
 )
 
 ALPHAS = {"meaning": 1.0, "word": 0.0, "hybrid": 0.4}
+PAST_WINDOW = {"sqlite": Stability.DETERMINISTIC, "postgresql": Stability.BEST_EFFORT}  # an index of a server may approximate
 
 
 def walruses(count: int, project: str = "notes", start: int = 0) -> list[unspool.Document]:
@@ -156,7 +157,7 @@ def test_the_same_continuation_gives_the_same_page_also_after_later_ones(shelf: 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
 @pytest.mark.parametrize("alpha", ALPHAS.values(), ids=ALPHAS)
-def test_pages_count_on_and_scores_only_fall(shelf: Place, alpha: float, kind: str) -> None:
+def test_pages_count_on_and_scores_only_fall(shelf: Place, engine: str, alpha: float, kind: str) -> None:
     with open_corpus(shelf, continuations=kind) as corpus:
         pages = pages_of(corpus.search("walrus fish", projects="notes", limit=45, alpha=alpha, explain=True))
     hits = [hit for page in pages for hit in page.hits]
@@ -165,7 +166,7 @@ def test_pages_count_on_and_scores_only_fall(shelf: Place, alpha: float, kind: s
     assert all(later.score <= earlier.score for earlier, later in pairwise(hits))
     assert all(len(page.hits) == 45 for page in pages[:-1])
     assert all(hit.reason for hit in hits)
-    assert all(page.stability is (Stability.SNAPSHOT if page.served is Served.WINDOW else Stability.DETERMINISTIC) for page in pages)
+    assert all(page.stability is (Stability.SNAPSHOT if page.served is Served.WINDOW else PAST_WINDOW[engine]) for page in pages)
     assert pages[-1].remaining == 0
 
 
@@ -253,6 +254,12 @@ def test_a_filter_and_a_least_score_hold_on_later_pages(library: unspool.Corpus)
 
 
 # Past the window
+
+
+def test_without_an_index_that_approximates_pages_past_the_window_are_certain(shelf: Place) -> None:
+    with open_corpus(shelf, vector_index="exact", window=20) as corpus:
+        pages = pages_of(corpus.search("walrus fish", projects="notes", limit=90, alpha=1.0))
+    assert {page.stability for page in pages} == {Stability.SNAPSHOT, Stability.DETERMINISTIC}
 
 
 HOW = {"stored": {}, "not looking ahead": {"prefetch": "off"}, "signed": {"continuations": "signed"}}

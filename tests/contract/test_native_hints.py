@@ -6,25 +6,23 @@ import base64
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import unspool
-from support import doc, name, open_corpus
+from support import Places, doc, name, open_corpus
 from unspool.catalog import projects
-from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.domain import continuations
 from unspool.domain.continuations import Bookmark
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
-from unspool.embedded.store import EmbeddedStore
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn
 from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
+from unspool.stores import Store
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
 from unspool.windows import AskedProject, Question
 
@@ -33,9 +31,9 @@ QUERY = "walrus fish"
 
 
 class Scrolling:
-    """A vector index with a cursor of its own, over the embedded one."""
+    """A vector index with a cursor of its own, over that of the corpus."""
 
-    def __init__(self, inner: EmbeddedStore, *, native: bool = True) -> None:
+    def __init__(self, inner: Store, *, native: bool = True) -> None:
         self.inner = inner
         self.native = native
         self.given: list[str] = []
@@ -151,8 +149,8 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[unspool.Corpus]:
-    with open_corpus(tmp_path_factory.mktemp("hints") / "catalog.db") as opened:
+def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
+    with open_corpus(module_places.new()) as opened:
         texts = [f"{name(at)} {'walrus fish' if at % 2 else 'violin'} {name(at % 13)}" for at in range(COUNT)]
         opened.put(*(doc(f"{name(at)}.txt", text, "a") for at, text in enumerate(texts[:350])))
         opened.put(*(doc(f"{name(at)}.txt", text, "b") for at, text in enumerate(texts[350:], 350)))
@@ -161,8 +159,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[unspool.Corpus]
 
 
 @pytest.fixture
-def make(corpus: unspool.Corpus, tmp_path: Path) -> Iterator[Any]:
-    windows = Windows(WindowFile(tmp_path / "windows"))
+def make(corpus: unspool.Corpus) -> Iterator[Any]:
+    windows = Windows(corpus._catalog.home())
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()
