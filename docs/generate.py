@@ -5,8 +5,8 @@
     python docs/generate.py --outputs    also run every marked command again and paste what it prints
 
 A block is run if the line above it is `<!-- run -->`. The blocks of a page share one folder, which holds a copy of docs/sample, and one
-catalog that is empty at the start. In README.md commands run in the repository itself. Continuations are random, so a page shows others in
-their place, the same in every run; `unspool more` takes those.
+catalog that is empty at the start. In README.md commands run in the repository itself; those of docs/postgresql.md have their catalog on a
+server, which is started for them. Continuations are random, so a page shows others in their place, the same in every run; `unspool more` takes those.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 HOME = "/home/you"  # what the temporary folder is called on a page
+SERVED = "postgresql.md"  # the page whose catalog is on a server
+SERVER = "localhost:5432/unspool"  # what server and database are called there
 _NOTE = "<!-- Written by docs/generate.py from the code. Change the code or the generator, not this page. -->"
 _CONTINUATION = re.compile(r'(?<=unspool more )[\w-]+|(?<="continuation": ")[\w-]+')
 _RUN = re.compile(r"(?<=<!-- run -->\n)```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -47,7 +49,10 @@ _RUN = re.compile(r"(?<=<!-- run -->\n)```console\n(.*?)^```$", re.MULTILINE | r
 WHAT_TO_DO = {
     "error": "This is the root of the tree and is never raised by itself. Catch it to catch all the others.",
     "config": "Correct the setting that the message names. `unspool settings` shows every value and where it came from.",
-    "address": "Give an address such as `sqlite:///notes.db` (relative) or `sqlite:////var/lib/notes.db` (absolute).",
+    "address": (
+        "Give an address such as `sqlite:///notes.db` (relative), `sqlite:////var/lib/notes.db` (absolute) or "
+        "`postgresql://user:password@host:port/database`; see [PostgreSQL](../postgresql.md#the-address)."
+    ),
     "missing_dependency": "Run the install command that the message holds, or install the program that it names.",
     "input": "Correct the value that the message names; it also says which values are allowed.",
     "filter": "Correct the field or the operator. The message lists those that exist; see [filters](filters.md).",
@@ -61,15 +66,15 @@ WHAT_TO_DO = {
     "dimension": "Embed the vector with the corpus itself: `corpus.embed(text)`.",
     "not_found": "Check the name. `unspool status` lists the projects, `unspool documents` the documents.",
     "conflict": (
-        "Read which two things contradict each other: another program's file, a newer version, another embedder, or another folder under the "
-        "same project name. Nothing was changed."
+        "Read which two things contradict each other: another program's file or schema, a newer version, another embedder, another folder under "
+        "the same project name, or a document at another version than the one that was read. Nothing was changed."
     ),
     "unsupported": "Use another way to ask; the message names the capability that the store lacks.",
     "service": "Look at the disk, the database or the program that the message names, then try again.",
     "unreachable": "Check the address and the network, then try again.",
-    "timeout": "Try again when the other side is less busy.",
+    "timeout": "Try again when the other side is less busy, or raise the limit that the message names.",
     "rate_limited": "Wait `retry_after` seconds if the error has them, then try again.",
-    "rejected": "Check the key, the password or the quota. Trying again does not help.",
+    "rejected": "Check the key, the password, the quota or the rights of the user. Trying again does not help.",
 }
 
 FIELDS = {
@@ -362,20 +367,37 @@ def blocks(text: str) -> list[list[Shown]]:
 
 
 @contextlib.contextmanager
-def place(page: Path) -> Iterator[Callable[[str], str]]:
-    """A way to run the commands of a page, in order; each call returns what the command printed."""
-    with tempfile.TemporaryDirectory() as made:
+def place(page: Path, server: str = "") -> Iterator[Callable[[str], str]]:
+    """A way to run the commands of a page, in order; each call returns what the command printed. `server` is an empty database's address."""
+    with tempfile.TemporaryDirectory() as made, contextlib.ExitStack() as stack:
         home = Path(made).resolve()
         shutil.copytree(DOCS / "sample", home / "docs" / "sample")
-        database = home / ".local" / "share" / "unspool" / "unspool.db"
+        address = f"sqlite:///{(home / '.local' / 'share' / 'unspool' / 'unspool.db').as_posix()}"
+        called = {str(home): HOME}
+        if page.name == SERVED:
+            address = server or stack.enter_context(served())
+            called[address.rpartition("@")[2]] = SERVER
         with contextlib.chdir(ROOT if page.name == "README.md" else home):
             real: dict[str, str] = {}  # continuations by what the page shows in their place
 
             def execute(command: str) -> str:
-                printed = run(_CONTINUATION.sub(lambda found: real.get(found.group(), found.group()), command), database)
-                return _CONTINUATION.sub(lambda found: _stand_in(found.group(), real), printed).replace(str(home), HOME)
+                printed = run(_CONTINUATION.sub(lambda found: real.get(found.group(), found.group()), command), address)
+                printed = _CONTINUATION.sub(lambda found: _stand_in(found.group(), real), printed)
+                for meant, stand_in in called.items():
+                    printed = printed.replace(meant, stand_in)
+                return printed
 
             yield execute
+
+
+@contextlib.contextmanager
+def served() -> Iterator[str]:
+    """The address of an empty database on a server that is started for it, as for the tests."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    import servers
+
+    with servers.PostgresServer.start(settings={"max_connections": "100"}) as server:
+        yield server.create_database()
 
 
 def _stand_in(continuation: str, real: dict[str, str]) -> str:
@@ -392,12 +414,12 @@ def _stand_in(continuation: str, real: dict[str, str]) -> str:
     return known
 
 
-def run(command: str, database: Path) -> str:
+def run(command: str, address: str) -> str:
     """What a command line prints on stdout and stderr together. Of `a && b` only the part that is unspool's is run."""
     words = next(words for part in command.split(" && ") if Path((words := shlex.split(part))[0]).name == "unspool")[1:]
     printed = io.StringIO()
     # By the environment, as a reader has it: what a flag names is repeated in what is printed.
-    named = unittest.mock.patch.dict("os.environ", {settings.variable("database"): f"sqlite:///{database.as_posix()}"})
+    named = unittest.mock.patch.dict("os.environ", {settings.variable("database"): address})
     with named, contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
         main(words)
     return printed.getvalue().rstrip()

@@ -20,6 +20,7 @@ _MODULES = (
     "search.engine",
     "embedded.flat",
     "embedded.store",
+    "postgres.store",
     "indexing.pipeline",
     "indexing.preparing",
     "chunking.packing",
@@ -31,6 +32,7 @@ _JSON_ONLY = {"usage", "bug"}
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_variable_is_a_setting(page: Path) -> None:
     known = {settings.variable(one) for one in settings.names()}
+    known |= set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8")))
     mentioned = set(re.findall(r"\bUNSPOOL_[A-Z_]*[A-Z]\b", page.read_text(encoding="utf-8")))
     assert {one for one in mentioned if not one.startswith("UNSPOOL_TEST_")} - known == set()
 
@@ -70,6 +72,8 @@ def test_every_filter_field_is_described() -> None:
 
 def test_constants_on_the_pages_are_those_of_the_code() -> None:
     values: dict[str, float] = {"alpha": import_module("unspool.embedders.static").StaticEmbedder.alpha}
+    defaults = settings.Settings()
+    values |= {settings.variable(one): getattr(defaults, one) for one in settings.names() if isinstance(getattr(defaults, one), int | float)}
     for module in _MODULES:
         values |= {key: one for key, one in vars(import_module(f"unspool.{module}")).items() if isinstance(one, int | float)}
     found = 0

@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from documentation import FENCE, PAGES, ROOT, name
+
+from servers import PostgresServer
 
 import generate  # isort: skip - `documentation` tells Python where it is
 
@@ -63,13 +66,25 @@ def test_python_blocks_compile(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if _RUNNABLE.search(page.read_text(encoding="utf-8"))], ids=name)
-def test_python_blocks_that_say_so_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_that_say_so_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    if page.name == generate.SERVED:
+        monkeypatch.setenv("UNSPOOL_DATABASE", request.getfixturevalue("served"))
     shutil.copytree(ROOT / "docs" / "sample", tmp_path / "docs" / "sample")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__page__"}
     for body in _RUNNABLE.findall(page.read_text(encoding="utf-8")):
         exec(compile(body, name(page), "exec"), names)
     assert not capsys.readouterr().err
+
+
+@pytest.fixture
+def served(postgres_server: PostgresServer) -> Iterator[str]:
+    """The address of an empty database, for the page whose catalog is on a server."""
+    address = postgres_server.create_database()
+    yield address
+    postgres_server.drop_database(address)
 
 
 def alike(output: str) -> list[str]:
@@ -80,8 +95,9 @@ def alike(output: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", [page for page in _RUN if page.name != "README.md"], ids=name)
-def test_outputs_are_what_the_program_prints(page: Path) -> None:
-    with generate.place(page) as execute:
+def test_outputs_are_what_the_program_prints(page: Path, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue("served") if page.name == generate.SERVED else ""
+    with generate.place(page, server) as execute:
         for block in generate.blocks(page.read_text(encoding="utf-8")):
             for one in block:
                 assert alike(execute(one.command)) == alike(one.output), f"{one.command}; run: python docs/generate.py --outputs"
