@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from unspool.postgres import terms
-from unspool.postgres.terms import AVERAGE, B, K1, LEVELS, PLACES, Places
+from unspool.postgres.terms import AVERAGE, K1, LEVELS, PLACES, B, Places
 
 words = st.text(alphabet="abcdeé名 \U0001f600", min_size=1, max_size=4)
 chunks = st.lists(st.lists(words, min_size=1, max_size=80), min_size=1, max_size=12)
