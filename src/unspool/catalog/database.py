@@ -7,7 +7,7 @@ import secrets
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -85,6 +85,10 @@ class Catalog(ABC):
     @abstractmethod
     def read(self) -> AbstractContextManager[Connection]:
         """A connection for reading; it sees one consistent state."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let everything that this thread reads inside it see the same state, where that spares it something."""
+        return nullcontext()
 
     @abstractmethod
     def write(self) -> AbstractContextManager[Connection]:

@@ -91,7 +91,8 @@ class Builder:
         """Remove the indexes of a project that is gone."""
         with self._catalog.alone() as connection:
             pattern = f"ix_{self._table.name}_{project:d}_"
-            names = "SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE starts_with(c.relname, %(p)s)"
+            own = "c.relnamespace = current_schema()::regnamespace"  # another catalog may have such a project too
+            names = f"SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE starts_with(relname, %(p)s) AND {own}"
             for name in connection.exec_driver_sql(names, {"p": pattern}).scalars().all():
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 

@@ -38,10 +38,19 @@ def missing_count(connection: Connection, project: int, table: VectorTable) -> i
     )
 
 
-def mend(connection: Connection, project: int, table: VectorTable, add_vectors: AddVectors, on_progress: Callable[[Progress], None] | None) -> None:
+def mend(
+    connection: Connection,
+    project: int,
+    table: VectorTable,
+    add_vectors: AddVectors,
+    *,
+    with_tokens: bool,
+    on_progress: Callable[[Progress], None] | None,
+) -> None:
     """Make a project's vectors and words agree with its chunks; inside a writing transaction that has the project to itself."""
     noted = totals(connection, project)
-    if noted is not None and noted.format != words.FORMAT:
+    wanted = words.WITH_TOKENS if with_tokens else words.PLAIN
+    if noted is not None and noted.format != wanted:
         words.drop(connection, project)
     for name in (table.name, "words"):
         orphans = f"SELECT x.chunk_id FROM {name} x LEFT JOIN chunks c ON c.id = x.chunk_id WHERE x.project_id = %(project)s AND c.id IS NULL"
@@ -55,13 +64,13 @@ def mend(connection: Connection, project: int, table: VectorTable, add_vectors: 
     for name in (table.name, "words"):
         while chunks := _missing(connection, project, name):
             if name == "words":
-                words.add(connection, project, chunks)
+                words.add(connection, project, chunks, with_tokens=with_tokens)
             else:
                 add_vectors(connection, project, chunks, {})
             done += len(chunks)
             if on_progress is not None:
                 on_progress(Progress(task="rebuilding", done=done, total=total))
-    _recount(connection, project)
+    _recount(connection, project, wanted)
 
 
 def _missing(connection: Connection, project: int, table: str) -> list[NewChunk]:
@@ -78,8 +87,8 @@ _MISSING = (
 )
 
 
-def _recount(connection: Connection, project: int) -> None:
-    """Count again in how many chunks each term is, where the note disagrees."""
+def _recount(connection: Connection, project: int, kind: int) -> None:
+    """Count again how many chunks have each key, where the note disagrees."""
     counted = "SELECT count(*) FROM words WHERE project_id = %(project)s"
     chunks = connection.exec_driver_sql(counted, {"project": project}).scalar_one()
     noted = totals(connection, project)
@@ -94,5 +103,5 @@ def _recount(connection: Connection, project: int) -> None:
     connection.exec_driver_sql(
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
         "ON CONFLICT (project_id) DO UPDATE SET chunks = excluded.chunks, format = excluded.format",
-        {"project": project, "chunks": chunks, "format": words.FORMAT},
+        {"project": project, "chunks": chunks, "format": kind},
     )

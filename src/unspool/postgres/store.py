@@ -23,7 +23,7 @@ from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
 from unspool.errors import DimensionError, ServiceError, UnsupportedError
-from unspool.postgres import indexes, mending, tables, words
+from unspool.postgres import indexes, mending, tables, textsearch, words
 from unspool.postgres.tables import OPERATOR, VectorTable
 from unspool.postgres.words import PostgresWords
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_first
@@ -49,6 +49,7 @@ class _Known:
     seq: int
     chunks: int
     is_indexed: bool
+    has_tokens: bool
 
 
 class IndexState(NamedTuple):
@@ -63,12 +64,15 @@ class PostgresStore:
 
     name = "postgresql"
 
-    def __init__(self, catalog: PostgresCatalog, *, space_id: int, space: str, table: VectorTable, options: VectorOptions) -> None:
+    def __init__(
+        self, catalog: PostgresCatalog, *, space_id: int, space: str, table: VectorTable, options: VectorOptions, has_textsearch: bool = False
+    ) -> None:
         self.space_id = space_id
         self._catalog = catalog
         self._space = space
         self._table = table
         self._options = options
+        self._textsearch = has_textsearch
         self._exact_below = options.exact_below or EXACT_BELOW
         self._known: dict[int, _Known] = {}
         self._selections: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
@@ -94,7 +98,7 @@ class PostgresStore:
             words.remove(connection, project, changes.removed)
         if changes.added:
             self.add_vectors(connection, project, changes.added, changes.vectors)
-            words.add(connection, project, changes.added)
+            words.add(connection, project, changes.added, with_tokens=self._textsearch)
 
     def add_vectors(self, connection: Connection, project: int, chunks: Sequence[NewChunk], known: Mapping[bytes, bytes]) -> None:
         """Take in the vectors of chunks; those that are not given are in the catalog."""
@@ -124,9 +128,10 @@ class PostgresStore:
         with self.reading() as connection:
             found = mending.totals(connection, project.id)
             is_indexed = self._options.index != "exact" and self._builder.is_built(connection, project.id)
-        if found is not None and found.format != words.FORMAT:
+        if found is not None and found.format not in (words.PLAIN, words.WITH_TOKENS):
             self.absorb(project.id, on_progress=on_progress)
-        self._known[project.id] = _Known(project.seq, 0 if found is None else found.chunks, is_indexed)
+        has_tokens = self._textsearch and found is not None and found.format == words.WITH_TOKENS
+        self._known[project.id] = _Known(project.seq, 0 if found is None else found.chunks, is_indexed, has_tokens)
         return 0
 
     def keep_up(self, project: int) -> None:
@@ -150,7 +155,7 @@ class PostgresStore:
 
         def mend(connection: Connection) -> None:
             take(connection, project)
-            mending.mend(connection, project, self._table, self.add_vectors, on_progress)
+            mending.mend(connection, project, self._table, self.add_vectors, with_tokens=self._textsearch, on_progress=on_progress)
 
         self._catalog.transact(mend)
         self._known.pop(project, None)
@@ -304,6 +309,11 @@ class PostgresStore:
         found = mending.totals(connection, project)
         return 0 if found is None else found.chunks
 
+    def has_tokens(self, project: int) -> bool:
+        """Whether all words of a project are where pg_textsearch finds them."""
+        known = self._known.get(project)
+        return known is not None and known.has_tokens
+
     def select(self, connection: Connection, project: int, where: Filter | None) -> Selection | None:
         """What a filter lets through, remembered while the project stays as it is."""
         if where is None:
@@ -342,6 +352,14 @@ def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, o
     own = cast(PostgresCatalog, catalog)
     with own.read() as connection:
         table = tables.find(connection, space_id)
-    if table is None:
-        table = own.transact(lambda connection: tables.ensure(connection, space_id, dimension, options))
-    return PostgresStore(own, space_id=space_id, space=space, table=table, options=options)
+        has_textsearch = textsearch.is_usable(connection)
+        is_wanted = not has_textsearch and textsearch.is_possible(connection)
+    if table is None or is_wanted:
+
+        def prepare(connection: Connection) -> tuple[VectorTable, bool]:
+            made = tables.ensure(connection, space_id, dimension, options)
+            textsearch.prepare(connection)
+            return made, textsearch.is_usable(connection)
+
+        table, has_textsearch = own.transact(prepare)
+    return PostgresStore(own, space_id=space_id, space=space, table=table, options=options, has_textsearch=has_textsearch)

@@ -12,8 +12,10 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.copying import copy
 from unspool.catalog.documents import NewChunk
+from unspool.catalog.filters import Selection
 from unspool.domain.filters import Filter
 from unspool.postgres import terms as bm25
+from unspool.postgres import textsearch
 from unspool.vectors.base import Ids, Matches, Vectors
 from unspool.words import analysis
 from unspool.words.base import Statistics
@@ -21,7 +23,8 @@ from unspool.words.base import Statistics
 if TYPE_CHECKING:
     from unspool.postgres.store import PostgresStore
 
-FORMAT = 1  # of what is kept of a chunk's words; raised when the analysis changes
+# What is kept of a project's words: with tokens for pg_textsearch, or without. Both change when the analysis does.
+PLAIN, WITH_TOKENS = 1, 2
 # Chunks among which the best are looked for: at least so many, and so many for each that is wanted; see `terms.leading`.
 CANDIDATES, CANDIDATES_PER_HIT = 6_000, 30
 _COLUMNS = {"project_id": "int8", "chunk_id": "int8", "document_id": "int8", "keys": "int4[]", "body": "sparsevec"}
@@ -40,6 +43,8 @@ class PostgresWords:
             if not weights or (selection is not None and selection.is_empty):
                 return Matches.none()
             query, counts = self._query(connection, project, weights)
+            if self._store.has_tokens(project):
+                return _matches(self._by_extension(connection, project, query, weights, k, selection))
             leading = bm25.leading(query, counts, max(CANDIDATES, CANDIDATES_PER_HIT * k))
             condition, values = self._store.condition(selection)
             statement = (
@@ -54,10 +59,29 @@ class PostgresWords:
                     rows = connection.exec_driver_sql(statement, asked).fetchall()
                 if len(rows) >= k or len(leading) == len(counts):
                     break
-        return Matches(
-            ids=np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows)),
-            scores=-np.fromiter((row[1] for row in rows), dtype=np.float32, count=len(rows)),
+        return _matches(rows)
+
+    def _by_extension(
+        self, connection: Connection, project: int, query: Mapping[int, float], weights: Mapping[str, float], k: int, selection: Selection | None
+    ) -> Sequence[tuple[int, float]]:
+        """The best of what pg_textsearch finds."""
+        places = bm25.Places(project)
+        condition, values = self._store.condition(selection)
+        statement = (
+            f"WITH found AS MATERIALIZED (SELECT chunk_id, body FROM words WHERE project_id = %(project)s{condition} "
+            "AND tokens <@> to_bm25query(%(text)s, %(index)s) < 0 ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) LIMIT %(enough)s) "
+            "SELECT chunk_id, body <#> %(query)b FROM found ORDER BY 2, 1 LIMIT %(k)s"
         )
+        asked = {
+            "project": project,
+            "text": textsearch.question({places[term]: weight for term, weight in weights.items()}),
+            "index": textsearch.INDEX,
+            "enough": max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k),
+            "query": _sparse(query),
+            "k": k,
+            **values,
+        }
+        return connection.exec_driver_sql(statement, asked).fetchall()
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """The score of each id; 0 for what holds none of the terms."""
@@ -91,6 +115,13 @@ class PostgresWords:
         return {row[0]: row[1] for row in connection.exec_driver_sql(statement, {"project": project, "keys": bm25.keys_of(places)})}
 
 
+def _matches(rows: Sequence[tuple[int, float]]) -> Matches:
+    return Matches(
+        ids=np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows)),
+        scores=-np.fromiter((row[1] for row in rows), dtype=np.float32, count=len(rows)),
+    )
+
+
 def _frequencies(counts: Mapping[int, int]) -> Counter[int]:
     """In how many chunks each place is, whatever its weight there."""
     found: Counter[int] = Counter()
@@ -103,24 +134,26 @@ def _sparse(query: Mapping[int, float]) -> SparseVector:
     return SparseVector(dict(query), bm25.PLACES)
 
 
-def add(connection: Connection, project: int, chunks: Sequence[NewChunk]) -> None:
+def add(connection: Connection, project: int, chunks: Sequence[NewChunk], *, with_tokens: bool) -> None:
     """Take in the words of chunks."""
     places = bm25.Places(project)
-    bodies = [
-        bm25.body(places, analysis.chunk_terms(path=one.path, title=one.title, headings=one.headings, symbol=one.symbol, text=one.text))
-        for one in chunks
-    ]
+    terms = [analysis.chunk_terms(path=one.path, title=one.title, headings=one.headings, symbol=one.symbol, text=one.text) for one in chunks]
+    bodies = [bm25.body(places, own) for own in terms]
     keys = [body.keys for body in bodies]
-    rows = ((project, one.id, one.document_id, own.tolist(), body) for one, own, body in zip(chunks, keys, bodies, strict=True))
-    copy(connection, "words", _COLUMNS, rows)
-    _count(connection, project, keys, sign=1)
+    rows: Iterable[tuple[object, ...]] = (
+        (project, one.id, one.document_id, own.tolist(), body) for one, own, body in zip(chunks, keys, bodies, strict=True)
+    )
+    if with_tokens:
+        rows = ((*row, textsearch.tokens(places, own)) for row, own in zip(rows, terms, strict=True))
+    copy(connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows)
+    _count(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
 
 
 def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
     """Forget the words of chunks."""
     statement = "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING keys"
     gone = [np.array(row[0], dtype=np.int32) for row in connection.exec_driver_sql(statement, {"project": project, "ids": list(ids)})]
-    _count(connection, project, gone, sign=-1)
+    _count(connection, project, gone, sign=-1, kind=PLAIN)
 
 
 def drop(connection: Connection, project: int) -> None:
@@ -129,7 +162,7 @@ def drop(connection: Connection, project: int) -> None:
         connection.exec_driver_sql(f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project})
 
 
-def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, sign: int) -> None:
+def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, sign: int, kind: int) -> None:
     """Keep count of how many chunks have each key; in the same order everywhere, so that two writers never wait for each other."""
     if not keys:
         return
@@ -142,5 +175,5 @@ def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, s
     connection.exec_driver_sql(
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
         "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks",
-        {"project": project, "chunks": sign * len(keys), "format": FORMAT},
+        {"project": project, "chunks": sign * len(keys), "format": kind},
     )

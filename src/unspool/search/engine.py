@@ -115,10 +115,11 @@ def plan_for(query: str, embedder: Embedder, *, alpha: float | None, limit: int,
 def first(stores: Stores, request: Request, *, depth: int) -> Segment:
     """The window: the best of both retrievers, ranked. What else they found is kept in reserve."""
     pool = request.plan.pool
-    weights = _fair(stores.words, request)
-    found = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
-    empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now)
-    return _next(stores, request, empty, found.said, weights, None, share=pool)
+    with stores.catalog.snapshot():
+        weights = _fair(stores.words, request)
+        found = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
+        empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now)
+        return _next(stores, request, empty, found.said, weights, None, share=pool)
 
 
 def further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
@@ -127,6 +128,11 @@ def further(stores: Stores, request: Request, last: Segment, given: Given, *, st
     What is in reserve comes first, unless something was written since it was found. Then the vector index goes on by itself if it can,
     and is asked for more if it can't; what was given is left out. A retriever that has no more is at its end.
     """
+    with stores.catalog.snapshot():
+        return _further(stores, request, last, given, step=step)
+
+
+def _further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
     frontier = last.frontier
     weights = _fair(stores.words, request)
     if dict(frontier.seqs) != {project.id: project.seq for project in request.projects}:
