@@ -1,4 +1,4 @@
-"""The catalog as a file: whose it is, which version made it, and what migrations leave behind."""
+"""Catalogs: whose they are, which version made them, and what migrations leave behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,61 +20,82 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import unspool.catalog
-from support import assert_no_orphans, doc, open_corpus, paths
+from servers import PostgresServer
+from support import Place, Places, address_of, assert_no_orphans, beside, contents, doc, open_corpus, paths
 from unspool.catalog import Catalog, schema, sqlite
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[sa.Engine]:
-    made = sqlite.engine_for(tmp_path / "catalog.db")
-    yield made
-    made.dispose()
 
 
 def address(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
-def differences(engine: sa.Engine) -> list[object]:
-    with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
-        return list(compare_metadata(context, schema.metadata))
+@contextmanager
+def tables_of(place: Place) -> Iterator[sa.Connection]:
+    """A connection that sees the catalog's tables and no others."""
+    if isinstance(place, Path):
+        engine = sqlite.engine_for(place)
+    else:
+        engine = sa.create_engine(place.replace("postgresql:", "postgresql+psycopg:"), connect_args={"options": "-c search_path=unspool,public"})
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def names_in(place: Place) -> set[str]:
+    with tables_of(place) as connection:
+        return set(sa.inspect(connection).get_table_names())
+
+
+WORDS = {"words", "word_counts", "word_totals"}
+
+
+def by_hand(name: str) -> bool:
+    """Whether a table of a server is one that no metadata describes: of words or vectors."""
+    return name in WORDS or name.startswith("vectors_")
+
+
+def differences(place: Place) -> list[object]:
+    """Between the tables that are there and those that the code names."""
+    with tables_of(place) as connection:
+        options = {"compare_type": True, "compare_server_default": True, "include_name": lambda name, kind, _: kind != "table" or not by_hand(name)}
+        context = MigrationContext.configure(connection, opts=options)
+        return list(compare_metadata(context, [schema.metadata] if isinstance(place, Path) else [schema.metadata, schema.short_lived]))
 
 
 # Migrations
 
 
-def test_migrating_up_makes_exactly_the_tables_that_the_code_uses(tmp_path: Path, engine: sa.Engine) -> None:
-    Catalog.migrate(address(tmp_path / "catalog.db"), "head")
-    assert differences(engine) == []
+def test_migrating_up_makes_exactly_the_tables_that_the_code_uses(database: Place) -> None:
+    Catalog.migrate(address_of(database), "head")
+    assert differences(database) == []
+    assert isinstance(database, Path) or names_in(database) > WORDS
 
 
-def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(tmp_path: Path, engine: sa.Engine) -> None:
-    path = tmp_path / "catalog.db"
-    with open_corpus(path) as corpus:
+def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(database: Place) -> None:
+    with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
-    Catalog.migrate(address(path), "base")
-    with engine.connect() as connection:
-        assert set(sa.inspect(connection).get_table_names()) <= {"alembic_version"}
-    Catalog.migrate(address(path), "head")
-    assert differences(engine) == []
-    with open_corpus(path) as corpus:
+    assert Catalog.migrate(address_of(database), "base") == schema.HEAD
+    assert names_in(database) <= {"alembic_version"}
+    assert Catalog.migrate(address_of(database), "head") == "base"
+    assert differences(database) == []
+    with open_corpus(database) as corpus:
         assert corpus.projects() == []
         corpus.put(doc("b.md", "penguin"))
         assert paths(corpus.search("penguin")) == ["b.md"]
         corpus.refresh()
-    assert_no_orphans(path)
+    assert_no_orphans(database)
 
 
-def test_each_migration_goes_down_and_up_again(tmp_path: Path, engine: sa.Engine) -> None:
-    path = tmp_path / "catalog.db"
-    Catalog.migrate(address(path), "head")
+def test_each_migration_goes_down_and_up_again(database: Place) -> None:
+    Catalog.migrate(address_of(database), "head")
     for revision in (*reversed(schema.KNOWN_REVISIONS[:-1]), "base"):
-        Catalog.migrate(address(path), revision)
-        Catalog.migrate(address(path), "head")
-        assert differences(engine) == []
-        Catalog.migrate(address(path), revision)
+        Catalog.migrate(address_of(database), revision)
+        Catalog.migrate(address_of(database), "head")
+        assert differences(database) == []
+        Catalog.migrate(address_of(database), revision)
 
 
 def test_the_code_knows_every_migration_script_in_order() -> None:
@@ -82,21 +106,79 @@ def test_the_code_knows_every_migration_script_in_order() -> None:
     assert scripts.get_current_head() == schema.HEAD == schema.KNOWN_REVISIONS[-1]
 
 
-def test_an_unknown_version_to_migrate_to_is_refused_and_changes_nothing(tmp_path: Path, engine: sa.Engine) -> None:
-    Catalog.migrate(address(tmp_path / "catalog.db"), "head")
+def test_an_unknown_version_to_migrate_to_is_refused_and_changes_nothing(database: Place) -> None:
+    Catalog.migrate(address_of(database), "head")
     with pytest.raises(InputError, match="head, base"):
-        Catalog.migrate(address(tmp_path / "catalog.db"), "9999")
-    assert differences(engine) == []
+        Catalog.migrate(address_of(database), "9999")
+    assert differences(database) == []
 
 
-def test_migrating_keeps_the_identity_of_a_catalog_and_each_has_its_own(tmp_path: Path, engine: sa.Engine) -> None:
-    first = Catalog.open(address(tmp_path / "catalog.db"))
-    other = Catalog.open(address(tmp_path / "other.db"))
-    Catalog.migrate(address(tmp_path / "catalog.db"), "head")
-    again = Catalog.open(address(tmp_path / "catalog.db"))
+def test_migrating_keeps_the_identity_of_a_catalog_and_each_has_its_own(places: Places) -> None:
+    place, another = places.new(), places.new()
+    first = Catalog.open(address_of(place))
+    other = Catalog.open(address_of(another))
+    Catalog.migrate(address_of(place), "head")
+    again = Catalog.open(address_of(place))
     assert first.identity == again.identity != other.identity
+    assert first.signing_key == again.signing_key != other.signing_key
     for catalog in (first, other, again):
         catalog.close()
+
+
+def test_there_is_nothing_to_remove_where_no_catalog_is(database: Place) -> None:
+    with pytest.raises(NotFoundError):
+        Catalog.migrate(address_of(database), "base")
+
+
+@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
+def test_a_catalog_of_an_older_version_is_brought_up_when_it_is_opened(database: Place, revision: str) -> None:
+    Catalog.migrate(address_of(database), revision)
+    with open_corpus(database) as corpus:
+        corpus.put(doc("a.md", "walrus"))
+        assert paths(corpus.search("walrus")) == ["a.md"]
+    assert differences(database) == []
+
+
+@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
+def test_what_a_catalog_holds_is_found_after_going_down_and_up(engine: str, database: Place, revision: str, request: pytest.FixtureRequest) -> None:
+    if engine == "postgresql":
+        request.applymarker(pytest.mark.xfail(reason="words and vectors go with the migration down, and nothing makes them again but a refresh"))
+    with open_corpus(database) as corpus:
+        corpus.put(doc("a.md", "walrus"))
+    Catalog.migrate(address_of(database), revision)
+    with open_corpus(database) as corpus:
+        assert paths(corpus.search("walrus")) == ["a.md"]
+
+
+# Whose it is
+
+THEIRS = ("CREATE TABLE unspool.mine (x int)", "CREATE TABLE unspool.documents (x int)", "CREATE TABLE unspool.meta (key text)")
+
+
+@pytest.mark.parametrize("statement", THEIRS)
+def test_a_schema_of_another_program_is_refused_and_not_changed(postgres_server: PostgresServer, tmp_path: Path, statement: str) -> None:
+    with Places(tmp_path, postgres_server) as places:
+        place = places.new()
+        with beside(place) as server:
+            server.run("CREATE SCHEMA unspool", statement)
+        before = names_in(place)
+        with pytest.raises(ConflictError, match="another program"):
+            Catalog.open(address_of(place))
+        assert names_in(place) == before
+        Catalog.open(f"{place}?schema=elsewhere").close()
+        assert names_in(place) == before
+
+
+def test_two_schemas_of_one_database_are_two_catalogs(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    with Places(tmp_path, postgres_server) as places:
+        place = str(places.new())
+        with open_corpus(place) as one, open_corpus(f"{place}?schema=another") as other:
+            one.put(doc("a.md", "walrus"))
+            other.put(doc("b.md", "walrus"))
+            assert (paths(one.search("walrus")), paths(other.search("walrus"))) == (["a.md"], ["b.md"])
+        Catalog.migrate(f"{place}?schema=another", "base")
+        with open_corpus(place) as one:
+            assert paths(one.search("walrus")) == ["a.md"]
 
 
 # Whose file it is
@@ -150,31 +232,46 @@ def test_an_empty_file_becomes_a_catalog(tmp_path: Path) -> None:
         assert corpus.count() == 0
 
 
-def test_a_catalog_of_a_newer_version_is_refused_with_the_way_to_upgrade_and_not_changed(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    with open_corpus(path) as corpus:
+def test_a_catalog_of_a_newer_version_is_refused_with_the_way_to_upgrade_and_not_changed(database: Place) -> None:
+    with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
-    make(path, "UPDATE alembic_version SET version_num='9999'")
-    make(path, "PRAGMA wal_checkpoint(TRUNCATE)")
-    before = path.read_bytes()
-    with pytest.raises(ConflictError, match=r"newer unspool.*pip install -U unspool"):
-        Catalog.open(address(path))
-    assert path.read_bytes() == before
+    with beside(database) as catalog:
+        catalog.run("UPDATE alembic_version SET version_num='9999'")
+    before = contents(database)
+    for call in (lambda: Catalog.open(address_of(database)), lambda: Catalog.migrate(address_of(database), "head")):
+        with pytest.raises(ConflictError, match=r"newer unspool.*pip install -U unspool"):
+            call()
+    assert contents(database) == before
+    with beside(database) as catalog:
+        assert catalog.rows("SELECT version_num FROM alembic_version") == [("9999",)]
 
 
-def test_a_catalog_made_with_another_embedder_is_a_conflict_never_nonsense(tmp_path: Path) -> None:
-    path = tmp_path / "catalog.db"
-    with open_corpus(path) as corpus:
+def test_a_catalog_made_with_another_embedder_is_a_conflict_never_nonsense(database: Place) -> None:
+    with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
-    make(path, "UPDATE spaces SET embedder='other:model', dimension=384")
+    with beside(database) as catalog:
+        catalog.run("UPDATE spaces SET embedder='other:model', dimension=384")
     with pytest.raises(ConflictError, match="other:model"):
-        open_corpus(path)
+        open_corpus(database)
 
 
-def test_what_should_exist_and_does_not_is_not_found(tmp_path: Path) -> None:
+def test_a_catalog_that_lost_a_table_says_which(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    with Places(tmp_path, postgres_server) as places:
+        place = places.new()
+        Catalog.open(address_of(place)).close()
+        with beside(place) as server:
+            server.run("DROP TABLE skipped")
+        with pytest.raises(ConflictError, match="skipped"):
+            Catalog.open(address_of(place))
+
+
+def test_what_should_exist_and_does_not_is_not_found(database: Place, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no catalog at"):
-        Catalog.open(address(tmp_path / "nowhere.db"), create=False)
-    assert list(tmp_path.iterdir()) == []
+        Catalog.open(address_of(database), create=False)
+    if isinstance(database, Path):
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert names_in(database) == set()
 
 
 def test_folders_above_a_new_catalog_are_made(tmp_path: Path) -> None:
@@ -203,12 +300,30 @@ def test_an_address_names_a_file(written: str, file: str) -> None:
 OPEN = "import sys; from unspool.catalog import Catalog; c = Catalog.open(sys.argv[1]); print(c.identity); c.close()"
 
 
-def test_processes_that_make_the_same_new_catalog_at_once_all_get_the_same_one(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", OPEN, address(tmp_path / "new.db")]
+def test_processes_that_make_the_same_new_catalog_at_once_all_get_the_same_one(database: Place) -> None:
+    command = [sys.executable, "-c", OPEN, address_of(database)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     results = [process.communicate(timeout=60) for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], results
     assert len({out for out, _ in results}) == 1
+    assert differences(database) == []
+
+
+def test_threads_that_open_and_fill_the_same_new_catalog_at_once_lose_nothing(database: Place) -> None:
+    ready = threading.Barrier(4)
+
+    def work(number: int) -> str:
+        ready.wait()
+        with open_corpus(database) as corpus:
+            corpus.put(doc(f"{number}.md", f"walrus {number}"))
+            return corpus._catalog.identity
+
+    with ThreadPoolExecutor(4) as pool:
+        identities = set(pool.map(work, range(4)))
+    assert len(identities) == 1
+    with open_corpus(database) as corpus:
+        assert sorted(paths(corpus.search("walrus"))) == ["0.md", "1.md", "2.md", "3.md"]
+    assert len(assert_no_orphans(database).chunks) == 4
 
 
 AS_NOBODY = """
@@ -247,8 +362,8 @@ def test_a_catalog_that_may_not_be_written_says_so_and_keeps_what_it_has(shared_
         assert corpus.projects() == ["notes"]
 
 
-def test_a_reader_never_waits_for_a_writer_and_sees_one_state(tmp_path: Path) -> None:
-    catalog = Catalog.open(address(tmp_path / "catalog.db"))
+def test_a_reader_never_waits_for_a_writer_and_sees_one_state(database: Place) -> None:
+    catalog = Catalog.open(address_of(database))
     count = sa.select(sa.func.count()).where(schema.meta.c.key.in_(["a", "b"]))
     with catalog.write() as writing:
         writing.execute(sa.insert(schema.meta).values(key="a", value="1"))
@@ -262,8 +377,8 @@ def test_a_reader_never_waits_for_a_writer_and_sees_one_state(tmp_path: Path) ->
     catalog.close()
 
 
-def test_a_transaction_that_fails_leaves_no_trace(tmp_path: Path) -> None:
-    catalog = Catalog.open(address(tmp_path / "catalog.db"))
+def test_a_transaction_that_fails_leaves_no_trace(database: Place) -> None:
+    catalog = Catalog.open(address_of(database))
     with pytest.raises(ZeroDivisionError), catalog.write() as writing:
         assert writing.execute(sa.insert(schema.meta).values(key="a", value="1")).rowcount / 0
     with catalog.write() as writing:

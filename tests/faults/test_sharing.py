@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support import assert_no_orphans, doc, open_corpus, paths, write
+from servers import PostgresServer
+from support import ENGINES, Place, Places, address_of, assert_no_orphans, beside, doc, open_corpus, paths, write
 from unspool.catalog import sqlite as catalog_sqlite
 from unspool.errors import ServiceTimeoutError
 
@@ -44,10 +45,15 @@ with unspool.open(settings=settings) as corpus:
 """
 
 
-def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(tmp_path: Path) -> None:
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(places: Places, tmp_path: Path) -> None:
     files = {f"d{n % 5}/f{n}.py": f'"""The walrus {n}."""\n\n\ndef walrus_{n}():\n    return {n}\n' for n in range(120)}
     one, two = write(tmp_path / "one", files), write(tmp_path / "two", dict(list(files.items())[:60]))
-    shared, alone = tmp_path / "shared.db", tmp_path / "alone.db"
+    shared, alone = places.new(), places.new()
     with open_corpus(shared) as corpus:
         corpus.put(doc("start.md", "The first walrus.", "start"))
     tasks = [("index", one, "one"), ("index", one, "one"), ("index", two, "two"), ("search", one, ""), ("search", one, "")]
@@ -57,7 +63,7 @@ def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(tmp_pat
             "does": does,
             "tree": str(tree),
             "project": project,
-            "database": f"sqlite:///{shared}",
+            "database": address_of(shared),
             "ready": str(tmp_path / f"ready{number}"),
             "go": str(tmp_path / "go"),
         }
@@ -83,31 +89,30 @@ def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(tmp_pat
         corpus.put(doc("start.md", "The first walrus.", "start"))
         corpus.index(one, project="one")
         corpus.index(two, project="two")
-    with open_corpus(shared) as corpus:
-        corpus.refresh()
-    together, single = assert_no_orphans(shared), assert_no_orphans_once_absorbed(alone)
+    together, single = assert_no_orphans(shared), assert_no_orphans(alone)
     assert together.chunks == single.chunks
     assert together.documents == single.documents
 
 
-def assert_no_orphans_once_absorbed(database: Path):
-    with open_corpus(database) as corpus:
-        corpus.refresh()
-    return assert_no_orphans(database)
-
-
 HOLD = """
 import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
+if "://" in sys.argv[1]:
+    import psycopg
+    connection = psycopg.connect(sys.argv[1], autocommit=True, options="-c search_path=unspool")
+    connection.execute("BEGIN")
+    connection.execute("LOCK TABLE projects IN ROW EXCLUSIVE MODE")
+    connection.execute("SELECT id FROM projects FOR UPDATE")
+else:
+    connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+    connection.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
 sys.stdin.read()
 connection.execute("COMMIT")
+connection.close()
 """
 
 
-def test_a_catalog_that_another_process_locks_for_a_moment_is_waited_for(tmp_path: Path) -> None:
-    database = tmp_path / "catalog.db"
+def test_a_catalog_that_another_process_locks_for_a_moment_is_waited_for(database: Place) -> None:
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
         holder = subprocess.Popen([sys.executable, "-c", HOLD, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -125,18 +130,32 @@ def test_a_catalog_that_another_process_locks_for_a_moment_is_waited_for(tmp_pat
             holder.stdout.close()
 
 
-def test_a_catalog_that_stays_locked_is_a_timeout_that_can_be_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    database = tmp_path / "catalog.db"
-    open_corpus(database).close()
+def test_a_catalog_that_stays_locked_is_a_timeout_that_can_be_tried_again(catalog_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    open_corpus(catalog_file).close()
     monkeypatch.setattr(catalog_sqlite, "BUSY_TIMEOUT_MS", 200)
-    blocker = sqlite3.connect(database, isolation_level=None)
+    blocker = sqlite3.connect(catalog_file, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     try:
-        with open_corpus(database) as corpus, pytest.raises(ServiceTimeoutError, match="locked") as caught:
+        with open_corpus(catalog_file) as corpus, pytest.raises(ServiceTimeoutError, match="locked") as caught:
             corpus.put(doc("a.md", "walrus"))
         assert (caught.value.retryable, caught.value.exit_code) == (True, 3)
     finally:
         blocker.close()
-    with open_corpus(database) as corpus:
+    with open_corpus(catalog_file) as corpus:
         corpus.put(doc("a.md", "walrus"))
         assert paths(corpus.search("walrus")) == ["a.md"]
+
+
+def test_a_project_that_stays_locked_is_a_timeout_that_can_be_tried_again(postgres_server: PostgresServer, tmp_path: Path) -> None:
+    with Places(tmp_path, postgres_server) as places:
+        place = places.new()
+        with open_corpus(place, statement_timeout_s=1) as corpus:
+            corpus.put(doc("a.md", "walrus"))
+            with beside(place) as blocker:
+                blocker.rows("SELECT id FROM projects FOR UPDATE")
+                with pytest.raises(ServiceTimeoutError) as caught:
+                    corpus.put(doc("b.md", "penguin"))
+                assert (caught.value.retryable, caught.value.exit_code) == (True, 3)
+                assert paths(corpus.search("walrus")) == ["a.md"]
+            corpus.put(doc("b.md", "penguin"))
+            assert paths(corpus.search("penguin", alpha=0)) == ["b.md"]

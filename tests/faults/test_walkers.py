@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import unspool
-from support import doc, name, open_corpus, settings_for
+from support import ENGINES, Place, Places, address_of, beside, doc, name, open_corpus
 from unspool.catalog import Catalog, projects
-from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.domain.queries import Page, Served
-from unspool.embedded.store import EmbeddedStore
 from unspool.embedders.base import Embedder
-from unspool.search import engine
+from unspool.search.engine import plan_for
 from unspool.search.finder import Finder, Habits
 from unspool.search.queries import QueryCache
+from unspool.stores import open_store
 from unspool.vectors.base import Vectors
+from unspool.vectors.options import VectorOptions
 from unspool.windows import AskedProject, Question
 
 PAGES = 5
 WORDS = "walrus fish island coast cache eviction token parse garden tomato water harvest moon copper violin river".split()
 
 
-def write(database: Path, count: int) -> None:
+def write(database: Place, count: int) -> None:
     with open_corpus(database) as corpus:
         corpus.put(
             *(
@@ -44,9 +42,14 @@ def write(database: Path, count: int) -> None:
         corpus.refresh()
 
 
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    database = tmp_path_factory.mktemp("walkers") / "catalog.db"
+def shelf(module_places: Places) -> Place:
+    database = module_places.new()
     write(database, 500)
     return database
 
@@ -61,7 +64,7 @@ def hits_of(corpus: unspool.Corpus, query: str, alpha: float) -> list[tuple[Any,
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_64_threads_walk_64_queries_as_if_each_were_alone(shelf: Path, kind: str) -> None:
+def test_64_threads_walk_64_queries_as_if_each_were_alone(shelf: Place, kind: str) -> None:
     queries = [(f"{WORDS[at % 16]} {WORDS[at * 5 % 16]} {WORDS[at // 16]}", (1.0, 0.0, 0.4)[at % 3]) for at in range(64)]
     with open_corpus(shelf, continuations=kind) as alone:
         expected = [hits_of(alone, query, alpha) for query, alpha in queries]
@@ -79,7 +82,7 @@ def test_64_threads_walk_64_queries_as_if_each_were_alone(shelf: Path, kind: str
 
 @pytest.mark.parametrize("prefetch", ["on", "off"])
 @pytest.mark.parametrize("alpha", [1.0, 0.0, 0.4], ids=["meaning", "word", "hybrid"])
-def test_8_threads_that_go_past_the_window_together_get_the_same_page(shelf: Path, alpha: float, prefetch: str) -> None:
+def test_8_threads_that_go_past_the_window_together_get_the_same_page(shelf: Place, alpha: float, prefetch: str) -> None:
     def ask(_: int) -> tuple[Any, ...]:
         ready.wait()
         page = corpus.more(continuation)
@@ -100,7 +103,7 @@ def test_8_threads_that_go_past_the_window_together_get_the_same_page(shelf: Pat
     assert len(shown) == 500
 
 
-def test_walks_go_on_while_threads_write(database: Path) -> None:
+def test_walks_go_on_while_threads_write(database: Place) -> None:
     """Every walk ends, with nothing twice and nothing lost that nobody touched, whatever is put and forgotten meanwhile."""
     write(database, 300)
     done = threading.Event()
@@ -132,15 +135,15 @@ def test_walks_go_on_while_threads_write(database: Path) -> None:
         finally:
             done.set()
         assert writer.result() > 0
-    with closing(sqlite3.connect(f"{database}.windows")) as connection:
-        assert connection.execute("SELECT max(number) FROM segments").fetchone()[0] < 30  # a walk does not run after the writer for ever
+    with beside(database, windows=True) as kept:
+        assert kept.rows("SELECT max(number) FROM segments")[0][0] < 30  # a walk does not run after the writer for ever
 
 
 # Killed on the way
 
 SEARCH = """
 import os, sys, unspool
-settings = unspool.Settings.load(arguments={"database": f"sqlite:///{sys.argv[1]}", **dict(one.split("=") for one in sys.argv[2:])}, environment={})
+settings = unspool.Settings.load(arguments={"database": sys.argv[1], **dict(one.split("=") for one in sys.argv[2:])}, environment={})
 corpus = unspool.open(settings=settings)
 page = corpus.search("walrus violin", limit=7, alpha=0.4)
 print(page.continuation, page.more().continuation, flush=True)
@@ -148,7 +151,7 @@ os.kill(os.getpid(), 9)
 """
 MORE = """
 import sys, unspool
-settings = unspool.Settings.load(arguments={"database": f"sqlite:///{sys.argv[1]}"}, environment={})
+settings = unspool.Settings.load(arguments={"database": sys.argv[1]}, environment={})
 with unspool.open(settings=settings) as corpus:
     page = corpus.more(sys.argv[2])
     print(page.number, *(hit.chunk.id for hit in page.hits))
@@ -156,9 +159,9 @@ with unspool.open(settings=settings) as corpus:
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_a_walk_goes_on_after_the_process_that_began_it_is_killed(shelf: Path, kind: str) -> None:
+def test_a_walk_goes_on_after_the_process_that_began_it_is_killed(shelf: Place, tmp_path: Path, kind: str) -> None:
     killed = subprocess.run(
-        [sys.executable, "-c", SEARCH, str(shelf), f"continuations={kind}"], capture_output=True, text=True, timeout=60, cwd=shelf.parent
+        [sys.executable, "-c", SEARCH, address_of(shelf), f"continuations={kind}"], capture_output=True, text=True, timeout=60, cwd=tmp_path
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with open_corpus(shelf) as corpus:
@@ -166,7 +169,7 @@ def test_a_walk_goes_on_after_the_process_that_began_it_is_killed(shelf: Path, k
         for number, continuation in enumerate(killed.stdout.split(), 2):
             page = page.more()
             ran = subprocess.run(
-                [sys.executable, "-c", MORE, str(shelf), continuation], capture_output=True, text=True, timeout=60, cwd=shelf.parent, check=True
+                [sys.executable, "-c", MORE, address_of(shelf), continuation], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True
             )
             assert ran.stdout.split() == [str(number), *(str(hit.chunk.id) for hit in page.hits)]
             assert corpus.more(continuation).hits == page.hits
@@ -202,13 +205,15 @@ class Slow:
         return self.inner.embed_query(text)
 
 
-def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Path, tmp_path: Path) -> None:
+def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> None:
     """Also past the window, in a process that has to embed the query first."""
-    catalog = Catalog.open(settings_for(shelf).database)
+    catalog = Catalog.open(address_of(shelf))
     with open_corpus(shelf) as corpus:
         embedder = Slow(corpus._embedder)
-        space_id = corpus._space()
-    store = EmbeddedStore(catalog, space_id=space_id, space=f"{embedder.name}@{embedder.revision}", dimension=embedder.dimension)
+        space_id = corpus._ready().space_id
+    store = open_store(
+        catalog, space_id=space_id, space=f"{embedder.name}@{embedder.revision}", dimension=embedder.dimension, options=VectorOptions()
+    )
     events: list[Any] = []
 
     def finder(windows: Windows) -> Finder:
@@ -218,11 +223,11 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Path, tmp_p
 
     with catalog.read() as connection:
         rows = projects.all_projects(connection)
-    planned = engine.plan_for("walrus violin", embedder, alpha=1.0, limit=100, window=20)
+    planned = plan_for("walrus violin", embedder, alpha=1.0, limit=100, window=20)
     question = Question(
         query="walrus violin", projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows), alpha=planned.alpha, limit=100
     )
-    windows = Windows(WindowFile(tmp_path / "none"))
+    windows = Windows(catalog.home())
     made = finder(windows)
     try:
         embedder.pause_s = 0.05

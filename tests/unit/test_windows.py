@@ -1,10 +1,10 @@
-"""Frozen rankings as bytes, and the file that keeps them for a while."""
+"""Frozen rankings as bytes, and the tables that keep them for a while, in a file or on a server."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspool.catalog import windows
-from unspool.catalog.window_file import WindowFile
+from support import ENGINES, Place, beside
+from unspool.catalog import Catalog, windows
+from unspool.catalog.database import Home
+from unspool.catalog.window_file import WindowFile, kept_at
 from unspool.catalog.windows import Windows
 from unspool.domain import continuations
 from unspool.domain.queries import Served
@@ -96,7 +98,7 @@ def test_a_question_with_a_date_in_its_filter_can_be_asked_again() -> None:
     assert Question.from_json(question.as_json()).where == {"modified": {"gte": "2026-01-02"}}
 
 
-# The file
+# Where they are kept
 
 
 class Clock:
@@ -122,16 +124,31 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "catalog.db.windows"
+@pytest.fixture(scope="module", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+Homes = Callable[[], Home]
 
 
 @pytest.fixture
-def kept(path: Path, clock: Clock) -> Iterator[Windows]:
-    opened = Windows(WindowFile(path), clock=clock)
-    yield opened
-    opened.close()
+def homes(database: Place) -> Iterator[Homes]:
+    """Where windows are kept, each time as another process gets there."""
+    with ExitStack() as opened:
+
+        def home() -> Home:
+            if isinstance(database, Path):
+                return WindowFile(kept_at(database))
+            return opened.enter_context(closing(Catalog.open(database))).home()
+
+        yield home
+
+
+@pytest.fixture
+def kept(homes: Homes, clock: Clock) -> Iterator[Windows]:
+    with closing(afresh(homes, clock)) as opened:
+        yield opened
 
 
 def keep(kept: Windows, *, lifetime_s: int = 100, query: tuple[bytes, bytes] | None = None) -> bytes:
@@ -140,29 +157,25 @@ def keep(kept: Windows, *, lifetime_s: int = 100, query: tuple[bytes, bytes] | N
     return name
 
 
-def afresh(path: Path, clock: Clock) -> Windows:
+def afresh(homes: Homes, clock: Clock) -> Windows:
     """As another process sees it."""
-    return Windows(WindowFile(path), clock=clock)
+    return Windows(homes(), clock=clock)
 
 
-def swept(path: Path, now: float) -> None:
-    opened = WindowFile(path)
-    try:
-        with opened.write() as connection:
-            windows.sweep(connection, int(now))
-    finally:
-        opened.close()
+def swept(homes: Homes, now: float) -> None:
+    with closing(homes()) as home, home.write() as connection:
+        windows.sweep(connection, int(now))
 
 
-def rows_of(path: Path, table: str) -> int:
-    with closing(sqlite3.connect(path)) as connection:
-        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+def rows_of(place: Place, table: str) -> int:
+    with beside(place, windows=True) as opened:
+        return int(opened.rows(f"SELECT count(*) FROM {table}")[0][0])
 
 
-def test_a_window_is_found_by_its_name_alone(kept: Windows, path: Path, clock: Clock) -> None:
+def test_a_window_is_found_by_its_name_alone(kept: Windows, homes: Homes, clock: Clock) -> None:
     name, other = keep(kept), keep(kept)
     assert name != other
-    fresh = afresh(path, clock)
+    fresh = afresh(homes, clock)
     for one in (kept, fresh):
         found = one.find(name, position=0)
         assert found is not None
@@ -187,13 +200,13 @@ def test_nothing_is_appended_to_a_window_that_is_gone(kept: Windows) -> None:
 
 
 @pytest.mark.parametrize("later", [4, 7, 10])
-def test_an_early_place_is_found_after_a_later_one(kept: Windows, path: Path, clock: Clock, later: int) -> None:
+def test_an_early_place_is_found_after_a_later_one(kept: Windows, homes: Homes, clock: Clock, later: int) -> None:
     """A process that begins in the middle of a walk may be asked for an earlier page."""
     name = keep(kept)
     kept.append(name, stretch(1, 3))
     kept.append(name, stretch(2, 6))
     kept.append(name, stretch(3, 9))
-    fresh = afresh(path, clock)
+    fresh = afresh(homes, clock)
     assert fresh.find(name, position=later) is not None
     for position in range(12):
         found = fresh.find(name, position=position)
@@ -202,11 +215,11 @@ def test_an_early_place_is_found_after_a_later_one(kept: Windows, path: Path, cl
     fresh.close()
 
 
-def test_what_stood_in_for_what_is_remembered(kept: Windows, path: Path, clock: Clock) -> None:
+def test_what_stood_in_for_what_is_remembered(kept: Windows, homes: Homes, clock: Clock) -> None:
     name, other = keep(kept), keep(kept)
     kept.substitute(name, {0: 70, 2: 72})
     kept.substitute(name, {2: 82})
-    fresh = afresh(path, clock)
+    fresh = afresh(homes, clock)
     assert fresh.substitutes(name) == {0: 70, 2: 82}
     assert fresh.substitutes(other) == {}
     fresh.close()
@@ -221,98 +234,112 @@ def test_a_window_expires_when_its_time_is_over(kept: Windows, clock: Clock) -> 
     assert kept.is_expired(found)
 
 
-def test_sweeping_drops_expired_segments_at_once_and_forgets_the_window_a_day_later(kept: Windows, path: Path, clock: Clock) -> None:
+def test_sweeping_drops_expired_segments_at_once_and_the_window_a_day_later(kept: Windows, homes: Homes, database: Place, clock: Clock) -> None:
     name, younger = keep(kept, lifetime_s=100), keep(kept, lifetime_s=10 * DAY)
     kept.substitute(name, {0: 70})
-    swept(path, clock.now + 99)
-    assert rows_of(path, "segments") == 2
-    swept(path, clock.now + 100)
-    fresh = afresh(path, clock)
+    swept(homes, clock.now + 99)
+    assert rows_of(database, "segments") == 2
+    swept(homes, clock.now + 100)
+    fresh = afresh(homes, clock)
     found = fresh.find(name, position=0)
     assert found is not None
     assert (found.question, found.segments) == (QUESTION, ())
     other = fresh.find(younger, position=0)
     assert other is not None
     assert len(other.segments) == 1
-    swept(path, clock.now + 100 + DAY - 1)
-    assert rows_of(path, "windows") == 2
-    swept(path, clock.now + 100 + DAY)
-    assert (rows_of(path, "windows"), rows_of(path, "segments"), rows_of(path, "substitutes")) == (1, 1, 0)
+    swept(homes, clock.now + 100 + DAY - 1)
+    assert rows_of(database, "windows") == 2
+    swept(homes, clock.now + 100 + DAY)
+    assert (rows_of(database, "windows"), rows_of(database, "segments"), rows_of(database, "substitutes")) == (1, 1, 0)
     assert fresh.find(name, position=0) is None
     fresh.close()
 
 
-def test_sweeping_happens_by_itself_while_windows_are_kept(kept: Windows, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeping_happens_by_itself_while_windows_are_kept(kept: Windows, database: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "SWEEP_EVERY", 5)
     for _ in range(30):
         keep(kept, lifetime_s=10)
         clock.now += 20
-    assert rows_of(path, "segments") <= 7
+    assert rows_of(database, "segments") <= 7
 
 
-def test_too_many_windows_cost_the_oldest_their_segments(kept: Windows, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_windows_cost_the_oldest_their_segments(kept: Windows, homes: Homes, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MAX_WINDOWS", 4)
     names = []
     for _ in range(10):
         names.append(keep(kept, lifetime_s=DAY))
         clock.now += 1
-    swept(path, clock.now)
-    fresh = afresh(path, clock)
+    swept(homes, clock.now)
+    fresh = afresh(homes, clock)
     found = [fresh.find(name, position=0) for name in names]
     assert [one is not None and len(one.segments) for one in found] == [0] * 6 + [1] * 4
     fresh.close()
 
 
-def test_vectors_of_queries_are_kept_for_their_time_and_no_longer(kept: Windows, path: Path, clock: Clock) -> None:
+def test_vectors_of_queries_are_kept_for_their_time_and_no_longer(kept: Windows, homes: Homes, database: Place, clock: Clock) -> None:
     keep(kept, lifetime_s=100, query=(b"k" * 32, b"vector"))
     kept.keep_vectors({b"l" * 32: b"other"}, lifetime_s=50)
-    fresh = afresh(path, clock)
+    fresh = afresh(homes, clock)
     assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32), fresh.vector(b"m" * 32)) == (b"vector", b"other", None)
     clock.now += 50
     assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32)) == (b"vector", None)
     keep(kept, lifetime_s=100, query=(b"k" * 32, b"vector"))
     clock.now += 99
     assert fresh.vector(b"k" * 32) == b"vector"
-    swept(path, clock.now + 1)
-    assert rows_of(path, "query_vectors") == 0
+    swept(homes, clock.now + 1)
+    assert rows_of(database, "query_vectors") == 0
     fresh.close()
 
 
-def test_too_many_vectors_cost_those_that_end_first(kept: Windows, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_vectors_cost_those_that_end_first(kept: Windows, homes: Homes, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "MAX_VECTORS", 3)
     for number in range(8):
         kept.keep_vectors({bytes([number]) * 32: b"v"}, lifetime_s=100 + number)
-    swept(path, clock.now)
+    swept(homes, clock.now)
     assert [number for number in range(8) if kept.vector(bytes([number]) * 32)] == [5, 6, 7]
 
 
-def test_only_its_owner_may_read_the_file(kept: Windows, path: Path) -> None:
-    keep(kept)
+# The file of SQLite
+
+
+@pytest.fixture
+def path(catalog_file: Path) -> Path:
+    return kept_at(catalog_file)
+
+
+@pytest.fixture
+def in_file(path: Path, clock: Clock) -> Iterator[Windows]:
+    with closing(Windows(WindowFile(path), clock=clock)) as opened:
+        yield opened
+
+
+def test_only_its_owner_may_read_the_file(in_file: Windows, path: Path) -> None:
+    keep(in_file)
     assert path.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("content", [b"not a database at all " * 400, b"SQLite format 3\x00" + b"\xff" * 5000])
-def test_a_damaged_file_is_replaced(kept: Windows, path: Path, content: bytes) -> None:
+def test_a_damaged_file_is_replaced(in_file: Windows, catalog_file: Path, path: Path, content: bytes) -> None:
     path.write_bytes(content)
-    name = keep(kept)
-    assert kept.find(name, position=0) is not None
-    assert rows_of(path, "windows") == 1
+    name = keep(in_file)
+    assert in_file.find(name, position=0) is not None
+    assert rows_of(catalog_file, "windows") == 1
 
 
-def test_a_file_of_another_format_is_begun_anew(kept: Windows, path: Path, clock: Clock) -> None:
-    keep(kept)
-    kept.close()
+def test_a_file_of_another_format_is_begun_anew(in_file: Windows, catalog_file: Path, path: Path, clock: Clock) -> None:
+    keep(in_file)
+    in_file.close()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version=999")
-    fresh = afresh(path, clock)
+    fresh = Windows(WindowFile(path), clock=clock)
     name = keep(fresh)
     assert fresh.find(name, position=0) is not None
-    assert rows_of(path, "windows") == 1
+    assert rows_of(catalog_file, "windows") == 1
     fresh.close()
 
 
 @pytest.mark.parametrize("application_id", [77, 0])
-def test_a_file_of_another_program_is_refused_and_left_as_it_is(kept: Windows, path: Path, application_id: int) -> None:
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(in_file: Windows, path: Path, application_id: int) -> None:
     """Most programs leave the application id at 0."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE windows (panes INTEGER)")
@@ -321,7 +348,7 @@ def test_a_file_of_another_program_is_refused_and_left_as_it_is(kept: Windows, p
         connection.commit()
     before = path.read_bytes()
     with pytest.raises(ServiceError):
-        keep(kept)
+        keep(in_file)
     with pytest.raises(ServiceError):
-        kept.find(bytes(10), position=0)
+        in_file.find(bytes(10), position=0)
     assert path.read_bytes() == before
