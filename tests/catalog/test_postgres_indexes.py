@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -292,7 +292,7 @@ def test_vectors_are_kept_as_asked_when_the_space_is_made(places: Places, wanted
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zoo: str) -> Iterator[Callable[..., tuple[int, str]]]:
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zoo: str) -> Callable[..., tuple[int, str]]:
     for variable in [variable for variable in os.environ if variable.startswith("UNSPOOL_")]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
@@ -303,7 +303,7 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zoo: str) -> Itera
         result = CliRunner().invoke(main, list(arguments), prog_name="unspool")
         return result.exit_code, result.output
 
-    yield run
+    return run
 
 
 def test_a_missing_and_a_broken_index_are_findings_that_repair_cures(zoo: str, commands: Callable[..., tuple[int, str]]) -> None:

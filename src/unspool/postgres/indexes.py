@@ -91,8 +91,10 @@ class Builder:
         """Remove the indexes of a project that is gone."""
         with self._catalog.alone() as connection:
             pattern = f"ix_{self._table.name}_{project:d}_"
-            own = "c.relnamespace = current_schema()::regnamespace"  # another catalog may have such a project too
-            names = f"SELECT indexrelid::regclass::text FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE starts_with(relname, %(p)s) AND {own}"
+            names = (  # another catalog of the database may have a project of that number too
+                "SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('i', 'I') AND starts_with(relname, %(p)s) "
+                "AND relnamespace = current_schema()::regnamespace"
+            )
             for name in connection.exec_driver_sql(names, {"p": pattern}).scalars().all():
                 connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
