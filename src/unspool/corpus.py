@@ -160,9 +160,11 @@ class Corpus:
 
         with self._guard:
             if self._primary is None:
-                self._primary = Catalog.open(self.settings.database_address, connecting=connecting(self.settings))
-                if self._primary.identity != self._searched.identity:
+                opened = Catalog.open(self.settings.database_address, connecting=connecting(self.settings))
+                if opened.identity != self._searched.identity:
+                    opened.close()
                     raise ConfigError("UNSPOOL_DATABASE_READ is no replica of UNSPOOL_DATABASE: it holds another catalog; correct one of them")
+                self._primary = opened
             return self._primary
 
     def __enter__(self) -> Self:
