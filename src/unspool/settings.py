@@ -70,7 +70,7 @@ class Settings:
     )
     connect_timeout_s: int = _setting(10, "how long to wait for a database server to answer, in seconds", low=1, high=600)
     statement_timeout_s: int = _setting(60, "how long a single statement may take, in seconds; building an index may take longer", low=1, high=86_400)
-    vector_metric: str = _setting("cosine", "how vectors are compared; chosen when a vector space is made", choices=("cosine", "l2", "ip"))
+    vector_metric: str = _setting("cosine", "how vectors are compared", choices=("cosine", "l2", "ip"))
     vector_index: str = _setting(
         "hnsw", "index over vectors on a server; exact: none, every vector is compared", choices=("hnsw", "ivfflat", "exact")
     )

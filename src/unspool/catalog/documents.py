@@ -232,9 +232,11 @@ def check_versions(connection: Connection, project_id: int, expected: Mapping[st
         found: dict[str, int] = {row[0]: row[1] for row in connection.execute(query)}
         for path in some:
             if (now := found.get(path, 0)) != expected[path]:
-                stands = f"is at version {now}" if now else "does not exist"
+                stands = f"is at version {now}" if now else "does not exist (any more)"
                 wanted = f"not at {expected[path]}" if expected[path] else "but was to be new"
-                raise ConflictError(f"document {path!r} {stands}, {wanted}; somebody else wrote it, so read it again and put what follows from that")
+                raise ConflictError(
+                    f"document {path!r} {stands}, {wanted}; somebody else was faster, so read it again and put what follows from that"
+                )
 
 
 def ensure_document(connection: Connection, project_id: int, path: str) -> bool:

@@ -264,7 +264,8 @@ def engine_for(target: Target, connecting: Connecting) -> Engine:
                 "JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector' AND nspname <> 'public')), false), "
                 "set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
                 "set_config('idle_in_transaction_session_timeout', %s, false)",
-                (target.schema, str(timeout_ms), str(timeout_ms), str(10 * timeout_ms)),
+                # Giving up on a lock first, the error can say what it was.
+                (target.schema, str(timeout_ms), str(timeout_ms // 2), str(10 * timeout_ms)),
             )
             cursor.execute("SELECT to_regtype('vector') IS NOT NULL AND to_regtype('sparsevec') IS NOT NULL")
             has_types = cursor.fetchone()[0]
@@ -317,7 +318,8 @@ def _migrate(engine: Engine, target: Target, wanted: str) -> dict[str, str]:
     with connected(engine) as connection, connection.begin():
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-        connection.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{target.schema}"')
+        if not connection.exec_driver_sql("SELECT count(*) FROM pg_namespace WHERE nspname = %(name)s", {"name": target.schema}).scalar_one():
+            connection.exec_driver_sql(f'CREATE SCHEMA "{target.schema}"')  # even IF NOT EXISTS, this needs a right that one may not have
         current = revision_of(connection, target)
         run_migrations(connection, current=current, target=wanted)
         return {} if wanted == "base" else complete_own(connection)
@@ -437,6 +439,8 @@ def _locked(place: str, cause: BaseException) -> UnspoolError:
 
 
 def _conflict(place: str, cause: BaseException) -> UnspoolError:
+    if "recovery" in str(cause).lower():
+        return ServiceTimeoutError(f"the replica at {place} broke off a search to take in changes; try again, or raise max_standby_streaming_delay")
     return ConflictError(f"another writer at {place} was faster, and what was to be written contradicts it; run again")
 
 

@@ -43,9 +43,10 @@ def _server(name: str, address: str, settings: Settings) -> Iterator[Check]:
             number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
             encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
             yield _version(name, target, version, number, encoding)
-            yield _extension(connection)
+            catalog = list(_migrations(connection, target))
+            yield _extension(connection, is_new=catalog[0].name == "catalog")
             yield _room(connection, settings)
-            yield from _migrations(connection, target)
+            yield from catalog
     except UnspoolError as error:
         yield Check(name=name, ok=False, detail=str(error), cure="mend that first, then run doctor again")
     finally:
@@ -63,7 +64,7 @@ def _version(name: str, target: Target, version: str, number: int, encoding: str
     return Check(name=name, ok=True, detail=detail)
 
 
-def _extension(connection: Connection) -> Check:
+def _extension(connection: Connection, *, is_new: bool) -> Check:
     from unspool.catalog.postgres import GOOD_PGVECTOR, MIN_PGVECTOR, pgvector_version
 
     version = pgvector_version(connection)
@@ -74,7 +75,7 @@ def _extension(connection: Connection) -> Check:
             return Check(name="pgvector", ok=False, detail="it is not installed on the server", cure=cure)
         return Check(
             name="pgvector",
-            ok=False,
+            ok=is_new,
             detail=f"{available} is on the server, but not made in this database",
             cure="unspool migrate makes it if the user may; otherwise let an administrator run CREATE EXTENSION vector",
         )
@@ -104,7 +105,8 @@ def _migrations(connection: Connection, target: Target) -> Iterator[Check]:
     try:
         revision = revision_of(connection, target)
     except UnspoolError as error:
-        yield Check(name="migrations", ok=False, detail=str(error), cure="restore the catalog from a backup, or name another schema in the address")
+        detail, _, cure = str(error).partition("; ")
+        yield Check(name="migrations", ok=False, detail=detail, cure=cure)
         return
     if not revision:
         yield Check(name="catalog", ok=True, detail=f"there is none at {target.place} yet; the first index makes it")

@@ -87,8 +87,11 @@ def _temporary(server: str) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="unspool-eval-") as folder:
             yield f"sqlite:///{folder}/eval.db"
         return
+    from unspool.catalog.database import Connecting, engine_name
+
+    if engine_name(server) != "postgresql":
+        raise InputError("the server is none of PostgreSQL; give postgresql://user@host/name, or leave it out to measure in a temporary file")
     from unspool.catalog import postgres
-    from unspool.catalog.database import Connecting
 
     address = postgres.with_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
     try:

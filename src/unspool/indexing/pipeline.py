@@ -108,9 +108,14 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
             indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
         raise
     indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
-    indexer.store.settle(row.id, on_progress=tell)
-    indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
     warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
+    try:
+        indexer.store.settle(row.id, on_progress=tell)
+    except ServiceError as error:
+        if indexer.store.position(row.id) is not None:
+            raise
+        warnings.append(f"everything is stored and found, but its index could not be built: {error}")
+    indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
     return _report(project, tally, warnings, time.monotonic() - started)
 
 

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -362,4 +362,6 @@ def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, o
             return made, textsearch.is_usable(connection)
 
         table, has_textsearch = own.transact(prepare)
+    if table.dimension > tables.MAX_DIMENSION[table.type]:
+        options = replace(options, index="exact")  # more than an index takes
     return PostgresStore(own, space_id=space_id, space=space, table=table, options=options, has_textsearch=has_textsearch)

@@ -68,10 +68,11 @@ class PostgresWords:
         places = bm25.Places(project)
         condition, values = self._store.condition(selection)
         statement = (
-            f"WITH found AS MATERIALIZED (SELECT chunk_id, body FROM words WHERE project_id = %(project)s{condition} "
-            "AND tokens <@> to_bm25query(%(text)s, %(index)s) < 0 ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) LIMIT %(enough)s) "
-            "SELECT chunk_id, body <#> %(query)b FROM found ORDER BY 2, 1 LIMIT %(k)s"
+            f"WITH found AS MATERIALIZED (SELECT chunk_id, body FROM words WHERE project_id + 0 = %(project)s{condition} "
+            "ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) LIMIT %(enough)s) "
+            "SELECT chunk_id, body <#> %(query)b FROM found WHERE body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
         )
+        connection.exec_driver_sql("SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")  # its index, and no other way
         asked = {
             "project": project,
             "text": textsearch.question({places[term]: weight for term, weight in weights.items()}),
@@ -153,7 +154,7 @@ def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
     """Forget the words of chunks."""
     statement = "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING keys"
     gone = [np.array(row[0], dtype=np.int32) for row in connection.exec_driver_sql(statement, {"project": project, "ids": list(ids)})]
-    _count(connection, project, gone, sign=-1, kind=PLAIN)
+    _count(connection, project, gone, sign=-1, kind=WITH_TOKENS)  # what stays is as it was
 
 
 def drop(connection: Connection, project: int) -> None:
@@ -174,6 +175,6 @@ def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, s
     )
     connection.exec_driver_sql(
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
-        "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks",
+        "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks, format = least(word_totals.format, excluded.format)",
         {"project": project, "chunks": sign * len(keys), "format": kind},
     )

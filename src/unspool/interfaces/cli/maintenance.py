@@ -100,6 +100,8 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
         print_json({"catalog": place, "before": before, "after": wanted} | ({} if partitions is None else {"partitions": partitions}))
     else:
         show([[(f"{place}: {before} -> {wanted}" if before != wanted else f"{place} is at {wanted} already", "")]])
+        if partitions is not None:
+            show([[(f"chunks, words and vectors are in {partitions} partitions by project" if partitions > 1 else "tables are whole", "")]])
 
 
 def _partition(settings: Settings, partitions: int) -> None:
