@@ -267,6 +267,14 @@ def test_a_pool_of_one_connection_is_enough_for_everything(database: str, tmp_pa
         assert corpus.forget(project="zoo", path="a.md") == corpus.forget(project="zoo") == 1
 
 
+def test_a_pool_of_one_connection_is_enough_for_several_projects_at_once(database: str) -> None:
+    with open_corpus(database, pool_size=1, pool_overflow=0, pool_timeout_s=2) as corpus:
+        for project in ("first", "second", "third"):
+            corpus.put(doc("a.md", f"the walrus of the {project}", project=project))
+        assert {hit.chunk.project for hit in corpus.search("walrus", projects="*").hits} == {"first", "second", "third"}
+        assert len(corpus.nearest(corpus.embed("walrus"), projects="*")) == 3
+
+
 # The extension
 
 
