@@ -385,12 +385,40 @@ def test_odd_metadata_is_compared_exactly(corpus: unspool.Corpus, value: str) ->
 
 @pytest.mark.parametrize(
     "text",
-    ["nul \x00 walrus", "lone \ud800 walrus", "mark \ufeff walrus", "a" * 200_000 + " walrus", "walrus\r\n\rwalrus\u2028x", "walrus \U0010ffff"],
-)
+    [
+        "nul \x00 walrus", "lone \ud800 walrus", "mark \ufeff walrus", "a" * 200_000 + " walrus", "walrus\r\n\rwalrus\u2028x", "walrus \U0010ffff",
+        "\x00walrus\x00", "walrus \udfff\ud800", "walrus \ud83d", "👩‍👩‍👧‍👦 walrus 😀", "walrus \u202e\u0301 \x1b[31m", "walrus \\x00 \\ %s {} \\N",
+    ],
+)  # fmt: skip
 def test_odd_texts_are_stored_and_found(corpus: unspool.Corpus, text: str) -> None:
     corpus.put(doc("a.txt", text))
     hits = corpus.search("walrus", alpha=0).hits
     assert any("walrus" in hit.chunk.text for hit in hits)
+
+
+def test_characters_of_every_kind_come_back_as_they_were(corpus: unspool.Corpus) -> None:
+    text = "walrus 😀 👩‍👩‍👧‍👦 é e\u0301 \U0010ffff \ufffd \u202e \t 東京 \\N \\x41 %s %(a)s {} ' \" ; -- $$ \x7f \x01"
+    corpus.put(doc("a.txt", text, title=text, metadata={"m": text}))
+    (hit,) = corpus.search("walrus").hits
+    assert (hit.chunk.text, hit.chunk.title, hit.chunk.metadata["m"]) == (text, text, text)
+    assert paths(corpus.search("walrus", where={"metadata.m": text})) == ["a.txt"]
+
+
+def test_ten_megabytes_are_one_document_that_is_found_from_end_to_end(corpus: unspool.Corpus, database: Place) -> None:
+    parts = ["\n".join(f"Line {at} of part {part} is about the same as every other." for at in range(20)) for part in range(40)]
+    marked = {0: name(1), 4800: name(2), 9599: name(3)}
+    text = "\n\n".join(f"{parts[at % 40]} {marked.get(at, '')}" for at in range(9600))
+    assert len(text) > 10_000_000
+    report = corpus.put(doc("long.txt", text))
+    assert (report.added, report.failed) == (1, 0)
+    for part, word in marked.items():
+        hit = corpus.search(word, alpha=0, limit=1).hits[0]
+        assert hit.chunk.lines.first <= part * 21 + 20 <= hit.chunk.lines.last
+        assert text[hit.chunk.start : hit.chunk.end] == hit.chunk.text
+    assert corpus.documents()[0].chunk_count == report.chunks == corpus.count()
+    corpus.put(doc("long.txt", "A short walrus."))
+    assert [hit.chunk.text for hit in corpus.search("walrus", limit=100).hits] == ["A short walrus."]
+    assert len(assert_no_orphans(database).chunks) == 1
 
 
 @pytest.mark.parametrize("field", ["path", "title", "metadata value", "metadata key", "project"])
