@@ -66,11 +66,10 @@ def take(connection: Connection, project_id: int) -> None:
 def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
     """The project of that name, made if need be, to oneself. A root given for a project without one is noted; another root is a conflict."""
     known = find(connection, name, alone=True)
-    if known is None:
+    while known is None:  # more than once where another one made it at the same time and it was forgotten at once
         values = {"name": name, "name_sha": name_sha(name), "root": root, "seq": 0, "floor": 0, "created_at": datetime.now(UTC)}
         insert_new(connection, projects, values)
         known = find(connection, name, alone=True)
-        assert known is not None
     if root and known.root and known.root != root:
         raise ConflictError(
             f"project {name!r} was indexed from {known.root}, not {root}; give this one another name with --project, or forget that one first"
