@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -108,11 +107,6 @@ class Builder:
                     raw.cancel_safe(timeout=5)
         if thread is not None:
             thread.join(timeout=10)
-
-    @property
-    def probes(self) -> int:
-        """How many lists of an IVFFlat index a search looks into at first."""
-        return max(1, math.isqrt(self._options.ivfflat_lists or 100))
 
     def _quietly(self, project: int) -> None:
         with suppress(UnspoolError):

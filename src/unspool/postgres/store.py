@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -116,7 +117,8 @@ class PostgresStore:
         )
 
     def forget(self, connection: Connection, project: int) -> None:
-        """Remove a project's vectors and words together with its documents."""
+        """Remove a project's vectors and words together with its documents, however long that takes."""
+        _without_hurry(connection)
         connection.exec_driver_sql(f"DELETE FROM {self._table.name} WHERE project_id = %(project)s", {"project": project})
         words.drop(connection, project)
 
@@ -154,6 +156,7 @@ class PostgresStore:
         """Make what is missing again, remove what should not be there, and build the index if there should be one."""
 
         def mend(connection: Connection) -> None:
+            _without_hurry(connection)
             take(connection, project)
             mending.mend(connection, project, self._table, self.add_vectors, with_tokens=self._textsearch, on_progress=on_progress)
 
@@ -215,7 +218,7 @@ class PostgresStore:
 
     def _by_index(self, connection: Connection, project: int, vector: Vectors, k: int, selection: Selection | None) -> Matches:
         condition, values = self.condition(selection)
-        self._tune(connection, k)
+        self._tune(connection, project, k)
         operator = OPERATOR[self._options.metric]
         statement = (
             f"SELECT chunk_id, vector {operator} %(vector)b FROM {self._table.name} WHERE project_id = {project:d}{condition} "
@@ -223,13 +226,14 @@ class PostgresStore:
         )
         return self._matches(connection, statement, {"vector": self._as_type(vector), "k": k, **values})
 
-    def _tune(self, connection: Connection, k: int) -> None:
+    def _tune(self, connection: Connection, project: int, k: int) -> None:
         """Let the index look far enough for k, go on until a filter has let k through, and be what the planner takes."""
         if self._options.index == "hnsw":
             own = {"hnsw.ef_search": min(max(EF_PER_HIT * k, MIN_EF), MAX_EF), "hnsw.iterative_scan": "relaxed_order"}
             own["hnsw.max_scan_tuples"] = max(self._options.max_scan_tuples, 4 * k if self._options.max_scan_tuples >= 20_000 else 0)
         else:
-            own = {"ivfflat.probes": self._builder.probes, "ivfflat.iterative_scan": "relaxed_order"}
+            lists = tables.lists(self._options, self.chunks(connection, project))
+            own = {"ivfflat.probes": max(10, 2 * math.isqrt(lists)), "ivfflat.iterative_scan": "relaxed_order"}
         own |= {"enable_sort": "off", "plan_cache_mode": "force_custom_plan"}
         calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in own)
         connection.exec_driver_sql(f"SELECT {calls}", {name: str(value) for name, value in own.items()})
@@ -345,6 +349,11 @@ class PostgresStore:
     def _check(self, vector: Vectors) -> None:
         if vector.shape != (self._table.dimension,):
             raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._table.dimension}; embed with {self._space}")
+
+
+def _without_hurry(connection: Connection) -> None:
+    """Let the statements of this transaction take as long as they need: over a million rows that is more than a search may."""
+    connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
 
 
 def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> PostgresStore:
