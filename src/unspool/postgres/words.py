@@ -12,7 +12,6 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.copying import copy
 from unspool.catalog.documents import NewChunk
-from unspool.catalog.filters import Selection
 from unspool.domain.filters import Filter
 from unspool.postgres import terms as bm25
 from unspool.postgres import textsearch
@@ -43,8 +42,8 @@ class PostgresWords:
             if not weights or (selection is not None and selection.is_empty):
                 return Matches.none()
             query, counts = self._query(connection, project, weights)
-            if self._store.has_tokens(project):
-                return _matches(self._by_extension(connection, project, query, weights, k, selection))
+            if selection is None and self._store.has_tokens(project):
+                return _matches(self._by_extension(connection, project, query, weights, k))
             leading = bm25.leading(query, counts, max(CANDIDATES, CANDIDATES_PER_HIT * k))
             condition, values = self._store.condition(selection)
             statement = (
@@ -62,15 +61,14 @@ class PostgresWords:
         return _matches(rows)
 
     def _by_extension(
-        self, connection: Connection, project: int, query: Mapping[int, float], weights: Mapping[str, float], k: int, selection: Selection | None
+        self, connection: Connection, project: int, query: Mapping[int, float], weights: Mapping[str, float], k: int
     ) -> Sequence[tuple[int, float]]:
-        """The best of what pg_textsearch finds."""
+        """The best of what pg_textsearch finds. A condition beside its order would make it read twenty times as much (158 ms against 8)."""
         places = bm25.Places(project)
-        condition, values = self._store.condition(selection)
         statement = (
-            f"WITH found AS MATERIALIZED (SELECT chunk_id, body FROM words WHERE project_id + 0 = %(project)s{condition} "
+            "WITH found AS MATERIALIZED (SELECT project_id, chunk_id, body FROM words "
             "ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) LIMIT %(enough)s) "
-            "SELECT chunk_id, body <#> %(query)b FROM found WHERE body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
+            "SELECT chunk_id, body <#> %(query)b FROM found WHERE project_id = %(project)s AND body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
         )
         connection.exec_driver_sql("SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")  # its index, and no other way
         asked = {
@@ -80,7 +78,6 @@ class PostgresWords:
             "enough": max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k),
             "query": _sparse(query),
             "k": k,
-            **values,
         }
         return connection.exec_driver_sql(statement, asked).fetchall()
 
