@@ -52,7 +52,6 @@ def test_put_twice_is_put_once(corpus: unspool.Corpus, database: Place) -> None:
     first = corpus.put(doc("a.md", long_text(5)))
     again = corpus.put(doc("a.md", long_text(5)))
     assert (first.added, again.added, again.updated, again.embedded) == (1, 0, 1, 0)
-    corpus.refresh()
     assert corpus.count() == first.chunks == len(assert_no_orphans(database).chunks)
     found = corpus.search("walrus", limit=1000)
     assert len(found.hits) == len({hit.chunk.id for hit in found.hits}) == first.chunks
@@ -65,11 +64,9 @@ def test_a_shrunk_document_leaves_no_orphan(corpus: unspool.Corpus, database: Pl
         corpus.refresh()
     corpus.put(doc("a.md", long_text(2)))
     assert not any("number 5" in hit.chunk.text for hit in corpus.search("walrus number 5 island", limit=100).hits)
-    corpus.refresh()
     assert_no_orphans(database)
     corpus.put(doc("a.md", " \n"))
     assert paths(corpus.search("walrus", limit=100)) in ([], ["b.md"])
-    corpus.refresh()
     assert {row[1] for row in assert_no_orphans(database).chunks.values()} == {"b.md"}
 
 
@@ -78,7 +75,6 @@ def test_equal_texts_in_one_document_and_in_many_are_all_kept_and_embedded_once(
     report = corpus.put(*(doc(f"{n}.txt", f"{text}\n\n{text}\n\n{text}") for n in range(3)))
     assert report.chunks > 3
     assert report.embedded < report.chunks
-    corpus.refresh()
     assert len(assert_no_orphans(database).chunks) == report.chunks
     hits = corpus.search("walruses", limit=100).hits
     assert len({hit.chunk.text for hit in hits}) == len(hits), "the same text is one hit"
@@ -99,7 +95,6 @@ def test_five_thousand_documents_in_batches_are_all_there_and_the_right_ones_com
     for n in (0, 1249, 1250, 4999):
         assert paths(corpus.search(name(n), alpha=0))[0] == f"d/{n}.txt"
     assert len(corpus.search("walruses", limit=1000).hits) == 1000
-    corpus.refresh()
     assert len(assert_no_orphans(database).chunks) == 5000
 
 
@@ -191,9 +186,10 @@ def test_a_changed_outer_heading_is_found_by_its_new_word_and_not_by_the_old(cor
     corpus.put(doc("a.md", nested("Aardvark") + "\n\n" + "filler words here " * 400))
     corpus.refresh()
     corpus.put(doc("a.md", nested("Zebra") + "\n\n" + "filler words here " * 400))
-    corpus.refresh()
-    assert len(corpus.search("zebra", alpha=0, limit=100).hits) == corpus.count()
-    assert corpus.search("aardvark", alpha=0, limit=100).hits == ()
+    for _ in range(2):
+        assert len(corpus.search("zebra", alpha=0, limit=100).hits) == corpus.count()
+        assert corpus.search("aardvark", alpha=0, limit=100).hits == ()
+        corpus.refresh()
 
 
 # Searching
@@ -371,7 +367,6 @@ def test_odd_paths_are_names_like_any_other(corpus: unspool.Corpus, database: Pl
         assert [hit.chunk.text for hit in corpus.search("walrus", where={"document": path}).hits] == [f"walrus number {number}"]
         assert corpus.documents(path=path)[0].path == path
         assert corpus.forget(project="notes", path=path) == 1
-    corpus.refresh()
     assert assert_no_orphans(database).chunks == {}
 
 
@@ -499,7 +494,6 @@ def test_a_forgotten_document_is_gone_and_the_other_project_is_not_touched(two: 
     assert "same.md" in paths(two.search("shared words", projects=["two"]))
     with pytest.raises(NotFoundError):
         two.forget(project="one", path="same.md")
-    two.refresh()
     assert_no_orphans(database)
 
 
@@ -626,7 +620,6 @@ def test_threads_may_put_and_search_at_once(corpus: unspool.Corpus, database: Pl
     with ThreadPoolExecutor(4) as pool:
         counts = list(pool.map(work, range(24)))
     assert max(counts) == 25
-    corpus.refresh()
     assert len(assert_no_orphans(database).chunks) == 25
 
 
