@@ -14,7 +14,7 @@ from unspool.postgres import partitioning
 from unspool.postgres.terms import K1, B, Places
 
 EXTENSION, INDEX = "pg_textsearch", "ix_words_tokens"
-CANDIDATES, CANDIDATES_PER_HIT = 800, 4
+CANDIDATES, CANDIDATES_PER_HIT = 400, 2
 _MAX_REPEATS = 8
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
