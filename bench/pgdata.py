@@ -97,8 +97,8 @@ class FilledProject:
 
     @property
     def note(self) -> str:
-        """How many there really are, where it is not what was asked for."""
-        return "" if 0.98 * self.wanted <= self.chunks <= 1.1 * self.wanted else f"{self.chunks} chunks: this Python has no more files"
+        """How many there really are, where it is less than what was asked for."""
+        return "" if self.chunks >= 0.98 * self.wanted else f"{self.chunks} chunks, not {self.wanted}: this Python has no more files"
 
 
 def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject:

@@ -1,9 +1,9 @@
 """How PostgreSQL's vector search grows: clustered vectors by COPY, the index as the store builds it, searches through the store.
 
-Three million vectors of 384 dimensions: `python bench/pggrow.py --sizes 10000 30000 100000 300000 1000000 3000000 --shared-buffers 4GB`. Their
-table takes 6 GB and their index about as much again; with the write-ahead log have 25 GB of disk free. Building within 2 GB of working memory,
-which is what the store asks for, holds the graph of a million; beyond that it goes on row by row on disk and takes hours. A search is fast only
-while the index fits into memory: 8 GB or more.
+Three million vectors of 384 dimensions: `python bench/pggrow.py --sizes 10000 30000 100000 300000 1000000 3000000 --shared-buffers 4GB`. By the
+bytes of each vector at 100000 their table takes 5 GB and their index 6; with the write-ahead log have 25 GB of disk free, and 8 GB of memory, since a
+search is fast only while the index fits. The store builds within 2 GB, which hold the graph of 800000 such vectors; beyond that a build goes on
+on disk, and much slower.
 """
 
 from __future__ import annotations
