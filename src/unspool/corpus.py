@@ -160,6 +160,7 @@ class Corpus:
 
         with self._guard:
             if self._primary is None:
+                self._check_open()
                 opened = Catalog.open(self.settings.database_address, connecting=connecting(self.settings))
                 if opened.identity != self._searched.identity:
                     opened.close()
@@ -212,7 +213,7 @@ class Corpus:
         root = Path(source).expanduser().resolve()
         if not root.exists():
             raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
-        if project is None and (known := self.project_of(root)) is not None:
+        if project is None and (known := self._project_at(self._catalog, root)) is not None:
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):
                 root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
@@ -463,18 +464,21 @@ class Corpus:
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
+        return self._project_at(self._searched, path)
+
+    def _project_at(self, catalog: Catalog, path: str | Path) -> str | None:
         from unspool.catalog import projects
         from unspool.sources.folders import storable
 
         wanted = Path(path).expanduser().resolve()
-        with self._catalog.read() as connection:
+        with catalog.read() as connection:
             roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
         found = (roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots)
         return next(found, None)
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
-        return self._project(project).root
+        return self._project(project, self._searched).root
 
     def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
@@ -490,8 +494,7 @@ class Corpus:
     def _ready(self) -> Store:
         """The index of what is written, with the vector space that belongs to the embedder."""
         with self._guard:
-            if self._is_closed:
-                raise InputError("the corpus is closed; open it again")
+            self._check_open()
             if self._store is None:
                 catalog = self._catalog
                 self._store = self._open_store(catalog)
@@ -504,11 +507,14 @@ class Corpus:
         with self._guard:
             if self._searched is self._primary:
                 return self._ready()
-            if self._is_closed:
-                raise InputError("the corpus is closed; open it again")
+            self._check_open()
             if self._searched_store is None:
                 self._searched_store = self._open_store(self._searched)
             return self._searched_store
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InputError("the corpus is closed; open it again")
 
     def _open_store(self, catalog: Catalog) -> Store:
         from unspool.stores import open_store

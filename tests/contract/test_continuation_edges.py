@@ -173,7 +173,6 @@ def test_a_closed_corpus_stays_closed(database: Place) -> None:
     corpus.close()
 
 
-@pytest.mark.xfail(reason="a closed catalog connects again when it is asked something, and nobody closes that connection")
 def test_a_closed_corpus_connects_to_nothing(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with Places(tmp_path, postgres_server) as places:
         place = places.new()

@@ -18,7 +18,8 @@ from unspool.postgres import words
 
 PROGRAMS = os.environ.get("UNSPOOL_TEST_TEXTSEARCH", "")
 pytestmark = pytest.mark.skipif(
-    not PROGRAMS, reason="no PostgreSQL with pg_textsearch; build the extension and name the folder of the server's programs in UNSPOOL_TEST_TEXTSEARCH"
+    not PROGRAMS,
+    reason="no PostgreSQL with pg_textsearch; build the extension and name the folder of the server's programs in UNSPOOL_TEST_TEXTSEARCH",
 )
 
 

@@ -61,6 +61,7 @@ class Catalog(ABC):
         self.address = address  # where it can be opened again; may hold a password
         self.identity = own[IDENTITY]
         self.signing_key = bytes.fromhex(own[SIGNING_KEY])
+        self._is_closed = False
 
     @staticmethod
     def open(address: str, *, create: bool = True, connecting: Connecting | None = None) -> Catalog:
@@ -113,7 +114,12 @@ class Catalog(ABC):
 
     def close(self) -> None:
         """Give the connections back; the catalog can be opened again at any time."""
+        self._is_closed = True
         self._engine.dispose()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InputError("the corpus is closed; open it again")
 
 
 def engine_name(address: str) -> str:

@@ -153,7 +153,7 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
     insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
     insert_many(connection, chunks, _CHUNK_COLUMNS, rows)
     embedded = _store_vectors(connection, kept, space_id)
-    connection.execute(_UPDATE, [_document_row(document, held[document.path]) for document in kept])
+    connection.execute(_UPDATE, [_document_row(document, held[document.path], seq) for document in kept])
     _store_fields(connection, kept, held)
     forget_skips(connection, project.id, [document.path for document in kept])
     vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
@@ -390,14 +390,16 @@ _UPDATE = (
         status=Status.INDEXED,
         error="",
         run_id=None,
-        version=documents.c.version + 1,
+        # A document that is forgotten and put again has another version than it ever had, so that nobody takes it for the one he saw.
+        version=sa.case((documents.c.version >= sa.bindparam("b_seq"), documents.c.version + 1), else_=sa.bindparam("b_seq")),
     )
 )
 
 
-def _document_row(document: PreparedDocument, document_id: int) -> dict[str, Any]:
+def _document_row(document: PreparedDocument, document_id: int, seq: int) -> dict[str, Any]:
     return {
         "b_id": document_id,
+        "b_seq": seq,
         "b_sha256": document.sha256,
         "b_title": document.title,
         "b_size_bytes": document.size_bytes,

@@ -73,7 +73,7 @@ def _compare(condition: Compare) -> Condition:
         return documents.c.project_id.in_(sa.select(projects.c.id).where(projects.c.name == str(value)))
     if field == "modified":
         assert isinstance(value, datetime)
-        return _ordered(documents.c.modified_ns, condition.op, nanoseconds(value))
+        return _ordered(documents.c.modified_ns, condition.op, min(max(nanoseconds(value), -(2**63)), 2**63 - 1))
     return _metadata(field.removeprefix("metadata."), condition)
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from unspool.catalog import schema
+from unspool.catalog.copying import driver
 from unspool.catalog.database import Catalog, Connecting, Home, complete_own, is_complete, known_revision, read_own, run_migrations
 from unspool.errors import (
     AddressError,
@@ -81,6 +82,7 @@ class PostgresCatalog(Catalog):
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for reading; it sees one consistent state."""
+        self._check_open()
         held = self._held.get()
         if held is not None:
             with translated(self.target):
@@ -102,6 +104,7 @@ class PostgresCatalog(Catalog):
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction: all of it happens, or none of it."""
+        self._check_open()
         with translated(self.target), connected(self._engine) as connection, connection.begin():
             yield connection
 
@@ -118,6 +121,7 @@ class PostgresCatalog(Catalog):
 
     def transact(self, work: Callable[[Connection], _T]) -> _T:
         """What a function does, in one transaction; again where it lost against another one, or the server went away before it was committed."""
+        self._check_open()
         for pause in (*RETRIES_S, None):
             committing = False
             try:
@@ -176,6 +180,7 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Postg
     try:
         with translated(target):
             with connected(engine) as connection:
+                knows_types = driver(connection).adapters.types.get("sparsevec") is not None
                 is_standby = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
                 revision = revision_of(connection, target)
                 own = read_own(connection) if revision == schema.HEAD else {}
@@ -185,6 +190,8 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Postg
                 if not create and not revision:
                     raise NotFoundError(f"no catalog at {target.place}; index something first, or correct UNSPOOL_DATABASE")
                 own = _migrate(engine, target, schema.HEAD)
+            if not knows_types:  # it was made before the extension was, perhaps by another process just now
+                engine.dispose()
     except UnspoolError:
         engine.dispose()
         raise
@@ -232,7 +239,7 @@ def target_of(address: str) -> Target:
     except (sa.exc.ArgumentError, ValueError):
         raise AddressError("the address of the catalog cannot be read; give postgresql://user:password@host:port/database") from None
     wanted = url.query.get("schema", DEFAULT_SCHEMA)
-    if not isinstance(wanted, str) or not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", wanted):
+    if not isinstance(wanted, str) or not re.fullmatch(r"(?!pg_)[a-z_][a-z0-9_]{0,62}", wanted):
         raise AddressError("schema in the address is not a plain name; give lower-case letters, digits and underscores, beginning with a letter")
     return Target(url=url.set(drivername="postgresql+psycopg").difference_update_query(["schema"]), schema=wanted)
 
@@ -245,15 +252,16 @@ def with_schema(address: str, schema_name: str) -> str:
 def engine_for(target: Target, connecting: Connecting) -> Engine:
     """An engine with a pool. Every connection looks into the catalog's schema first and gives up on a statement that takes too long."""
     timeout_ms = connecting.statement_timeout_s * 1000
-    engine = sa.create_engine(
-        target.url,
-        pool_size=connecting.pool_size,
-        max_overflow=connecting.pool_overflow,
-        pool_timeout=connecting.pool_timeout_s,
-        pool_recycle=connecting.pool_recycle_s,
-        pool_pre_ping=connecting.pre_ping,
-        connect_args={"connect_timeout": connecting.connect_timeout_s, "application_name": "unspool", "client_encoding": "utf8"},
-    )
+    with translated(target):
+        engine = sa.create_engine(
+            target.url,
+            pool_size=connecting.pool_size,
+            max_overflow=connecting.pool_overflow,
+            pool_timeout=connecting.pool_timeout_s,
+            pool_recycle=connecting.pool_recycle_s,
+            pool_pre_ping=connecting.pre_ping,
+            connect_args={"connect_timeout": connecting.connect_timeout_s, "application_name": "unspool", "client_encoding": "utf8"},
+        )
 
     @event.listens_for(engine, "connect")
     def _prepare(raw: Any, record: object) -> None:
@@ -272,6 +280,12 @@ def engine_for(target: Target, connecting: Connecting) -> Engine:
         if has_types:
             register_vector(raw)
         raw.commit()
+
+    @event.listens_for(engine, "checkin")
+    def _as_before(raw: Any, record: object) -> None:
+        # After a read SQLAlchemy leaves it at "not read-only", which would overrule what the server says.
+        if raw is not None and not raw.closed and raw.read_only is not None:
+            raw.read_only = None
 
     return engine
 
@@ -385,6 +399,8 @@ def translated(target: Target) -> Iterator[None]:
         raise ServiceTimeoutError(
             f"every connection to {target.place} stayed in use; raise UNSPOOL_POOL_SIZE or UNSPOOL_POOL_OVERFLOW, or ask less at once"
         ) from error
+    except sa.exc.ArgumentError as error:
+        raise _bad_option(target.place, error) from error
     except (sa.exc.DBAPIError, psycopg.Error) as error:
         raise translation(error, target) from error
 
@@ -470,6 +486,10 @@ def _bad_option(place: str, cause: BaseException) -> UnspoolError:
     return AddressError(f"the address of {place} has an option that PostgreSQL does not know; besides schema, give libpq's, such as sslmode=require")
 
 
+def _no_tls(place: str, cause: BaseException) -> UnspoolError:
+    return ConfigError(f"the address asks for TLS, and PostgreSQL at {place} has none; set it up there, or change sslmode")
+
+
 _Make = Callable[[str, BaseException], UnspoolError]
 _BY_STATE: tuple[tuple[str, _Make], ...] = (  # the beginning of an SQLSTATE; the first that fits counts
     ("28", _rejected),
@@ -505,7 +525,9 @@ _BY_TEXT: tuple[tuple[str, _Make], ...] = (  # libpq gives no state while it con
     ("shutting down", _away),
     ("invalid connection option", _bad_option),
     ("invalid uri query parameter", _bad_option),
-    ("invalid sslmode", _bad_option),
+    ("does not support ssl", _no_tls),
+    ("could not parse network address", _bad_option),
+    ("invalid ", _bad_option),
 )
 
 
@@ -520,7 +542,7 @@ def _is_away(cause: BaseException) -> bool:
     state = cause.sqlstate or ""
     if state:
         return state.startswith(("57P", "08", "53300"))
-    return not any(sign in str(cause).lower() for sign, make in _BY_TEXT if make in (_rejected, _denied, _no_database, _bad_option))
+    return not any(sign in str(cause).lower() for sign, make in _BY_TEXT if make in (_rejected, _denied, _no_database, _no_tls, _bad_option))
 
 
 def _may_repeat(error: UnspoolError, *, committing: bool) -> bool:

@@ -42,12 +42,14 @@ class SqliteCatalog(Catalog):
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A connection for reading; it sees one consistent state."""
+        self._check_open()
         with translated(self.path, with_files=False), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction: all of it happens, or none of it."""
+        self._check_open()
         # SQLite lets one writer in at a time; queueing our own threads here spares them its polling.
         with self._write_lock, translated(self.path, with_files=False), transaction(self._engine) as connection:
             yield connection

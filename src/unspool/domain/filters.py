@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from unspool.domain.documents import Kind, Scalar
+from unspool.domain.documents import Kind, Scalar, storable
 from unspool.errors import FilterError
 
 FIELDS = ("project", "document", "path", "language", "kind", "heading", "modified")
@@ -136,6 +136,8 @@ def _value(name: str, value: object) -> Scalar | datetime:
         raise FilterError(f"{name!r} is compared with {value!r}; give a string that is not empty")
     if name == "kind" and value not in list(Kind):
         raise FilterError(f"kind {value!r} does not exist; kinds are {', '.join(Kind)}")
+    if not storable(value):
+        raise FilterError(f"the value for {name!r} holds a NUL or a lone surrogate; nothing that is stored does")
     if len(value) > 4096:
         raise FilterError(f"the value for {name!r} has {len(value)} characters; give at most 4096")
     if name == "path":

@@ -92,7 +92,7 @@ def _recount(connection: Connection, project: int, kind: int) -> None:
     counted = "SELECT count(*) FROM words WHERE project_id = %(project)s"
     chunks = connection.exec_driver_sql(counted, {"project": project}).scalar_one()
     noted = totals(connection, project)
-    if (noted.chunks if noted is not None else 0) == chunks:
+    if noted is not None and noted.chunks == chunks:
         return
     connection.exec_driver_sql("DELETE FROM word_counts WHERE project_id = %(project)s", {"project": project})
     connection.exec_driver_sql(

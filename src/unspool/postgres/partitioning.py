@@ -54,13 +54,18 @@ def add_partitions(connection: Connection, table: str, number: int) -> None:
         connection.exec_driver_sql(f"CREATE TABLE {table}_p{part} PARTITION OF {table} FOR VALUES WITH (MODULUS {number}, REMAINDER {part})")
 
 
+def check(number: int) -> None:
+    """Refuse a number of partitions that cannot be."""
+    if not 1 <= number <= MAX_PARTITIONS:
+        raise InputError(f"partitions is {number}; give a number from 1 to {MAX_PARTITIONS}")
+
+
 def partition(catalog: PostgresCatalog, number: int) -> int:
     """Put a catalog's chunks into so many partitions, or with 1 into whole tables again; returns how many there were.
 
     Everything is copied in one transaction, while which nobody else can use the catalog. Indexes over vectors are built anew afterwards.
     """
-    if not 1 <= number <= MAX_PARTITIONS:
-        raise InputError(f"partitions is {number}; give a number from 1 to {MAX_PARTITIONS}")
+    check(number)
 
     def rearrange(connection: Connection) -> int:
         connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")

@@ -130,8 +130,9 @@ class PostgresStore:
         with self.reading() as connection:
             found = mending.totals(connection, project.id)
             is_indexed = self._options.index != "exact" and self._builder.is_built(connection, project.id)
-        if found is not None and found.format not in (words.PLAIN, words.WITH_TOKENS):
-            self.absorb(project.id, on_progress=on_progress)
+        if (found is None and project.seq) or (found is not None and found.format not in (words.PLAIN, words.WITH_TOKENS)):
+            self.absorb(project.id, on_progress=on_progress)  # another version's, or none at all after a migration down and up
+            return self.fresh(project)
         has_tokens = self._textsearch and found is not None and found.format == words.WITH_TOKENS
         self._known[project.id] = _Known(project.seq, 0 if found is None else found.chunks, is_indexed, has_tokens)
         return 0

@@ -86,12 +86,13 @@ def ensure(connection: Connection, space_id: int, dimension: int, options: Vecto
     if known is not None:
         return known
     table = VectorTable(space_id=space_id, type=type_for(dimension, options), dimension=dimension)
-    storage = " STORAGE PLAIN" if dimension * (4 if table.type == "vector" else 2) <= INLINE_BYTES else ""
     partitions = partitioning.count(connection)
     connection.exec_driver_sql(
         f"CREATE TABLE {table.name} (project_id bigint NOT NULL, chunk_id bigint NOT NULL, document_id bigint NOT NULL, "
-        f"vector {table.type}({dimension}){storage} NOT NULL){' PARTITION BY HASH (project_id)' if partitions > 1 else ''}"
+        f"vector {table.type}({dimension}) NOT NULL){' PARTITION BY HASH (project_id)' if partitions > 1 else ''}"
     )
+    if dimension * (4 if table.type == "vector" else 2) <= INLINE_BYTES:
+        connection.exec_driver_sql(f"ALTER TABLE {table.name} ALTER COLUMN vector SET STORAGE PLAIN")  # which partitions take over
     if partitions > 1:
         partitioning.add_partitions(connection, table.name, partitions)
     for statement in partitioning.vector_keys(table.name):

@@ -63,7 +63,7 @@ class PostgresWords:
     def _by_extension(
         self, connection: Connection, project: int, query: Mapping[int, float], weights: Mapping[str, float], k: int
     ) -> Sequence[tuple[int, float]]:
-        """The best of what pg_textsearch finds: asked by itself, since a condition beside its order or a query around it makes it ten times slower."""
+        """The best of what pg_textsearch finds. It is asked by itself: with a condition or a query around it, it takes ten times as long."""
         places = bm25.Places(project)
         text = textsearch.question({places[term]: weight for term, weight in weights.items()})
         enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -115,11 +116,16 @@ def plan_for(query: str, embedder: Embedder, *, alpha: float | None, limit: int,
 def first(stores: Stores, request: Request, *, depth: int) -> Segment:
     """The window: the best of both retrievers, ranked. What else they found is kept in reserve."""
     pool = request.plan.pool
-    with stores.catalog.snapshot():
+    with _one_state(stores, request):
         weights = _fair(stores.words, request)
         found = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
         empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now)
         return _next(stores, request, empty, found.said, weights, None, share=pool)
+
+
+def _one_state(stores: Stores, request: Request) -> AbstractContextManager[None]:
+    """One state for all that is read; several projects are asked in threads of their own, and each sees its own."""
+    return stores.catalog.snapshot() if len(request.projects) == 1 else nullcontext()
 
 
 def further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
@@ -128,7 +134,7 @@ def further(stores: Stores, request: Request, last: Segment, given: Given, *, st
     What is in reserve comes first, unless something was written since it was found. Then the vector index goes on by itself if it can,
     and is asked for more if it can't; what was given is left out. A retriever that has no more is at its end.
     """
-    with stores.catalog.snapshot():
+    with _one_state(stores, request):
         return _further(stores, request, last, given, step=step)
 
 

@@ -93,6 +93,8 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
         raise click.UsageError("'base' removes every table with all that is in it; give --yes if that is meant")
     settings = Settings.load(flags=flags)
     place = place_of(settings.database_address)
+    if partitions is not None:
+        _check_partitions(settings, wanted, partitions)
     before = Catalog.migrate(settings.database_address, wanted, connecting=connecting(settings))
     if partitions is not None:
         _partition(settings, partitions)
@@ -104,15 +106,25 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
             show([[(f"chunks, words and vectors are in {partitions} partitions by project" if partitions > 1 else "tables are whole", "")]])
 
 
-def _partition(settings: Settings, partitions: int) -> None:
-    """Rearrange a catalog's tables, and build anew what went with the old ones."""
-    from unspool.catalog import Catalog
+def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
+    """Refuse what cannot be done before anything is."""
+    from unspool.catalog import schema
     from unspool.catalog.database import engine_name
-    from unspool.corpus import Corpus, connecting
 
     if engine_name(settings.database_address) != "postgresql":
         raise InputError("only a catalog on PostgreSQL can be partitioned; leave out --partitions")
+    if target != schema.HEAD:
+        raise click.UsageError("--partitions is for the newest revision; leave out the other")
+    from unspool.postgres.partitioning import check
+
+    check(partitions)
+
+
+def _partition(settings: Settings, partitions: int) -> None:
+    """Rearrange a catalog's tables, and build anew what went with the old ones."""
+    from unspool.catalog import Catalog
     from unspool.catalog.postgres import PostgresCatalog
+    from unspool.corpus import Corpus, connecting
     from unspool.postgres.partitioning import partition
 
     catalog = Catalog.open(settings.database_address, connecting=connecting(settings))

@@ -41,7 +41,7 @@ def place_of(corpus: Corpus, path: str | Path) -> Place | None:
     name = corpus.project_of(wanted)
     if name is None:
         return None
-    root = Path(next(one.root for one in corpus.status() if one.name == name))
+    root = Path(corpus.root_of(name))
     inside = "" if wanted == root else wanted.relative_to(root).as_posix()
     return Place(project=name, root=root, inside=inside, is_folder=wanted.is_dir())
 

@@ -19,8 +19,9 @@ _TABLES = (
     "CREATE TABLE query_vectors (key bytea PRIMARY KEY, vector bytea NOT NULL, expires_at bigint NOT NULL)",
     "CREATE INDEX ix_query_vectors_expires ON query_vectors (expires_at)",
     # In the row and never compressed: a search reads thousands of them.
-    """CREATE TABLE words (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, keys integer[] STORAGE EXTERNAL NOT NULL,
-       body sparsevec(268435456) STORAGE EXTERNAL NOT NULL, PRIMARY KEY (project_id, chunk_id)) WITH (toast_tuple_target = 8160)""",
+    """CREATE TABLE words (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, keys integer[] NOT NULL,
+       body sparsevec(268435456) NOT NULL, PRIMARY KEY (project_id, chunk_id)) WITH (toast_tuple_target = 8160)""",
+    "ALTER TABLE words ALTER COLUMN keys SET STORAGE EXTERNAL, ALTER COLUMN body SET STORAGE EXTERNAL",
     "CREATE INDEX ix_words_keys ON words USING gin (keys)",
     "CREATE INDEX ix_words_document ON words (document_id)",
     "CREATE TABLE word_counts (project_id bigint, key integer, chunks integer NOT NULL, PRIMARY KEY (project_id, key)) WITH (fillfactor = 70)",
