@@ -99,7 +99,7 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
     if partitions is not None:
         _partition(settings, partitions)
     if as_json:
-        print_json({"catalog": place, "before": before, "after": wanted} | ({} if partitions is None else {"partitions": partitions}))
+        print_json({"catalog": place, "before": before, "after": wanted, "partitions": partitions})
     else:
         show([[(f"{place}: {before} -> {wanted}" if before != wanted else f"{place} is at {wanted} already", "")]])
         if partitions is not None:
