@@ -86,8 +86,8 @@ def _store(file: Path, chunks: int, seed: int, fast: bool) -> Iterator[int]:
         done = 0
         for batch in _batches(chunks, seed, fast):
             with catalog.write() as connection:
-                documents.queue(connection, row.id, new=[document.path for document in batch], stale=[])
-                done += documents.store(connection, row, batch, run_id=None, space_id=space).chunks
+                held, _ = documents.ensure_documents(connection, row.id, [document.path for document in batch])
+                done += documents.store(connection, row, batch, held=held, space_id=space).chunks
             yield done
     finally:
         catalog.close()

@@ -26,7 +26,7 @@ from pgvector import HalfVector, Vector
 import pgdata
 from common import Figure, parser, percentile, show, tell
 from unspool.catalog import Catalog, schema
-from unspool.catalog.copying import copy
+from unspool.catalog.driving import copy
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.postgres import tables
 from unspool.postgres.store import EXACT_BELOW, PostgresStore, _Known

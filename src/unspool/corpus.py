@@ -246,7 +246,7 @@ class Corpus:
             found = documents.ids_of(connection, row.id, [path or ""])
             if not found:
                 raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
-            removed = documents.remove(connection, row.id, list(found.values()))
+            removed = documents.remove(connection, row.id, list(found.values()), feeds=store.catches_up)
             store.follow(connection, row.id, removed.changes)
             return removed.documents
 
@@ -598,7 +598,6 @@ class Corpus:
         return Indexer(
             catalog=self._catalog,
             store=self._ready(),
-            space_id=self._space(self._catalog),
             embedder=self._embedder,
             embedder_name=self.settings.embedder,
             chunk_tokens=self.settings.chunk_tokens,

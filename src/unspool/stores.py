@@ -30,6 +30,10 @@ class Store(VectorIndex, Protocol):
     def space_id(self) -> int: ...
 
     @property
+    def catches_up(self) -> bool:
+        """Whether it takes in changes later, by sequence number; otherwise it takes part in the transactions that make them."""
+
+    @property
     def words(self) -> WordIndex: ...
 
     def follow(self, connection: Connection, project: int, changes: Changes) -> None:
@@ -53,8 +57,8 @@ class Store(VectorIndex, Protocol):
     def unseen(self, connection: Connection, project: int) -> int:
         """How many chunks have not been taken in."""
 
-    def position(self, project: int) -> int | None:
-        """The sequence number up to which changes have been taken in; None where they are taken in as they happen."""
+    def position(self, project: int) -> int:
+        """The sequence number up to which changes have been taken in, for one that catches up."""
 
 
 def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> Store:

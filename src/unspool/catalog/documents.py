@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -131,18 +131,28 @@ def claim(connection: Connection, project_id: int, run_id: int, paths: Sequence[
     return taken
 
 
-def store(connection: Connection, project: ProjectRow, prepared: Sequence[PreparedDocument], *, run_id: int | None, space_id: int) -> Stored:
+def store(
+    connection: Connection,
+    project: ProjectRow,
+    prepared: Sequence[PreparedDocument],
+    *,
+    held: Mapping[str, int],
+    space_id: int,
+    new: Collection[str] = (),
+    feeds: bool = True,
+) -> Stored:
     """Replace documents with what was prepared: rows, chunks, vectors and what is now gone, all in the caller's transaction.
 
-    With a `run_id`, only documents that the run still holds are touched.
+    Only documents that are `held`, path -> id, are touched; of those that are `new` nothing has to be removed. `feeds`, there is something that
+    catches up with what changes here.
     """
-    held = held_by(connection, project.id, [document.path for document in prepared], run_id)
     kept = [document for document in prepared if document.path in held]
     lost = tuple(document.path for document in prepared if document.path not in held)
     if not kept:
         return Stored(lost=lost)
-    seq = next_seq(connection, project.id)
-    old = _delete_chunks(connection, [held[document.path] for document in kept])
+    seq = next_seq(connection, project.id, feeds=feeds)
+    before = [held[document.path] for document in kept if document.path not in new]
+    old = _delete_chunks(connection, before)
     rows, added = [], []
     for document in kept:
         for row in _chunk_rows(project, document, held[document.path], seq, old):
@@ -150,12 +160,16 @@ def store(connection: Connection, project: ProjectRow, prepared: Sequence[Prepar
             if row[0] not in old:
                 added.append(_new_chunk(row, document))
     gone = sorted(old.keys() - {row[0] for row in rows})
-    insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
+    if feeds:
+        insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
     insert_many(connection, chunks, _CHUNK_COLUMNS, rows)
     embedded = _store_vectors(connection, kept, space_id)
     connection.execute(_UPDATE, [_document_row(document, held[document.path], seq) for document in kept])
+    for ids in batches(before):
+        connection.execute(sa.delete(document_fields).where(document_fields.c.document_id.in_(ids)))
     _store_fields(connection, kept, held)
-    forget_skips(connection, project.id, [document.path for document in kept])
+    if project.root:  # text that was given is never skipped
+        forget_skips(connection, project.id, [document.path for document in kept])
     vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
     changes = Changes(added=added, removed=gone, vectors=vectors)
     return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost, changes=changes)
@@ -179,14 +193,15 @@ def fail(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
         connection.execute(statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures])
 
 
-def remove(connection: Connection, project_id: int, ids: Sequence[int]) -> Removed:
-    """Remove documents with their chunks, and note the chunks for what is derived."""
+def remove(connection: Connection, project_id: int, ids: Sequence[int], *, feeds: bool = True) -> Removed:
+    """Remove documents with their chunks, and note the chunks for what is derived and catches up."""
     if not ids:
         return Removed()
     gone = _delete_chunks(connection, ids)
     if gone:
-        seq = next_seq(connection, project_id)
-        insert_many(connection, removals, _REMOVAL_COLUMNS, [(project_id, seq, id_) for id_ in gone])
+        seq = next_seq(connection, project_id, feeds=feeds)
+        if feeds:
+            insert_many(connection, removals, _REMOVAL_COLUMNS, [(project_id, seq, id_) for id_ in gone])
     count = 0
     for some in batches(ids):
         count += connection.execute(sa.delete(documents).where(documents.c.id.in_(some))).rowcount
@@ -239,12 +254,14 @@ def check_versions(connection: Connection, project_id: int, expected: Mapping[st
                 )
 
 
-def ensure_document(connection: Connection, project_id: int, path: str) -> bool:
-    """Make the document's row if it is new, so that `store` finds it; returns whether it was."""
-    if ids_of(connection, project_id, [path]):
-        return False
-    connection.execute(sa.insert(documents), [_blank(project_id, path)])
-    return True
+def ensure_documents(connection: Connection, project_id: int, paths: Sequence[str]) -> tuple[dict[str, int], frozenset[str]]:
+    """The rows of documents, made where there is none yet: path -> id, and which are new."""
+    known = ids_of(connection, project_id, paths)
+    new = [path for path in paths if path not in known]
+    if new:
+        made = sa.insert(documents).returning(documents.c.path, documents.c.id)
+        known |= {row[0]: row[1] for row in connection.execute(made, [_blank(project_id, path) for path in new])}
+    return known, frozenset(new)
 
 
 def _blank(project_id: int, path: str) -> dict[str, Any]:
@@ -283,8 +300,8 @@ def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[
     """Delete the chunks of documents; returns id -> seq of what was there."""
     old: dict[int, int] = {}
     for some in batches(document_ids):
-        old.update((id_, seq) for id_, seq in connection.execute(sa.select(chunks.c.id, chunks.c.seq).where(chunks.c.document_id.in_(some))))
-        connection.execute(sa.delete(chunks).where(chunks.c.document_id.in_(some)))
+        gone = sa.delete(chunks).where(chunks.c.document_id.in_(some)).returning(chunks.c.id, chunks.c.seq)
+        old.update((id_, seq) for id_, seq in connection.execute(gone))
     return old
 
 
@@ -353,14 +370,13 @@ def _new_chunk(row: tuple[Any, ...], document: PreparedDocument) -> NewChunk:
 def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], space_id: int) -> int:
     vectors = {sha: vector for document in prepared for sha, vector in document.vectors.items()}
     hold(connection, embeddings, alone=False)
-    known = known_embeddings(connection, space_id, vectors)
-    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items() if sha not in known)
-    insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
+    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
+    embedded = insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
     wanted = {chunk.text_sha for document in prepared for chunk in document.chunks} - vectors.keys()
     missing = wanted - known_embeddings(connection, space_id, wanted)
     if missing:  # they were there when the batch was prepared
         raise ConflictError(f"{len(missing)} embeddings were removed while they were needed; run again")
-    return len(rows)
+    return embedded
 
 
 def known_embeddings(connection: Connection, space_id: int, shas: Iterable[bytes]) -> set[bytes]:
@@ -414,9 +430,7 @@ def _document_row(document: PreparedDocument, document_id: int, seq: int) -> dic
     }
 
 
-def _store_fields(connection: Connection, prepared: Sequence[PreparedDocument], held: dict[str, int]) -> None:
-    for ids in batches(held.values()):
-        connection.execute(sa.delete(document_fields).where(document_fields.c.document_id.in_(ids)))
+def _store_fields(connection: Connection, prepared: Sequence[PreparedDocument], held: Mapping[str, int]) -> None:
     rows = [
         {
             "document_id": held[document.path],

@@ -17,8 +17,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from unspool.catalog import schema
-from unspool.catalog.copying import driver
 from unspool.catalog.database import Catalog, Connecting, Home, complete_own, is_complete, known_revision, read_own, run_migrations
+from unspool.catalog.driving import driver
 from unspool.errors import (
     AddressError,
     ConfigError,

@@ -53,8 +53,7 @@ def by_ids(connection: Connection, ids: Sequence[int]) -> list[ProjectRow]:
 
 def find(connection: Connection, name: str, *, alone: bool = False) -> ProjectRow | None:
     """The project of that name; `alone`, nobody else may write it until the transaction ends."""
-    query = _select().where(projects.c.name_sha == name_sha(name))
-    row = connection.execute(query.with_for_update() if alone else query).first()
+    row = connection.execute(_FIND_ALONE if alone else _FIND, {"b_sha": name_sha(name)}).first()
     return _row(row) if row else None
 
 
@@ -80,14 +79,17 @@ def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
     return known
 
 
-def next_seq(connection: Connection, project_id: int) -> int:
-    """The next sequence number; call it inside the transaction that changes chunks."""
-    connection.execute(sa.update(projects).where(projects.c.id == project_id).values(seq=projects.c.seq + 1))
-    seq = connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar()
+def next_seq(connection: Connection, project_id: int, *, feeds: bool) -> int:
+    """The next sequence number; call it inside the transaction that changes chunks. `feeds`, there is something that catches up by it."""
+    seq = connection.execute(_NEXT_SEQ, {"b_id": project_id}).scalar()
     if seq is None:
         raise NotFoundError("the project was forgotten while it was being written; index it again if that was not meant")
-    connection.execute(sa.insert(sequences).values(project_id=project_id, seq=seq, stamp=secrets.randbits(62)))
+    if feeds:
+        connection.execute(sa.insert(sequences).values(project_id=project_id, seq=seq, stamp=secrets.randbits(62)))
     return int(seq)
+
+
+_NEXT_SEQ = sa.update(projects).where(projects.c.id == sa.bindparam("b_id")).values(seq=projects.c.seq + 1).returning(projects.c.seq)
 
 
 def drop(connection: Connection, project_id: int) -> int:
@@ -100,10 +102,8 @@ def drop(connection: Connection, project_id: int) -> int:
     return int(count)
 
 
-def prune_removals(connection: Connection, project_id: int, *, upto: int | None) -> None:
-    """Forget removals that have been absorbed; whoever is further behind starts anew. None is for all that there are."""
-    if upto is None:
-        upto = connection.execute(sa.select(projects.c.seq).where(projects.c.id == project_id)).scalar() or 0
+def prune_removals(connection: Connection, project_id: int, *, upto: int) -> None:
+    """Forget removals that have been absorbed; whoever is further behind starts anew."""
     if connection.execute(sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)).rowcount:
         connection.execute(sa.update(projects).where(projects.c.id == project_id).values(floor=upto))
     connection.execute(sa.delete(sequences).where(sequences.c.project_id == project_id, sequences.c.seq < upto))
@@ -209,6 +209,10 @@ def _exists(pid: int, process: str) -> bool:
 
 def _select() -> sa.Select[tuple[int, str, str, int, int, datetime]]:
     return sa.select(projects.c.id, projects.c.name, projects.c.root, projects.c.seq, projects.c.floor, projects.c.created_at)
+
+
+_FIND = _select().where(projects.c.name_sha == sa.bindparam("b_sha"))
+_FIND_ALONE = _FIND.with_for_update()
 
 
 def _row(row: sa.Row[tuple[int, str, str, int, int, datetime]]) -> ProjectRow:

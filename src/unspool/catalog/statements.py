@@ -29,28 +29,29 @@ def insert_many(connection: Connection, table: sa.Table, columns: Sequence[str],
     if not rows:
         return
     if connection.dialect.name == POSTGRES:
-        from unspool.catalog.copying import copy
+        from unspool.catalog.driving import copy
 
         copy(connection, table.name, {name: type_name(table.c[name]) for name in columns}, rows)
         return
     _run_many(connection, sa.insert(table).values({column: sa.bindparam(column) for column in columns}), columns, rows)
 
 
-def insert_missing(connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows) -> None:
-    """Insert the rows that are not there yet; those that another writer was faster with are left as they are.
+def insert_missing(connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows) -> int:
+    """Insert the rows that are not there yet, and say how many; those that another writer was faster with are left as they are.
 
     Give them in one order everywhere: two writers of the same rows in different orders would wait for each other.
     """
     if not rows:
-        return
+        return 0
     if connection.dialect.name == POSTGRES:
+        from unspool.catalog import driving
+
         arrays = {f"c{number}": [row[number] for row in rows] for number in range(len(columns))}
         lists = ", ".join(f"%(c{number})b::{type_name(table.c[name])}[]" for number, name in enumerate(columns))
         names = ", ".join(f'"{name}"' for name in columns)
-        connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({lists}) ON CONFLICT DO NOTHING", arrays)  # noqa: S608
-        return
+        return driving.run(connection, f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({lists}) ON CONFLICT DO NOTHING", arrays)  # noqa: S608
     statement = sqlite.insert(table).values({column: sa.bindparam(column) for column in columns}).on_conflict_do_nothing()
-    _run_many(connection, statement, columns, rows)
+    return _run_many(connection, statement, columns, rows)
 
 
 def insert_new(connection: Connection, table: sa.Table, values: Mapping[str, object]) -> None:
@@ -65,7 +66,9 @@ def hold(connection: Connection, table: sa.Table, *, alone: bool) -> None:
     SQLite has one writer at a time anyway.
     """
     if connection.dialect.name == POSTGRES:
-        connection.exec_driver_sql(f"LOCK TABLE {table.name} IN {'SHARE ROW EXCLUSIVE' if alone else 'ROW EXCLUSIVE'} MODE")
+        from unspool.catalog import driving
+
+        driving.run(connection, f"LOCK TABLE {table.name} IN {'SHARE ROW EXCLUSIVE' if alone else 'ROW EXCLUSIVE'} MODE")
 
 
 def type_name(column: sa.Column[Any]) -> str:
@@ -87,12 +90,12 @@ _TYPES: tuple[tuple[type[sa.types.TypeEngine[Any]], str], ...] = (
 )
 
 
-def _run_many(connection: Connection, statement: sa.Insert, columns: Sequence[str], rows: Rows) -> None:
+def _run_many(connection: Connection, statement: sa.Insert, columns: Sequence[str], rows: Rows) -> int:
     compiled = statement.compile(dialect=connection.dialect, column_keys=list(columns))
     assert compiled.positiontup is not None
     order = [columns.index(name) for name in compiled.positiontup]
     ordered = rows if order == list(range(len(columns))) else [tuple(row[index] for index in order) for row in rows]
-    connection.exec_driver_sql(str(compiled), list(ordered))
+    return connection.exec_driver_sql(str(compiled), list(ordered)).rowcount
 
 
 class Prepared:
@@ -108,6 +111,10 @@ class Prepared:
         if dialect.name not in self._compiled:
             self._compiled[dialect.name] = _compiled(self._query, dialect)
         text, names, is_positional = self._compiled[dialect.name]
+        if dialect.name == POSTGRES:
+            from unspool.catalog import driving
+
+            return driving.rows(connection, text, values)
         ordered: Any = tuple(values[name] for name in names) if is_positional else values
         return [tuple(row) for row in connection.exec_driver_sql(text, ordered).fetchall()]
 

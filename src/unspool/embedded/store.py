@@ -42,6 +42,7 @@ class EmbeddedStore:
     """Both retrievers over one folder. Satisfies the `Store` port; `words` satisfies `WordIndex`."""
 
     name = "embedded"
+    catches_up = True
     capabilities = Capabilities(knn=True, filters=True, metadata_filtering=True, exact=False, max_k=100_000, stability=Stability.DETERMINISTIC)
 
     def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:

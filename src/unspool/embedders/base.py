@@ -35,6 +35,10 @@ class Embedder(Protocol):
     @property
     def alpha(self) -> float: ...
 
+    @property
+    def is_cheap(self) -> bool:
+        """Whether embedding a text takes no longer than asking a database for it."""
+
     def count_tokens(self, text: str) -> int:
         """Exactly as many tokens as the model's tokenizer makes of the text."""
 

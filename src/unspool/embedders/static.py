@@ -75,6 +75,7 @@ class StaticEmbedder:
     revision = "1"
     dimension = 256
     max_tokens = 512
+    is_cheap = True
     alpha = 0.4  # .3 to .5 differ by less than .01 on code-repos, cosqa and scifact
 
     def __init__(self, model: str = "") -> None:

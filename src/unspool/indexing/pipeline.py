@@ -37,6 +37,7 @@ BATCH_FILES, BATCH_BYTES = 32, 400_000  # one task of a worker
 COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transaction
 ABSORB_CHUNKS = 8_000  # between commits to the index: each leaves a segment that has to be merged later
 CLAIM_FILES = 512
+LOOKED_UP = 16  # documents; for fewer, asking whether their vectors are known takes longer than making them, with an embedder that is cheap
 
 NEEDS_EXTRA = "needs extra"
 OnProgress = Callable[[Progress], None]
@@ -48,7 +49,6 @@ class Indexer:
 
     catalog: Catalog
     store: Store
-    space_id: int
     embedder: Embedder
     embedder_name: str
     chunk_tokens: int
@@ -93,7 +93,7 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
         plan = changes.plan(found.found, known, recipe=recipe, live_runs=live, unread=found.unread, scanned_at=scanned_at, known_skips=skips)
         stale = [known[work.found.path].id for work in plan.suspect]
         documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
-        removed = documents.remove(connection, row.id, [state.id for state in plan.removed])
+        removed = documents.remove(connection, row.id, [state.id for state in plan.removed], feeds=indexer.store.catches_up)
         indexer.store.follow(connection, row.id, removed.changes)
         return row, run_id, known, plan, removed.documents
 
@@ -112,10 +112,11 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
     try:
         indexer.store.settle(row.id, on_progress=tell)
     except ServiceError as error:
-        if indexer.store.position(row.id) is not None:
+        if indexer.store.catches_up:
             raise
         warnings.append(f"everything is stored and found, but its index could not be built: {error}")
-    indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
+    if indexer.store.catches_up:
+        indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
     return _report(project, tally, warnings, time.monotonic() - started)
 
 
@@ -149,7 +150,7 @@ class _Run:
             return
         recipe = Recipe(
             database=self.indexer.catalog.address,
-            space_id=self.indexer.space_id,
+            space_id=self.indexer.store.space_id,
             embedder=self.indexer.embedder_name,
             chunk_tokens=self.indexer.chunk_tokens,
             max_bytes=self.indexer.max_file_bytes,
@@ -169,7 +170,7 @@ class _Run:
 
     def _known(self, shas: Iterable[bytes]) -> set[bytes]:
         with self.indexer.catalog.read() as connection:
-            return documents.known_embeddings(connection, self.indexer.space_id, shas)
+            return documents.known_embeddings(connection, self.indexer.store.space_id, shas)
 
     def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
         """Claimed work in portions of about the same size."""
@@ -220,24 +221,25 @@ class _Run:
         """Everything that a batch came to, as far as the run still holds the documents: they may have been forgotten or put anew meanwhile."""
         projects.take(connection, self.project.id)
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
-        stored = documents.store(connection, self.project, prepared, run_id=self.run_id, space_id=self.indexer.space_id)
+        feeds = self.indexer.store.catches_up
+        held = documents.held_by(connection, self.project.id, [one.path for one in outcomes], self.run_id)
+        stored = documents.store(connection, self.project, prepared, held=held, space_id=self.indexer.store.space_id, feeds=feeds)
         self.indexer.store.follow(connection, self.project.id, stored.changes)
         others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
-        held = documents.held_by(connection, self.project.id, [one.path for one in others], self.run_id)
         same = [one for one in others if isinstance(one, Same) and one.path in held]
         skipped = [one for one in others if isinstance(one, Skipped) and one.path in held]
         failed = [one for one in others if isinstance(one, Failed) and one.path in held]
         if same:
-            projects.next_seq(connection, self.project.id)  # their times have changed, which filters may look at
+            projects.next_seq(connection, self.project.id, feeds=feeds)  # their times have changed, which filters may look at
         documents.refresh(connection, [(held[one.path], one.modified_ns, one.size_bytes) for one in same])
         # An extra may be installed any time; that file is looked at again.
         lasting = [(o.skip, o.work.found.size_bytes, o.work.found.modified_ns) for o in skipped if o.skip.reason != NEEDS_EXTRA]
         documents.skip(connection, self.project.id, lasting, recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens))
-        removed = documents.remove(connection, self.project.id, [held[one.path] for one in skipped])
+        removed = documents.remove(connection, self.project.id, [held[one.path] for one in skipped], feeds=feeds)
         self.indexer.store.follow(connection, self.project.id, removed.changes)
         documents.fail(connection, [(held[one.path], one.error) for one in failed])
         projects.beat(connection, self.run_id)
-        return _Written(prepared, stored, same, skipped, failed, busy=len(others) - len(held))
+        return _Written(prepared, stored, same, skipped, failed, busy=sum(one.path not in held for one in others))
 
     def _count(self, written: _Written) -> None:
         tally, stored, lost = self.tally, written.stored, frozenset(written.stored.lost)
@@ -260,8 +262,10 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     outcomes = [preparing.prepare_document(one, embedder=indexer.embedder, chunk_tokens=indexer.chunk_tokens) for one in given]
 
     def known(shas: Iterable[bytes]) -> set[bytes]:
+        if indexer.embedder.is_cheap and len(given) <= LOOKED_UP:
+            return set()
         with indexer.catalog.read() as connection:
-            return documents.known_embeddings(connection, indexer.space_id, shas)
+            return documents.known_embeddings(connection, indexer.store.space_id, shas)
 
     prepared = [one for one in preparing.with_vectors(outcomes, indexer.embedder, known) if isinstance(one, PreparedDocument)]
     expected = {one.path: one.version for one in given if one.version is not None}
@@ -269,11 +273,13 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     def write(connection: Connection) -> tuple[ProjectRow, int, documents.Stored]:
         row = projects.ensure(connection, given[0].project)
         documents.check_versions(connection, row.id, expected)
-        new = sum(documents.ensure_document(connection, row.id, document.path) for document in given)
-        stored = documents.store(connection, row, prepared, run_id=None, space_id=indexer.space_id)
+        held, new = documents.ensure_documents(connection, row.id, [document.path for document in given])
+        feeds = indexer.store.catches_up
+        stored = documents.store(connection, row, prepared, held=held, new=new, space_id=indexer.store.space_id, feeds=feeds)
         indexer.store.follow(connection, row.id, stored.changes)
-        projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
-        return row, new, stored
+        if indexer.store.catches_up:
+            projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
+        return row, len(new), stored
 
     row, new, stored = indexer.catalog.transact(write)
     indexer.store.settle(row.id, put=stored.chunks)

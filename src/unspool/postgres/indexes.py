@@ -9,7 +9,7 @@ from contextlib import suppress
 import psycopg
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.copying import driver
+from unspool.catalog.driving import driver
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.domain.reports import Progress
 from unspool.errors import UnspoolError

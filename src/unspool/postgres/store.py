@@ -14,9 +14,9 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, filters
-from unspool.catalog.copying import copy
+from unspool.catalog import Catalog, driving, filters
 from unspool.catalog.documents import Changes, NewChunk
+from unspool.catalog.driving import copy
 from unspool.catalog.filters import Selection
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.catalog.projects import ProjectRow, take
@@ -30,9 +30,9 @@ from unspool.postgres.words import PostgresWords
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_first
 from unspool.vectors.options import Metric, VectorOptions
 
-# Up to here every vector of a project, or of what a filter lets through, is compared: 16 ms for 256 or 384 dimensions (bench/postgres.py), with
-# nothing missed. An index that misses 3 % takes half of that at this size.
-EXACT_BELOW = 30_000
+# Up to here every vector of a project, or of what a filter lets through, is compared, and nothing is missed. An index that misses 2 % takes as
+# long somewhere between 10 000 and 30 000 vectors of 256 dimensions (bench/postgres.py --parts exact).
+EXACT_BELOW = 20_000
 # Where an index gives fewer than there are, this many are compared one by one rather than to come back short.
 EXACT_RATHER_THAN_SHORT = 200_000
 MAX_BY_INDEX = 2_000  # hits; deeper than this an index is slower than no index
@@ -64,6 +64,7 @@ class PostgresStore:
     """Both retrievers in one database. Satisfies the `Store` port; `words` satisfies `WordIndex`."""
 
     name = "postgresql"
+    catches_up = False
 
     def __init__(
         self, catalog: PostgresCatalog, *, space_id: int, space: str, table: VectorTable, options: VectorOptions, has_textsearch: bool = False
@@ -76,6 +77,7 @@ class PostgresStore:
         self._textsearch = has_textsearch
         self._exact_below = options.exact_below or EXACT_BELOW
         self._known: dict[int, _Known] = {}
+        self._put: dict[int, int] = {}  # chunks since it was last looked whether there should be an index, by project
         self._selections: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
         self._guard = threading.Lock()
         self._builder = indexes.Builder(catalog, table, options)
@@ -95,7 +97,7 @@ class PostgresStore:
         """Change vectors and words together with the chunks they belong to."""
         if changes.removed:
             statement = f"DELETE FROM {self._table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
-            connection.exec_driver_sql(statement, {"project": project, "ids": list(changes.removed)})
+            driving.run(connection, statement, {"project": project, "ids": list(changes.removed)})
             words.remove(connection, project, changes.removed)
         if changes.added:
             self.add_vectors(connection, project, changes.added, changes.vectors)
@@ -142,16 +144,28 @@ class PostgresStore:
 
     def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> None:
         """Make the index over the vectors once a project has become large; after a run at once, after puts in the background."""
-        if self._options.index == "exact":
+        if self._options.index == "exact" or not self._is_time(project, put):
             return
         with self.reading() as connection:
-            chunks = self.chunks(connection, project)
+            found = mending.totals(connection, project)
+            chunks = 0 if found is None else found.chunks
             if chunks <= self._exact_below or self._builder.is_built(connection, project):
                 return
         if put is None:
             self._builder.build(project, on_progress)
         elif chunks > 2 * self._exact_below:
             self._builder.start(project)
+
+    def _is_time(self, project: int, put: int | None) -> bool:
+        """Whether to look if there should be an index: after every run, and now and then between puts."""
+        if put is None:
+            return True
+        with self._guard:
+            self._put[project] = self._put.get(project, self._exact_below) + put
+            if self._put[project] < self._exact_below // 8:
+                return False
+            self._put[project] = 0
+            return True
 
     def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
         """Make what is missing again, remove what should not be there, and build the index if there should be one."""
@@ -182,9 +196,9 @@ class PostgresStore:
             return IndexState(ok=False, detail=f"no {self._options.index} index yet, so every vector is compared")
         return IndexState(ok=True, detail="few enough to compare every vector")
 
-    def position(self, project: int) -> int | None:
-        """Changes are taken in as they happen."""
-        return None
+    def position(self, project: int) -> int:
+        """Refused: nothing is ever behind."""
+        raise UnsupportedError("the PostgreSQL store takes part in every change; it has no position")
 
     # The VectorIndex port
 
@@ -237,10 +251,10 @@ class PostgresStore:
             own = {"ivfflat.probes": max(10, 2 * math.isqrt(lists)), "ivfflat.iterative_scan": "relaxed_order"}
         own |= {"enable_sort": "off", "plan_cache_mode": "force_custom_plan"}
         calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in own)
-        connection.exec_driver_sql(f"SELECT {calls}", {name: str(value) for name, value in own.items()})
+        driving.run(connection, f"SELECT {calls}", {name: str(value) for name, value in own.items()})
 
     def _matches(self, connection: Connection, statement: str, values: Mapping[str, object]) -> Matches:
-        rows = connection.exec_driver_sql(statement, values).fetchall()
+        rows = driving.rows(connection, statement, values)
         ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
         return best_first(ids, self._scores(np.fromiter((row[1] for row in rows), dtype=np.float64, count=len(rows))))
 

@@ -10,8 +10,9 @@ import numpy as np
 from pgvector import SparseVector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.copying import copy
+from unspool.catalog import driving
 from unspool.catalog.documents import NewChunk
+from unspool.catalog.driving import copy
 from unspool.domain.filters import Filter
 from unspool.postgres import terms as bm25
 from unspool.postgres import textsearch
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # What is kept of a project's words: with tokens for pg_textsearch, or without. Both change when the analysis does.
 PLAIN, WITH_TOKENS = 1, 2
 # Chunks among which the best are looked for: at least so many, and so many for each that is wanted; see `terms.leading`.
-CANDIDATES, CANDIDATES_PER_HIT = 6_000, 30
+CANDIDATES, CANDIDATES_PER_HIT = 4_000, 20
 _COLUMNS = {"project_id": "int8", "chunk_id": "int8", "document_id": "int8", "keys": "int4[]", "body": "sparsevec"}
 
 
@@ -50,12 +51,12 @@ class PostgresWords:
                 f"SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND keys && %(keys)b::int4[]{condition} "
                 "ORDER BY 2, 1 LIMIT %(k)s"
             )
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # common terms would make it read everything
+            driving.run(connection, "SET LOCAL enable_seqscan = off")  # common terms would make it read everything
             rows: Sequence[tuple[int, float]] = ()
             for keys in (leading, list(counts)):  # all of them only where those that lead give too few
                 if keys:
                     asked = {"project": project, "query": _sparse(query), "keys": keys, "k": k, **values}
-                    rows = connection.exec_driver_sql(statement, asked).fetchall()
+                    rows = driving.rows(connection, statement, asked)
                 if len(rows) >= k or len(leading) == len(counts):
                     break
         return _matches(rows)
@@ -67,21 +68,21 @@ class PostgresWords:
         places = bm25.Places(project)
         text = textsearch.question({places[term]: weight for term, weight in weights.items()})
         enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)
-        connection.exec_driver_sql("SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")  # its index, and no other way
+        driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")  # its index, and no other way
         find = "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) LIMIT %(enough)s"
-        found = connection.exec_driver_sql(find, {"text": text, "index": textsearch.INDEX, "enough": enough}).scalars().all()
+        found = [row[0] for row in driving.rows(connection, find, {"text": text, "index": textsearch.INDEX, "enough": enough})]
         rank = (
             "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)b::int8[]) "
             "AND body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
         )
-        return connection.exec_driver_sql(rank, {"project": project, "ids": list(found), "query": _sparse(query), "k": k}).fetchall()
+        return driving.rows(connection, rank, {"project": project, "ids": found, "query": _sparse(query), "k": k})
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """The score of each id; 0 for what holds none of the terms."""
         with self._store.reading() as connection:
             query, _ = self._query(connection, project, weights)
             statement = "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)b::int8[])"
-            rows = connection.exec_driver_sql(statement, {"project": project, "query": _sparse(query), "ids": ids.tolist()}).fetchall()
+            rows = driving.rows(connection, statement, {"project": project, "query": _sparse(query), "ids": ids.tolist()})
         known = {row[0]: -row[1] for row in rows}
         return np.array([known.get(id_, 0.0) for id_ in ids.tolist()], dtype=np.float32)
 
@@ -105,7 +106,7 @@ class PostgresWords:
 
     def _counts(self, connection: Connection, project: int, places: Iterable[int]) -> dict[int, int]:
         statement = "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = ANY(%(keys)b::int4[]) AND chunks > 0"
-        return {row[0]: row[1] for row in connection.exec_driver_sql(statement, {"project": project, "keys": bm25.keys_of(places)})}
+        return dict(driving.rows(connection, statement, {"project": project, "keys": bm25.keys_of(places)}))
 
 
 def _matches(rows: Sequence[tuple[int, float]]) -> Matches:
@@ -145,14 +146,14 @@ def add(connection: Connection, project: int, chunks: Sequence[NewChunk], *, wit
 def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
     """Forget the words of chunks."""
     statement = "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING keys"
-    gone = [np.array(row[0], dtype=np.int32) for row in connection.exec_driver_sql(statement, {"project": project, "ids": list(ids)})]
+    gone = [np.array(row[0], dtype=np.int32) for row in driving.rows(connection, statement, {"project": project, "ids": list(ids)})]
     _count(connection, project, gone, sign=-1, kind=WITH_TOKENS)  # what stays is as it was
 
 
 def drop(connection: Connection, project: int) -> None:
     """Forget the words of a project."""
     for table in ("words", "word_counts", "word_totals"):
-        connection.exec_driver_sql(f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project})
+        driving.run(connection, f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project})
 
 
 def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, sign: int, kind: int) -> None:
@@ -160,12 +161,14 @@ def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, s
     if not keys:
         return
     changed, counts = np.unique(np.concatenate(keys), return_counts=True)
-    connection.exec_driver_sql(
+    driving.run(
+        connection,
         "INSERT INTO word_counts (project_id, key, chunks) SELECT %(project)s, * FROM unnest(%(keys)b::int4[], %(counts)b::int4[]) "
         "ON CONFLICT (project_id, key) DO UPDATE SET chunks = word_counts.chunks + excluded.chunks",
         {"project": project, "keys": changed.tolist(), "counts": (sign * counts).tolist()},
     )
-    connection.exec_driver_sql(
+    driving.run(
+        connection,
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
         "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks, format = least(word_totals.format, excluded.format)",
         {"project": project, "chunks": sign * len(keys), "format": kind},
