@@ -22,6 +22,7 @@ class Letters:
     """An embedder that counts letters, and how often it was asked."""
 
     name, dimension, max_tokens, alpha = "letters", 26, 512, 0.5
+    is_cheap = False
 
     def __init__(self, revision: str = "1") -> None:
         self.revision = revision

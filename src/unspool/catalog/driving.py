@@ -4,10 +4,12 @@ millisecond that SQLAlchemy takes around each statement adds up."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import psycopg
 from sqlalchemy.engine import Connection
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 def copy(connection: Connection, table: str, types: Mapping[str, str], rows: Iterable[Sequence[object]]) -> None:
