@@ -253,14 +253,16 @@ class Corpus:
         def forget_project(connection: Connection) -> int:
             projects.take(connection, row.id)
             store.forget(connection, row.id)
-            count = projects.drop(connection, row.id)
+            return projects.drop(connection, row.id)
+
+        def prune(connection: Connection) -> None:
             if not projects.any_live_run(connection):  # a run may be about to rely on an embedding that it has seen
                 projects.prune_embeddings(connection)
-            return count
 
         if path is not None:
             return self._catalog.transact(forget_document)
         count = self._catalog.transact(forget_project)
+        self._catalog.transact(prune)  # by itself: others wait for it where they embed
         store.drop(row.id)
         shutil.rmtree(self._clone(project), ignore_errors=True)
         return count

@@ -402,3 +402,39 @@ def test_places_can_be_copied_with_all_they_hold(places: Places) -> None:
         assert paths(corpus.search("walrus"))[0] == "a.md"
     with open_corpus(first) as corpus:
         assert [one.path for one in corpus.documents()] == ["a.md"]
+
+
+# Neighbours in the same database
+
+
+@pytest.mark.parametrize("content", ["", "INSERT INTO public.alembic_version VALUES ('theirs')"])
+def test_the_migrations_of_another_program_are_neither_read_nor_written(database: str, content: str) -> None:
+    sql(database, "CREATE TABLE public.alembic_version (version_num varchar(32) NOT NULL)")
+    if content:
+        sql(database, content)
+    before = sql(database, "SELECT * FROM public.alembic_version")
+    for _ in range(2):
+        with open_corpus(database) as corpus:
+            corpus.put(doc("a.md", "walrus"))
+            assert paths(corpus.search("walrus")) == ["a.md"]
+    assert sql(database, "SELECT * FROM public.alembic_version") == before
+
+
+def test_a_catalog_beside_one_in_the_public_schema_shares_nothing_with_it(database: str) -> None:
+    with open_corpus(f"{database}?schema=public") as public:
+        public.put(doc("a.md", "walrus in public"))
+        with open_corpus(database) as own:
+            assert own.projects() == []
+            own.put(doc("b.md", "walrus at home"))
+            assert (paths(own.search("walrus")), paths(public.search("walrus"))) == (["b.md"], ["a.md"])
+            own.forget(project="notes")
+            assert paths(public.search("walrus")) == ["a.md"]
+            assert len(public.nearest(public.embed("walrus"))) == 1
+
+
+def test_a_project_of_empty_documents_is_searched_without_anything_to_find(database: str) -> None:
+    with open_corpus(database) as corpus:
+        corpus.put(doc("a.md", ""))
+        assert corpus.search("walrus").hits == ()
+        corpus.put(doc("b.md", "walrus"))
+        assert paths(corpus.search("walrus")) == ["b.md"]

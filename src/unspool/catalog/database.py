@@ -56,8 +56,9 @@ class Catalog(ABC):
 
     engine_name: ClassVar[str]
 
-    def __init__(self, engine: Engine, *, address: str, own: dict[str, str]) -> None:
+    def __init__(self, engine: Engine, *, address: str, connecting: Connecting, own: dict[str, str]) -> None:
         self._engine = engine
+        self.connecting = connecting
         self.address = address  # where it can be opened again; may hold a password
         self.identity = own[IDENTITY]
         self.signing_key = bytes.fromhex(own[SIGNING_KEY])
@@ -143,7 +144,7 @@ def _module(address: str) -> Any:
     return importlib.import_module(_ENGINES[scheme])
 
 
-def run_migrations(connection: Connection, *, current: str, target: str) -> None:
+def run_migrations(connection: Connection, *, current: str, target: str, schema_name: str | None = None) -> None:
     """Run the scripts between two revisions, and give a new catalog what tells it from every other."""
     from alembic import command  # only here: it takes half a second to import and is needed once in a catalog's life
     from alembic.config import Config
@@ -151,6 +152,7 @@ def run_migrations(connection: Connection, *, current: str, target: str) -> None
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     config.attributes["connection"] = connection
+    config.attributes["schema"] = schema_name
     known = schema.KNOWN_REVISIONS
     downward = target == "base" or (current in known and known.index(target) < known.index(current))
     (command.downgrade if downward else command.upgrade)(config, target)

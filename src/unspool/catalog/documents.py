@@ -109,7 +109,7 @@ def queue(connection: Connection, project_id: int, *, new: Sequence[str], stale:
         connection.execute(sa.insert(documents), rows)
     for ids in batches(stale):
         done = documents.c.id.in_(ids) & (documents.c.status == Status.INDEXED)
-        connection.execute(sa.update(documents).where(done).values(status=Status.STALE, version=documents.c.version + 1))
+        connection.execute(sa.update(documents).where(done).values(status=Status.STALE))
 
 
 def claim(connection: Connection, project_id: int, run_id: int, paths: Sequence[str], live: frozenset[int]) -> dict[str, int]:
@@ -188,7 +188,7 @@ def refresh(connection: Connection, seen: Sequence[tuple[int, int | None, int]])
 def fail(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
     """Note why documents could not be indexed; what was searchable of them stays so."""
     statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
-    statement = statement.values(status=Status.FAILED, error=sa.bindparam("b_error"), run_id=None, version=documents.c.version + 1)
+    statement = statement.values(status=Status.FAILED, error=sa.bindparam("b_error"), run_id=None)
     if failures:
         connection.execute(statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures])
 
@@ -406,7 +406,7 @@ _UPDATE = (
         status=Status.INDEXED,
         error="",
         run_id=None,
-        # A document that is forgotten and put again has another version than it ever had, so that nobody takes it for the one he saw.
+        # A document that is forgotten and put again in its project has another version than before, so that nobody takes it for the one he saw.
         version=sa.case((documents.c.version >= sa.bindparam("b_seq"), documents.c.version + 1), else_=sa.bindparam("b_seq")),
     )
 )

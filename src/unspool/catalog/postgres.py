@@ -69,8 +69,8 @@ class PostgresCatalog(Catalog):
 
     engine_name = NAME
 
-    def __init__(self, engine: Engine, *, address: str, target: Target, own: dict[str, str]) -> None:
-        super().__init__(engine, address=address, own=own)
+    def __init__(self, engine: Engine, *, address: str, target: Target, connecting: Connecting, own: dict[str, str]) -> None:
+        super().__init__(engine, address=address, connecting=connecting, own=own)
         self.target = target
         self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
         self._held: ContextVar[Connection | None] = ContextVar("held", default=None)
@@ -94,6 +94,7 @@ class PostgresCatalog(Catalog):
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """One connection and one transaction for all that is read inside: a search asks eight things, and each would begin and end one."""
+        self._check_open()
         with translated(self.target), connected(self._reading) as connection:
             token = self._held.set(connection)
             try:
@@ -111,9 +112,10 @@ class PostgresCatalog(Catalog):
     @contextmanager
     def alone(self) -> Iterator[Connection]:
         """A connection without a transaction and without a time limit: for what takes long and cannot be part of one, such as an index."""
+        self._check_open()
         with translated(self.target), connected(self._engine) as raw:
             connection = raw.execution_options(isolation_level="AUTOCOMMIT")
-            connection.exec_driver_sql("SET statement_timeout = 0")
+            connection.exec_driver_sql("SET statement_timeout = 0; SET lock_timeout = 0")
             try:
                 yield connection
             finally:
@@ -123,15 +125,17 @@ class PostgresCatalog(Catalog):
         """What a function does, in one transaction; again where it lost against another one, or the server went away before it was committed."""
         self._check_open()
         for pause in (*RETRIES_S, None):
-            committing = False
+            is_connected = committing = False
             try:
                 with translated(self.target), connected(self._engine) as connection, connection.begin() as transaction:
+                    is_connected = True
                     result = work(connection)
                     committing = True
                     transaction.commit()
                     return result
             except UnspoolError as error:
-                if pause is None or not _may_repeat(error, committing=committing):
+                # Connecting has had its own attempts.
+                if pause is None or not is_connected or not _may_repeat(error, committing=committing):
                     raise
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - so that two that met do not meet again
         raise AssertionError("unreachable")
@@ -195,7 +199,7 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Postg
     except UnspoolError:
         engine.dispose()
         raise
-    return PostgresCatalog(engine, address=address, target=target, own=own)
+    return PostgresCatalog(engine, address=address, target=target, connecting=connecting, own=own)
 
 
 def migrate(address: str, target: str, *, connecting: Connecting) -> str:
@@ -270,7 +274,7 @@ def engine_for(target: Target, connecting: Connecting) -> Engine:
             cursor.execute(
                 "SELECT set_config('search_path', concat_ws(', ', quote_ident(%s), 'public', (SELECT quote_ident(nspname) FROM pg_extension "
                 "JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector' AND nspname <> 'public')), false), "
-                "set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), "
+                "set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false), set_config('jit', 'off', false), "
                 "set_config('idle_in_transaction_session_timeout', %s, false)",
                 # Giving up on a lock first, the error can say what it was.
                 (target.schema, str(timeout_ms), str(timeout_ms // 2), str(10 * timeout_ms)),
@@ -335,7 +339,7 @@ def _migrate(engine: Engine, target: Target, wanted: str) -> dict[str, str]:
         if not connection.exec_driver_sql("SELECT count(*) FROM pg_namespace WHERE nspname = %(name)s", {"name": target.schema}).scalar_one():
             connection.exec_driver_sql(f'CREATE SCHEMA "{target.schema}"')  # even IF NOT EXISTS, this needs a right that one may not have
         current = revision_of(connection, target)
-        run_migrations(connection, current=current, target=wanted)
+        run_migrations(connection, current=current, target=wanted, schema_name=target.schema)
         return {} if wanted == "base" else complete_own(connection)
 
 
@@ -419,7 +423,7 @@ def translation(error: sa.exc.DBAPIError | psycopg.Error, target: Target) -> Uns
                 return make(place, cause)
     if _is_away(cause):
         return UnreachableError(f"PostgreSQL at {place} does not answer; check that it runs and can be reached, then try again")
-    if isinstance(cause, psycopg.DataError | UnicodeError):
+    if isinstance(cause, psycopg.DataError):
         return InputError(f"the catalog at {place} could not take a value; leave out what no database takes, such as NUL characters")
     return ServiceError(f"the catalog at {place} failed ({type(cause).__name__} {state}); unspool doctor checks it")
 

@@ -57,9 +57,12 @@ def find(connection: Connection, name: str, *, alone: bool = False) -> ProjectRo
     return _row(row) if row else None
 
 
-def take(connection: Connection, project_id: int) -> None:
-    """Have a project to oneself for writing until the transaction ends. One writer at a time is what all that is written here relies on."""
-    connection.execute(sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update())
+def take(connection: Connection, project_id: int) -> bool:
+    """Have a project to oneself for writing until the transaction ends; False where it is gone.
+
+    One writer at a time is what all that is written here relies on.
+    """
+    return connection.execute(sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update()).first() is not None
 
 
 def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:

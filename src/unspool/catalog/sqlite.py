@@ -31,7 +31,7 @@ class SqliteCatalog(Catalog):
     engine_name = NAME
 
     def __init__(self, engine: Engine, *, path: Path, own: dict[str, str]) -> None:
-        super().__init__(engine, address=f"sqlite:///{path.as_posix()}", own=own)
+        super().__init__(engine, address=f"sqlite:///{path.as_posix()}", connecting=Connecting(), own=own)
         self._write_lock = threading.Lock()
         self.path = path
 

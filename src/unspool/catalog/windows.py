@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
 import sqlalchemy as sa
@@ -14,6 +15,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog.database import Home
 from unspool.catalog.schema import query_vectors, segments, substitutes, windows
 from unspool.catalog.statements import Prepared, insert_missing
+from unspool.errors import ConflictError, ServiceError
 from unspool.windows import PackedSegment, Question, Segment
 
 MAX_WINDOWS = 10_000  # about 80 MB; the oldest make room
@@ -45,17 +47,17 @@ class Windows:
     def keep(self, name: bytes, *, question: Question, caller: str, first: Segment, lifetime_s: int, query: tuple[bytes, bytes] | None) -> None:
         """Freeze a window. `query` is the key and the vector of its query, which live as long as it does."""
         now = int(self._clock())
-        row = {"name": name, "caller": caller, "question": question.as_json(), "created_at": now, "expires_at": now + lifetime_s}
         with self._home.write() as connection:
-            connection.execute(_INSERT_WINDOW, row)
-            connection.execute(_INSERT_SEGMENT, {"window": name, **first.pack()._asdict()})
+            insert_missing(connection, windows, _COLUMNS, [(name, caller, question.as_json(), now, now + lifetime_s)])
+            insert_missing(connection, segments, ("window", *PackedSegment._fields), [(name, *first.pack())])
             if query is not None:
                 _keep_vector(connection, *query, expires_at=now + lifetime_s)
-            self._until_sweep -= 1
-            if self._until_sweep < 0:
-                self._until_sweep = SWEEP_EVERY
-                sweep(connection, now)
         self._remember(name, KeptWindow(question=question, caller=caller, expires_at=now + lifetime_s, segments=(first,)))
+        self._until_sweep -= 1
+        if self._until_sweep < 0:
+            self._until_sweep = SWEEP_EVERY
+            with suppress(ServiceError, ConflictError), self._home.write() as connection:  # the next one will do it
+                sweep(connection, now)
 
     def find(self, name: bytes, *, position: int) -> KeptWindow | None:
         """A window with its segments from the one that ends at a position on."""
@@ -156,7 +158,7 @@ def _keep_vector(connection: Connection, key: bytes, vector: bytes, *, expires_a
         insert_missing(connection, query_vectors, ("key", "vector", "expires_at"), [(key, vector, expires_at)])
 
 
-_INSERT_WINDOW, _INSERT_SEGMENT = sa.insert(windows), sa.insert(segments)
+_COLUMNS = ("name", "caller", "question", "created_at", "expires_at")
 _EXTEND_VECTOR = (
     sa.update(query_vectors)
     .where(query_vectors.c.key == sa.bindparam("b_key"))

@@ -93,7 +93,8 @@ def _engine(settings: Settings) -> Any:
     """The module that looks after the engine that the address names."""
     from unspool.catalog.database import engine_name
 
-    return importlib.import_module(_ENGINES[engine_name(settings.database_address)])
+    searched = settings.database or settings.database_read or settings.database_address
+    return importlib.import_module(_ENGINES[engine_name(searched)])
 
 
 def _content(settings: Settings, engine: Any) -> Iterator[Check]:

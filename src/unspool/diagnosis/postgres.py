@@ -21,7 +21,7 @@ _ESSENTIAL = ("server", "pgvector", "migrations")
 
 def look(settings: Settings) -> Iterator[Check]:
     """The server and the catalog in it; nothing is made or upgraded."""
-    yield from _server("server", settings.database_address, settings)
+    yield from _server("server", settings.database or settings.database_read, settings)
     if settings.database_read:
         yield from _replica(settings)
 

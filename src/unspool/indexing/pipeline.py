@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -23,7 +23,7 @@ from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
 from unspool.embedders.base import Embedder
-from unspool.errors import ServiceError
+from unspool.errors import ServiceError, UnspoolError
 from unspool.indexing import changes, preparing
 from unspool.indexing.changes import Changes, Work
 from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
@@ -111,7 +111,7 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
     warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
     try:
         indexer.store.settle(row.id, on_progress=tell)
-    except ServiceError as error:
+    except UnspoolError as error:
         if indexer.store.catches_up:
             raise
         warnings.append(f"everything is stored and found, but its index could not be built: {error}")
@@ -150,6 +150,7 @@ class _Run:
             return
         recipe = Recipe(
             database=self.indexer.catalog.address,
+            connecting=asdict(self.indexer.catalog.connecting),
             space_id=self.indexer.store.space_id,
             embedder=self.indexer.embedder_name,
             chunk_tokens=self.indexer.chunk_tokens,
@@ -282,7 +283,11 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
         return row, len(new), stored
 
     row, new, stored = indexer.catalog.transact(write)
-    indexer.store.settle(row.id, put=stored.chunks)
+    try:
+        indexer.store.settle(row.id, put=stored.chunks)
+    except ServiceError:
+        if indexer.store.catches_up:
+            raise  # otherwise all is stored and found: who repeated it now would be told of a conflict with himself
     tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded)
     tally.masked += chain.from_iterable(one.masked for one in prepared)
     return _report(row.name, tally, [], time.monotonic() - started)

@@ -41,6 +41,7 @@ class Recipe:
     """Everything a worker needs to know; plain values, so that it can be handed to another process."""
 
     database: str
+    connecting: dict[str, object]
     space_id: int
     embedder: str
     chunk_tokens: int
@@ -147,11 +148,12 @@ def _portable(error: Exception) -> Exception:
 def preparer(recipe: Recipe):  # type: ignore[no-untyped-def]
     """The function that prepares a batch, with its own embedder and its own reading connection."""
     from unspool.catalog import Catalog, documents
+    from unspool.catalog.database import Connecting
     from unspool.embedders import open_embedder
     from unspool.indexing.preparing import prepare_files
 
     embedder = open_embedder(recipe.embedder)
-    catalog = Catalog.open(recipe.database, create=False)
+    catalog = Catalog.open(recipe.database, create=False, connecting=Connecting(**recipe.connecting))  # type: ignore[arg-type]
 
     def known(shas):  # type: ignore[no-untyped-def]
         with catalog.read() as connection:

@@ -40,8 +40,10 @@ class Builder:
         return bool(self._state(connection, project))
 
     def is_broken(self, connection: Connection, project: int) -> bool:
-        """Whether a build of it was broken off."""
-        return self._state(connection, project) is None
+        """Whether a build of it was broken off, rather than being under way."""
+        running = "SELECT count(*) FROM pg_stat_progress_create_index WHERE index_relid = to_regclass(%(name)s)"
+        name = self._table.index_name(project, self._options)
+        return self._state(connection, project) is None and not connection.exec_driver_sql(running, {"name": name}).scalar_one()
 
     def _state(self, connection: Connection, project: int) -> bool | None:
         return tables.has_index(connection, self._table.index_name(project, self._options))
@@ -51,7 +53,10 @@ class Builder:
         with self._catalog.alone() as connection:
             part = tables.part_of(connection, self._table, project)
             name = self._table.index_name(project, self._options)
-            if not part or not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, hashtext('{name}'))").scalar_one():
+            if (
+                not part
+                or not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_LOCK}, hashtext(current_schema() || '.{name}'))").scalar_one()
+            ):
                 return
             state = tables.has_index(connection, name)
             if state:
@@ -71,6 +76,8 @@ class Builder:
                 if on_progress is not None:
                     watch.start()
                 connection.exec_driver_sql(self._table.index_sql(part, project, self._options, rows))
+                if not connection.exec_driver_sql("SELECT count(*) FROM projects WHERE id = %(id)s", {"id": project}).scalar_one():
+                    connection.exec_driver_sql(f"DROP INDEX CONCURRENTLY {name}")  # it was forgotten meanwhile
             finally:
                 done.set()
                 with self._guard:
@@ -78,13 +85,14 @@ class Builder:
                 if on_progress is not None:
                     watch.join()
 
-    def start(self, project: int) -> None:
-        """Build it in the background; whatever goes wrong there, searches are answered without it."""
+    def start(self, project: int) -> bool:
+        """Build it in the background, unless another one is being built; whatever goes wrong there, searches are answered without it."""
         with self._guard:
             if self._is_closed or (self._thread is not None and self._thread.is_alive()):
-                return
+                return False
             self._thread = threading.Thread(target=self._quietly, args=(project,), name="unspool-index", daemon=True)
             self._thread.start()
+            return True
 
     def drop(self, project: int) -> None:
         """Remove the indexes of a project that is gone."""

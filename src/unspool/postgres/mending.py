@@ -30,10 +30,16 @@ def totals(connection: Connection, project: int) -> Totals | None:
     return None if row is None else Totals(*row)
 
 
+def can_mend(connection: Connection, project: int) -> bool:
+    """Whether there are chunks to make something of, and the database can be written."""
+    statement = "SELECT NOT pg_is_in_recovery() AND EXISTS (SELECT FROM chunks WHERE project_id = %(project)s)"
+    return bool(connection.exec_driver_sql(statement, {"project": project}).scalar_one())
+
+
 def missing_count(connection: Connection, project: int, table: VectorTable) -> int:
-    """How many chunks of a project have no vector or no words."""
-    return sum(
-        int(connection.exec_driver_sql(f"SELECT count(*) {_MISSING.format(table=name)}", {"project": project}).scalar_one())
+    """How many chunks of a project have no vector, or no words, whichever are more."""
+    return max(
+        int(connection.exec_driver_sql(f"SELECT count(*) {_MISSING.format(table=name)}", {"project": project, "after": -1}).scalar_one())
         for name in (table.name, "words")
     )
 
@@ -50,7 +56,7 @@ def mend(
     """Make a project's vectors and words agree with its chunks; inside a writing transaction that has the project to itself."""
     noted = totals(connection, project)
     wanted = words.WITH_TOKENS if with_tokens else words.PLAIN
-    if noted is not None and noted.format != wanted:
+    if noted is None or noted.format != wanted:
         words.drop(connection, project)
     for name in (table.name, "words"):
         orphans = f"SELECT x.chunk_id FROM {name} x LEFT JOIN chunks c ON c.id = x.chunk_id WHERE x.project_id = %(project)s AND c.id IS NULL"
@@ -60,9 +66,11 @@ def mend(
         elif gone:
             statement = f"DELETE FROM {name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
             connection.exec_driver_sql(statement, {"project": project, "ids": gone})
-    total, done = missing_count(connection, project, table), 0
+    total, done = 2 * missing_count(connection, project, table), 0
     for name in (table.name, "words"):
-        while chunks := _missing(connection, project, name):
+        after = -1
+        while chunks := _missing(connection, project, name, after):
+            after = chunks[-1].id
             if name == "words":
                 words.add(connection, project, chunks, with_tokens=with_tokens)
             else:
@@ -71,19 +79,20 @@ def mend(
             if on_progress is not None:
                 on_progress(Progress(task="rebuilding", done=done, total=total))
     _recount(connection, project, wanted)
+    connection.exec_driver_sql("DELETE FROM word_counts WHERE project_id = %(project)s AND chunks <= 0", {"project": project})
 
 
-def _missing(connection: Connection, project: int, table: str) -> list[NewChunk]:
+def _missing(connection: Connection, project: int, table: str, after: int) -> list[NewChunk]:
     statement = (
         "SELECT c.id, c.document_id, c.text_sha, d.path, d.title, c.headings, c.symbol, c.text "
         f"{_MISSING.format(table=table)} ORDER BY c.id LIMIT {PAGE}"
     )
-    return [NewChunk(*row) for row in connection.exec_driver_sql(statement, {"project": project})]
+    return [NewChunk(*row) for row in connection.exec_driver_sql(statement, {"project": project, "after": after})]
 
 
 _MISSING = (
     "FROM chunks c JOIN documents d ON d.id = c.document_id LEFT JOIN {table} x ON x.project_id = c.project_id AND x.chunk_id = c.id "
-    "WHERE c.project_id = %(project)s AND x.chunk_id IS NULL"
+    "WHERE c.project_id = %(project)s AND c.id > %(after)s AND x.chunk_id IS NULL"
 )
 
 

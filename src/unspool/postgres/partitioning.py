@@ -29,7 +29,7 @@ _CHUNKS_ALWAYS = (
 )
 _WORDS = (
     "ALTER TABLE words ADD CONSTRAINT words_pkey PRIMARY KEY (project_id, chunk_id)",
-    "CREATE INDEX ix_words_keys ON words USING gin (keys)",
+    "CREATE INDEX ix_words_keys ON words USING gin (keys) WITH (gin_pending_list_limit = 1024)",
     "CREATE INDEX ix_words_document ON words (document_id)",
 )
 
@@ -74,6 +74,8 @@ def partition(catalog: PostgresCatalog, number: int) -> int:
         if before == number:
             return before
         spaces = _vector_tables(connection)
+        # All at once, before anything is copied: who reads or writes takes them in another order.
+        connection.exec_driver_sql(f"LOCK TABLE {', '.join(('documents', *spaces, 'words', 'chunks'))} IN ACCESS EXCLUSIVE MODE")
         for table in ("chunks", "words", *spaces):
             _move(connection, table, number)
         for statement in (*(_CHUNKS_PARTED if number > 1 else _CHUNKS_WHOLE), *_CHUNKS_ALWAYS, *_WORDS):
@@ -81,6 +83,9 @@ def partition(catalog: PostgresCatalog, number: int) -> int:
         for table in spaces:
             for statement in vector_keys(table):
                 connection.exec_driver_sql(statement)
+        # What other processes know of the projects is no longer so, nor is the index of pg_textsearch there.
+        connection.exec_driver_sql("UPDATE word_totals SET format = 1")
+        connection.exec_driver_sql("UPDATE projects SET seq = seq + 1")
         connection.exec_driver_sql("DELETE FROM meta WHERE key = %(key)s", {"key": _META})
         connection.exec_driver_sql("INSERT INTO meta (key, value) VALUES (%(key)s, %(value)s)", {"key": _META, "value": str(number)})
         return before
@@ -89,14 +94,15 @@ def partition(catalog: PostgresCatalog, number: int) -> int:
 
 
 def _vector_tables(connection: Connection) -> list[str]:
-    query = "SELECT name FROM (SELECT 'vectors_' || id AS name FROM spaces) s WHERE to_regclass(name) IS NOT NULL"
-    return list(connection.exec_driver_sql(query).scalars())
+    query = (
+        "SELECT name FROM (SELECT 'vectors_' || id AS name FROM spaces) s WHERE to_regclass(format('%%I.%%I', current_schema(), name)) IS NOT NULL"
+    )
+    return list(connection.exec_driver_sql(query, {}).scalars())
 
 
 def _move(connection: Connection, table: str, number: int) -> None:
     """Copy a table into one of the other kind that takes its name."""
     assert re.fullmatch(r"[a-z_0-9]+", table)
-    connection.exec_driver_sql(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
     connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO {table}_before")
     parts = "SELECT relname FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = %(table)s::regclass"
     for part in connection.exec_driver_sql(parts, {"table": f"{table}_before"}).scalars().all():

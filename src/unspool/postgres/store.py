@@ -14,16 +14,17 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, driving, filters
+from unspool.catalog import Catalog, driving, filters, reading
 from unspool.catalog.documents import Changes, NewChunk
 from unspool.catalog.driving import copy
 from unspool.catalog.filters import Selection
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.catalog.projects import ProjectRow, take
+from unspool.catalog.statements import batches
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
-from unspool.errors import DimensionError, ServiceError, UnsupportedError
+from unspool.errors import ConflictError, DimensionError, ServiceError, UnspoolError, UnsupportedError
 from unspool.postgres import indexes, mending, tables, textsearch, words
 from unspool.postgres.tables import OPERATOR, VectorTable
 from unspool.postgres.words import PostgresWords
@@ -39,6 +40,7 @@ MAX_BY_INDEX = 2_000  # hits; deeper than this an index is slower than no index
 # How many candidates an HNSW index keeps in view: four for each hit finds 97 % of 200, fewer than this miss one of ten.
 EF_PER_HIT, MIN_EF, MAX_EF = 4, 800, 1_000
 _SELECTIONS = 16  # filters remembered
+AT_ONCE = 5_000  # chunks that are removed by one statement
 
 OnProgress = Callable[[Progress], None]
 
@@ -95,10 +97,12 @@ class PostgresStore:
 
     def follow(self, connection: Connection, project: int, changes: Changes) -> None:
         """Change vectors and words together with the chunks they belong to."""
-        if changes.removed:
+        if len(changes.removed) > AT_ONCE:
+            _without_hurry(connection)
+        for some in batches(changes.removed, AT_ONCE):
             statement = f"DELETE FROM {self._table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
-            driving.run(connection, statement, {"project": project, "ids": list(changes.removed)})
-            words.remove(connection, project, changes.removed)
+            driving.run(connection, statement, {"project": project, "ids": some})
+            words.remove(connection, project, some)
         if changes.added:
             self.add_vectors(connection, project, changes.added, changes.vectors)
             words.add(connection, project, changes.added, with_tokens=self._textsearch)
@@ -109,7 +113,9 @@ class PostgresStore:
         missing = list({chunk.text_sha for chunk in chunks} - vectors.keys())
         if missing:
             statement = "SELECT text_sha, vector FROM embeddings WHERE space_id = %(space)s AND text_sha = ANY(%(shas)s)"
-            vectors.update((row[0], row[1]) for row in connection.exec_driver_sql(statement, {"space": self.space_id, "shas": missing}))
+            vectors.update(driving.rows(connection, statement, {"space": self.space_id, "shas": missing}))
+            if any(sha not in vectors for sha in missing):
+                raise ConflictError("some embeddings are not in the catalog; index again, which makes them")
         columns = {"project_id": "int8", "chunk_id": "int8", "document_id": "int8", "vector": self._table.type}
         copy(
             connection,
@@ -132,18 +138,32 @@ class PostgresStore:
         with self.reading() as connection:
             found = mending.totals(connection, project.id)
             is_indexed = self._options.index != "exact" and self._builder.is_built(connection, project.id)
-        if (found is None and project.seq) or (found is not None and found.format not in (words.PLAIN, words.WITH_TOKENS)):
+        if self._has_to_mend(project, found):
             self.absorb(project.id, on_progress=on_progress)  # another version's, or none at all after a migration down and up
-            return self.fresh(project)
+            with self.reading() as connection:
+                found = mending.totals(connection, project.id)
         has_tokens = self._textsearch and found is not None and found.format == words.WITH_TOKENS
-        self._known[project.id] = _Known(project.seq, 0 if found is None else found.chunks, is_indexed, has_tokens)
+        with self._guard:
+            known = self._known.get(project.id)
+            if known is None or known.seq <= project.seq:
+                self._known[project.id] = _Known(project.seq, 0 if found is None else found.chunks, is_indexed, has_tokens)
         return 0
+
+    def _has_to_mend(self, project: ProjectRow, found: mending.Totals | None) -> bool:
+        if found is not None:
+            return found.format not in (words.PLAIN, words.WITH_TOKENS)
+        if not project.seq:
+            return False
+        with self.reading() as connection:
+            return mending.can_mend(connection, project.id)
 
     def keep_up(self, project: int) -> None:
         """Nothing: nothing is behind."""
 
     def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> None:
-        """Make the index over the vectors once a project has become large; after a run at once, after puts in the background."""
+        """Tidy up after a run, and make the index over the vectors once a project has become large: at once, after puts in the background."""
+        if put is None:
+            self._catalog.transact(words.tidy)
         if self._options.index == "exact" or not self._is_time(project, put):
             return
         with self.reading() as connection:
@@ -153,8 +173,8 @@ class PostgresStore:
                 return
         if put is None:
             self._builder.build(project, on_progress)
-        elif chunks > 2 * self._exact_below:
-            self._builder.start(project)
+        elif chunks > 2 * self._exact_below and not self._builder.start(project):
+            self._put[project] = self._exact_below  # look again next time
 
     def _is_time(self, project: int, put: int | None) -> bool:
         """Whether to look if there should be an index: after every run, and now and then between puts."""
@@ -172,7 +192,8 @@ class PostgresStore:
 
         def mend(connection: Connection) -> None:
             _without_hurry(connection)
-            take(connection, project)
+            if not take(connection, project):
+                return  # it was forgotten
             mending.mend(connection, project, self._table, self.add_vectors, with_tokens=self._textsearch, on_progress=on_progress)
 
         self._catalog.transact(mend)
@@ -305,7 +326,8 @@ class PostgresStore:
     def drop(self, project: int) -> None:
         """What a project had is gone with it, except the index over it."""
         self._known.pop(project, None)
-        with suppress(ServiceError):  # an empty index does no harm
+        self._put.pop(project, None)
+        with suppress(UnspoolError):  # an empty index does no harm
             self._builder.drop(project)
 
     def close(self) -> None:
@@ -338,15 +360,17 @@ class PostgresStore:
         if where is None:
             return None
         known = self._known.get(project)
-        key = (project, -1 if known is None else known.seq, where)
-        with self._guard:
-            found = self._selections.get(key)
-        if found is None or known is None:
-            found = filters.select(connection, project, where)
+        if known is not None:
             with self._guard:
-                self._selections[key] = found
-                if len(self._selections) > _SELECTIONS:
-                    self._selections.popitem(last=False)
+                remembered = self._selections.get((project, known.seq, where))
+            if remembered is not None:
+                return remembered
+        seq, _ = reading.counters(connection, project)  # as this connection sees it, which may be an older state than others know of
+        found = filters.select(connection, project, where)
+        with self._guard:
+            self._selections[(project, seq, where)] = found
+            if len(self._selections) > _SELECTIONS:
+                self._selections.popitem(last=False)
         return found
 
     def condition(self, selection: Selection | None) -> tuple[str, dict[str, object]]:
@@ -368,7 +392,7 @@ class PostgresStore:
 
 def _without_hurry(connection: Connection) -> None:
     """Let the statements of this transaction take as long as they need: over a million rows that is more than a search may."""
-    connection.exec_driver_sql("SET LOCAL statement_timeout = 0")
+    driving.run(connection, "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
 
 
 def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> PostgresStore:
@@ -381,11 +405,16 @@ def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, o
     if table is None or is_wanted:
 
         def prepare(connection: Connection) -> tuple[VectorTable, bool]:
+            _without_hurry(connection)
             made = tables.ensure(connection, space_id, dimension, options)
             textsearch.prepare(connection)
             return made, textsearch.is_usable(connection)
 
-        table, has_textsearch = own.transact(prepare)
+        try:
+            table, has_textsearch = own.transact(prepare)
+        except ServiceError:
+            if table is None:
+                raise  # otherwise it goes without: whoever may change the tables makes it some time
     if table.dimension > tables.MAX_DIMENSION[table.type]:
         options = replace(options, index="exact")  # more than an index takes
     return PostgresStore(own, space_id=space_id, space=space, table=table, options=options, has_textsearch=has_textsearch)

@@ -69,7 +69,7 @@ def find(connection: Connection, space_id: int) -> VectorTable | None:
     """The table of a space, if it was made."""
     query = (
         "SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-        "WHERE a.attrelid = to_regclass(%(name)s) AND a.attname = 'vector' AND NOT a.attisdropped"
+        "WHERE a.attrelid = to_regclass(format('%%I.%%I', current_schema(), %(name)s::text)) AND a.attname = 'vector' AND NOT a.attisdropped"
     )
     found = connection.exec_driver_sql(query, {"name": f"vectors_{space_id}"}).scalar()
     if found is None:
@@ -108,6 +108,6 @@ def part_of(connection: Connection, table: VectorTable, project: int) -> str:
 
 def has_index(connection: Connection, name: str) -> bool | None:
     """Whether an index is there and complete; None where a build of it was broken off."""
-    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(%(name)s)"
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(format('%%I.%%I', current_schema(), %(name)s::text))"
     found = connection.exec_driver_sql(query, {"name": name}).scalar()
     return False if found is None else True if found else None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy.engine import Connection
 
-from unspool.postgres import partitioning
+from unspool.postgres import partitioning, tables
 from unspool.postgres.terms import K1, B, Places
 
 EXTENSION, INDEX = "pg_textsearch", "ix_words_tokens"
@@ -21,7 +21,7 @@ _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 def is_usable(connection: Connection) -> bool:
     """Whether the index is there. In partitions, which would each count by themselves, there is none."""
-    return bool(connection.exec_driver_sql(f"SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('{INDEX}')").scalar())
+    return bool(tables.has_index(connection, INDEX))
 
 
 def is_possible(connection: Connection) -> bool:

@@ -234,12 +234,11 @@ def _stand_ins(stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], a
     """
     before = walk.substitutes()
     taken = set(before.values())
-    inside: set[int] = set()
     chosen: dict[int, int] = {}
     with stores.catalog.read() as connection:
         now = reading.chunks_of(connection, sorted({int(rows["document"][at]) for at in lost}))
-        if now:
-            inside = set(walk.given().ids.tolist())
+    inside = set(walk.given().ids.tolist()) if now else set()  # not inside: it may need a connection of its own
+    with stores.catalog.read() as connection:
         still = reading.present(connection, sorted(taken)) if taken else set()
         for at in lost:
             copy = next((other for other in _copies(rows, at) if other in also), None)

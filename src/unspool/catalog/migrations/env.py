@@ -6,5 +6,11 @@ from alembic import context
 
 from unspool.catalog import schema
 
-context.configure(connection=context.config.attributes["connection"], target_metadata=schema.metadata, transactional_ddl=True)
+attributes = context.config.attributes
+context.configure(
+    connection=attributes["connection"],
+    target_metadata=schema.metadata,
+    transactional_ddl=True,
+    version_table_schema=attributes["schema"],  # another program's table of that name may be in sight
+)
 context.run_migrations()

@@ -22,7 +22,7 @@ _TABLES = (
     """CREATE TABLE words (project_id bigint, chunk_id bigint, document_id bigint NOT NULL, keys integer[] NOT NULL,
        body sparsevec(268435456) NOT NULL, PRIMARY KEY (project_id, chunk_id)) WITH (toast_tuple_target = 8160)""",
     "ALTER TABLE words ALTER COLUMN keys SET STORAGE EXTERNAL, ALTER COLUMN body SET STORAGE EXTERNAL",
-    "CREATE INDEX ix_words_keys ON words USING gin (keys)",
+    "CREATE INDEX ix_words_keys ON words USING gin (keys) WITH (gin_pending_list_limit = 1024)",
     "CREATE INDEX ix_words_document ON words (document_id)",
     "CREATE TABLE word_counts (project_id bigint, key integer, chunks integer NOT NULL, PRIMARY KEY (project_id, key)) WITH (fillfactor = 70)",
     "CREATE TABLE word_totals (project_id bigint PRIMARY KEY, chunks bigint NOT NULL, format integer NOT NULL)",
@@ -41,6 +41,8 @@ def downgrade() -> None:
             op.execute(f"DROP TABLE {table}")
         op.execute(
             """DO $$ DECLARE space bigint; BEGIN
-                 FOR space IN SELECT id FROM spaces LOOP EXECUTE format('DROP TABLE IF EXISTS %I', 'vectors_' || space); END LOOP;
+                 FOR space IN SELECT id FROM spaces LOOP
+                   EXECUTE format('DROP TABLE IF EXISTS %I.%I', current_schema(), 'vectors_' || space);
+                 END LOOP;
                END $$"""
         )
