@@ -75,7 +75,7 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(corpus: un
     with corpus._catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
-        run = projects.begin_run(connection, row.id)
+        run = projects.begin_run(connection, row.id, "token")
         documents.queue(connection, row.id, new=[], stale=[documents.ids_of(connection, row.id, ["a.md"])["a.md"]])
         assert documents.claim(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
@@ -117,10 +117,13 @@ def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
     with corpus._catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
-        run = projects.begin_run(connection, row.id)
-        assert run in projects.live_runs(connection, row.id)
-        connection.exec_driver_sql("UPDATE runs SET process = 'another'")
-        assert run not in projects.live_runs(connection, row.id)
+        with projects.at_work() as token:
+            run = projects.begin_run(connection, row.id, token)
+            assert run in projects.live_runs(connection, row.id)
+            connection.exec_driver_sql("UPDATE runs SET process = 'another'")
+            assert run not in projects.live_runs(connection, row.id)
+            connection.exec_driver_sql(f"UPDATE runs SET process = '{token}'")
+        assert run not in projects.live_runs(connection, row.id)  # it is over, though nobody noted it
 
 
 def test_a_failed_run_lets_go_of_the_folder(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:

@@ -218,7 +218,7 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
     events: list[Any] = []
 
     def finder(windows: Windows) -> Finder:
-        queries = QueryCache(embedder, windows, size=0, lifetime_s=100)
+        queries = QueryCache(embedder, None, size=0, lifetime_s=100)
         habits = Habits(window=20, prefetch=False, lifetime_s=1000, signed=True, key=b"key")
         return Finder(catalog=catalog, store=store, embedder=embedder, windows=windows, queries=queries, habits=habits, emit=events.append)
 

@@ -6,7 +6,8 @@ import hashlib
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
@@ -21,7 +22,7 @@ from unspool.errors import ConflictError, NotFoundError
 
 # A run says that it lives with every batch, which is every few seconds; three minutes of silence is a dead run.
 HEARTBEAT_LIMIT = timedelta(minutes=3)
-_PROCESS = secrets.token_hex(8)  # in a container every process may have the same number
+_at_work: set[str] = set()  # the tokens of this process's own runs; in a container every process may have the same number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,12 +158,23 @@ def active_space(connection: Connection) -> sa.Row[Any] | None:
     return connection.execute(sa.select(spaces).where(spaces.c.active)).first()
 
 
-def begin_run(connection: Connection, project_id: int) -> int:
+@contextmanager
+def at_work() -> Iterator[str]:
+    """The token of a run that this process begins. It is over when this ends, also where that could not be noted."""
+    token = secrets.token_hex(8)
+    _at_work.add(token)
+    try:
+        yield token
+    finally:
+        _at_work.discard(token)
+
+
+def begin_run(connection: Connection, project_id: int, token: str) -> int:
     """Note that this process indexes a project; returns the run's id."""
     now = datetime.now(UTC)
     connection.execute(sa.delete(runs).where(runs.c.project_id == project_id, runs.c.finished_at.is_not(None)))
     result = connection.execute(
-        sa.insert(runs).values(project_id=project_id, host=socket.gethostname(), pid=os.getpid(), process=_PROCESS, started_at=now, heartbeat_at=now)
+        sa.insert(runs).values(project_id=project_id, host=socket.gethostname(), pid=os.getpid(), process=token, started_at=now, heartbeat_at=now)
     )
     key = result.inserted_primary_key
     assert key is not None
@@ -198,7 +210,7 @@ def _live(connection: Connection, which: sa.ColumnElement[bool]) -> frozenset[in
 
 def _exists(pid: int, process: str) -> bool:
     if pid == os.getpid():
-        return process == _PROCESS
+        return process in _at_work
     if os.name == "nt":  # signal 0 would end the process there; the heartbeat alone decides
         return True
     try:

@@ -76,6 +76,11 @@ class _Tally:
 
 def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = "", on_progress: OnProgress | None = None) -> IndexReport:
     """Bring a project up to date with a folder. `source` is what the project's root is called, the folder itself if empty."""
+    with projects.at_work() as token:
+        return _index_folder(indexer, project, root, source, on_progress, token)
+
+
+def _index_folder(indexer: Indexer, project: str, root: Path, source: str, on_progress: OnProgress | None, token: str) -> IndexReport:
     started = time.monotonic()
     scanned_at = datetime.now(UTC)
     tell = on_progress or (lambda progress: None)
@@ -85,7 +90,7 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
 
     def begin(connection: Connection) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
         row = projects.ensure(connection, project, root=source or str(root))
-        run_id = projects.begin_run(connection, row.id)
+        run_id = projects.begin_run(connection, row.id, token)
         live = projects.live_runs(connection, row.id) - {run_id}
         known = documents.states(connection, row.id)
         skips = documents.known_skips(connection, row.id, recipe=recipe)
@@ -104,7 +109,7 @@ def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = ""
     try:
         run.work(plan)
     except BaseException:
-        with suppress(ServiceError):  # what went wrong matters, not that it could not be noted; a run that falls silent counts as ended
+        with suppress(ServiceError):  # what went wrong matters, not that it could not be noted
             indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
         raise
     indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))

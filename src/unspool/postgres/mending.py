@@ -37,11 +37,13 @@ def can_mend(connection: Connection, project: int) -> bool:
 
 
 def missing_count(connection: Connection, project: int, table: VectorTable) -> int:
-    """How many chunks of a project have no vector, or no words, whichever are more."""
-    return max(
-        int(connection.exec_driver_sql(f"SELECT count(*) {_MISSING.format(table=name)}", {"project": project, "after": -1}).scalar_one())
-        for name in (table.name, "words")
+    """How many chunks of a project have no vector or no words."""
+    statement = (
+        f"SELECT count(*) FROM chunks c LEFT JOIN {table.name} v ON v.project_id = c.project_id AND v.chunk_id = c.id "
+        "LEFT JOIN words w ON w.project_id = c.project_id AND w.chunk_id = c.id "
+        "WHERE c.project_id = %(project)s AND (v.chunk_id IS NULL OR w.chunk_id IS NULL)"
     )
+    return int(connection.exec_driver_sql(statement, {"project": project}).scalar_one())
 
 
 def mend(
