@@ -264,6 +264,7 @@ def engine_for(target: Target, connecting: Connecting) -> Engine:
             pool_timeout=connecting.pool_timeout_s,
             pool_recycle=connecting.pool_recycle_s,
             pool_pre_ping=connecting.pre_ping,
+            pool_reset_on_return=None,  # see `connected`
             connect_args={"connect_timeout": connecting.connect_timeout_s, "application_name": "unspool", "client_encoding": "utf8"},
         )
 
@@ -306,7 +307,19 @@ def connected(engine: Engine) -> Iterator[Connection]:
                 raise
         time.sleep(pause)
     with connection:
-        yield connection
+        try:
+            yield connection
+        finally:
+            _put_back(connection)
+
+
+def _put_back(connection: Connection) -> None:
+    """End what is left of a transaction. The pool would do so too, but complain aloud where the server is gone."""
+    if not connection.invalidated:
+        try:
+            driver(connection).rollback()
+        except psycopg.Error:
+            connection.invalidate()
 
 
 def revision_of(connection: Connection, target: Target) -> str:
