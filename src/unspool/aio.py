@@ -140,7 +140,7 @@ class AsyncCorpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest by cosine: raw vector search, no words and no ranking."""
+        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says otherwise: raw vector search, no words and no ranking."""
         return await _run(self._corpus.nearest, vector, k=k, projects=projects, where=where)
 
     async def embed(self, text: str) -> list[float]:

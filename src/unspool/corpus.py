@@ -376,7 +376,7 @@ class Corpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest by cosine: raw vector search, no words and no ranking."""
+        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says otherwise: raw vector search, no words and no ranking."""
         import numpy as np
 
         from unspool.search.nearest import nearest as search

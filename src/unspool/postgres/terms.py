@@ -10,7 +10,6 @@ chunks in which they weigh much, and never reads the many in which they weigh li
 
 from __future__ import annotations
 
-import math
 import struct
 import zlib
 from collections import Counter
@@ -77,11 +76,6 @@ def body(places: Places, terms: Iterable[str]) -> Body:
 def keys_of(places: Iterable[int]) -> list[int]:
     """The keys under which chunks with a term in one of these places are found."""
     return [4 * at + level for at in places for level in range(4)]
-
-
-def rarity(frequency: int, chunks: int) -> float:
-    """How much a term tells that so many of the chunks hold."""
-    return math.log(1 + (max(chunks - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
 def leading(query: Mapping[int, float], counts: Mapping[int, int], enough: int) -> list[int]:

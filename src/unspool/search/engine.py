@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_languages
 from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
 from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
-from unspool.words.base import WordIndex
+from unspool.words.base import WordIndex, rarity
 
 POOL = 100  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
 
@@ -260,15 +259,11 @@ def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
         return {project.id: weights for project in request.projects}
     own = {project.id: words.statistics(project.id, weights) for project in request.projects}
     total = sum(one.chunks for one in own.values())
-    rarity = {term: _rarity(sum(one.frequencies[term] for one in own.values()), total) for term in weights}
+    overall = {term: rarity(sum(one.frequencies[term] for one in own.values()), total) for term in weights}
     return {
-        id_: {term: weight * rarity[term] / _rarity(one.frequencies[term], one.chunks) for term, weight in weights.items()}
+        id_: {term: weight * overall[term] / rarity(one.frequencies[term], one.chunks) for term, weight in weights.items()}
         for id_, one in own.items()
     }
-
-
-def _rarity(frequency: int, chunks: int) -> float:
-    return math.log(1 + (max(chunks - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
 def _ranked(

@@ -75,7 +75,7 @@ class VectorIndex(Protocol):
         """Remove by id; what is absent is not an error."""
 
     def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
-        """The k nearest by cosine, fewer if there are fewer."""
+        """The k nearest, fewer if there are fewer."""
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         """The score of each id, in order; NaN for what is absent."""
