@@ -24,10 +24,10 @@ STAGES = {
     "catch up": ("unspool.embedded.store.EmbeddedStore.fresh",),
     "embed": ("unspool.embedders.static.StaticEmbedder.embed_query",),
     "vectors": ("unspool.embedded.store.EmbeddedStore.search", "unspool.embedded.store.EmbeddedStore.score"),
-    "words": ("unspool.embedded.store.EmbeddedWords.search", "unspool.embedded.store.EmbeddedWords.score"),
+    "words": ("unspool.embedded.words.EmbeddedWords.search", "unspool.embedded.words.EmbeddedWords.score"),
     "candidates": ("unspool.search.engine.reading.candidates",),
     "ranking": ("unspool.search.engine.ranking.rank", "unspool.search.engine.fusion.fuse"),
-    "hydrate, snippets": ("unspool.search.engine.page",),
+    "hydrate, snippets": ("unspool.search.paging.turn",),
 }
 
 
