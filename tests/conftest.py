@@ -16,8 +16,8 @@ import pytest
 pytest.register_assert_rewrite("support")
 
 import unspool  # noqa: E402
-from servers import NoServer, PostgresServer, shared_server, stop_shared  # noqa: E402
-from support import Place, Places, open_corpus  # noqa: E402
+from servers import PostgresServer, shared_server, stop_shared  # noqa: E402
+from support import Place, Places, open_corpus, required  # noqa: E402
 
 
 def pytest_unconfigure() -> None:
@@ -29,12 +29,7 @@ def pytest_unconfigure() -> None:
 @pytest.fixture(scope="session")
 def postgres_server() -> PostgresServer:
     """The PostgreSQL of this run. Where it is required, its absence is a failure and never a skip."""
-    try:
-        return shared_server()
-    except NoServer as error:
-        if os.environ.get("UNSPOOL_TEST_REQUIRE_POSTGRES") == "1" or os.environ.get("CI"):
-            pytest.fail(f"PostgreSQL is required here: {error}", pytrace=False)
-        pytest.skip(str(error))
+    return required(shared_server)
 
 
 @pytest.fixture(scope="module")

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
 import tantivy
 
 import unspool
-from servers import PostgresServer
+from servers import NoServer, PostgresServer
 from unspool.embedded import flat
 
 ENGINES = ("sqlite", "postgresql")
@@ -71,6 +73,16 @@ class Places:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for place in list(self._databases):
             self.drop(place)
+
+
+def required(start: Callable[[], PostgresServer]) -> PostgresServer:
+    """A server. Where PostgreSQL is required, its absence is a failure and never a skip."""
+    try:
+        return start()
+    except NoServer as error:
+        if os.environ.get("UNSPOOL_TEST_REQUIRE_POSTGRES") == "1" or os.environ.get("CI"):
+            pytest.fail(f"PostgreSQL is required here: {error}", pytrace=False)
+        pytest.skip(str(error))
 
 
 def address_of(place: Place) -> str:

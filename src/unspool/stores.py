@@ -48,8 +48,11 @@ class Store(VectorIndex, Protocol):
     def keep_up(self, project: int) -> None:
         """Called now and then during a long run; waits for nobody."""
 
-    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> None:
-        """Called after a run, or after so many chunks were put: what is worth doing once much has changed."""
+    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> str:
+        """Called after a run, or after so many chunks were put: what is worth doing once much has changed.
+
+        Returns what could not be done though all is stored and found; an error is for what is not found yet.
+        """
 
     def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
         """Make everything that is missing or damaged again."""

@@ -214,21 +214,6 @@ def test_migrating_keeps_the_identity_of_a_catalog(database: str) -> None:
     again.close()
 
 
-def test_a_reader_never_waits_for_a_writer_and_sees_one_state(database: str) -> None:
-    catalog = Catalog.open(database)
-    count = sa.select(sa.func.count()).where(schema.meta.c.key.in_(["a", "b"]))
-    with catalog.write() as writing:
-        writing.execute(sa.insert(schema.meta).values(key="a", value="1"))
-        with catalog.read() as reading:
-            assert reading.execute(count).scalar_one() == 0
-    with catalog.read() as reading:
-        assert reading.execute(count).scalar_one() == 1
-        with catalog.write() as writing:
-            writing.execute(sa.insert(schema.meta).values(key="b", value="1"))
-        assert reading.execute(count).scalar_one() == 1
-    catalog.close()
-
-
 # Partitions
 
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import unspool
-from servers import NoServer, PostgresServer
-from support import NOWHERE, assert_no_orphans, doc, name, open_corpus, paths
+from servers import PostgresServer
+from support import NOWHERE, assert_no_orphans, doc, name, open_corpus, paths, required
 from unspool.errors import AddressError, ConfigError, NotFoundError, ServiceError, UnreachableError
 from unspool.interfaces.cli import main
 
@@ -21,13 +21,7 @@ psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip i
 
 @pytest.fixture(scope="module")
 def primary() -> Iterator[PostgresServer]:
-    try:
-        server = PostgresServer.start()
-    except NoServer as error:
-        if os.environ.get("UNSPOOL_TEST_REQUIRE_POSTGRES") == "1" or os.environ.get("CI"):
-            pytest.fail(f"PostgreSQL is required here: {error}", pytrace=False)
-        pytest.skip(str(error))
-    with server:
+    with required(PostgresServer.start) as server:
         yield server
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from servers import NoServer, PostgresServer
-from support import assert_no_orphans, doc, name, open_corpus, paths, write
+from servers import PostgresServer
+from support import assert_no_orphans, doc, name, open_corpus, paths, required, write
 from unspool import Corpus, Progress
 from unspool.catalog import Catalog
 from unspool.errors import UnspoolError
@@ -28,13 +28,7 @@ psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip i
 @pytest.fixture(scope="module")
 def durable_server() -> Iterator[PostgresServer]:
     """A server of this module's own, which keeps its last commits when it is killed."""
-    try:
-        server = PostgresServer.start(durable=True)
-    except NoServer as error:
-        if os.environ.get("UNSPOOL_TEST_REQUIRE_POSTGRES") == "1" or os.environ.get("CI"):
-            pytest.fail(f"PostgreSQL is required here: {error}", pytrace=False)
-        pytest.skip(str(error))
-    with server:
+    with required(lambda: PostgresServer.start(durable=True)) as server:
         yield server
 
 

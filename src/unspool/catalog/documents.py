@@ -15,7 +15,7 @@ from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
 from unspool.catalog.statements import batches, hold, insert_many, insert_missing
 from unspool.domain.documents import Kind, Origin, Status, chunk_id, copy_key
-from unspool.domain.prepared import PreparedDocument
+from unspool.domain.prepared import PreparedChunk, PreparedDocument
 from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
 
@@ -55,7 +55,7 @@ class NewChunk(NamedTuple):
 class Changes:
     """What became of a project's chunks in a transaction, for what is derived from them."""
 
-    added: Sequence[NewChunk] = ()
+    added: Sequence[NewChunk] = ()  # not for what catches up: that reads them when it does
     removed: Sequence[int] = ()
     vectors: Mapping[bytes, bytes] = field(default_factory=dict)  # those that were embedded for it, by the text's SHA-256
 
@@ -153,24 +153,25 @@ def store(
     seq = next_seq(connection, project.id, feeds=feeds)
     before = [held[document.path] for document in kept if document.path not in new]
     old = _delete_chunks(connection, before)
-    rows, added = [], []
+    rows: list[tuple[Any, ...]] = []
+    added: list[NewChunk] = []
     for document in kept:
-        for row in _chunk_rows(project, document, held[document.path], seq, old):
-            rows.append(row)
-            if row[0] not in old:
-                added.append(_new_chunk(row, document))
+        made = list(_chunk_rows(project, document, held[document.path], seq, old))
+        rows += made
+        if not feeds:
+            added += (_new_chunk(row, chunk, document) for row, chunk in zip(made, document.chunks, strict=True) if row[0] not in old)
     gone = sorted(old.keys() - {row[0] for row in rows})
     if feeds:
         insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
     insert_many(connection, chunks, _CHUNK_COLUMNS, rows)
-    embedded = _store_vectors(connection, kept, space_id)
+    vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
+    embedded = _store_vectors(connection, kept, vectors, space_id)
     connection.execute(_UPDATE, [_document_row(document, held[document.path], seq) for document in kept])
     for ids in batches(before):
         connection.execute(sa.delete(document_fields).where(document_fields.c.document_id.in_(ids)))
     _store_fields(connection, kept, held)
     if project.root:  # text that was given is never skipped
         forget_skips(connection, project.id, [document.path for document in kept])
-    vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
     changes = Changes(added=added, removed=gone, vectors=vectors)
     return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost, changes=changes)
 
@@ -353,22 +354,20 @@ def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: in
         )
 
 
-def _new_chunk(row: tuple[Any, ...], document: PreparedDocument) -> NewChunk:
-    values = dict(zip(_CHUNK_COLUMNS, row, strict=True))
+def _new_chunk(row: tuple[Any, ...], chunk: PreparedChunk, document: PreparedDocument) -> NewChunk:
     return NewChunk(
-        id=values["id"],
-        document_id=values["document_id"],
-        text_sha=values["text_sha"],
+        id=row[0],
+        document_id=row[2],
+        text_sha=chunk.text_sha,
         path=document.path,
         title=document.title,
-        headings=values["headings"],
-        symbol=values["symbol"],
-        text=values["text"],
+        headings="\n".join(chunk.piece.headings),
+        symbol=chunk.piece.symbol,
+        text=chunk.text,
     )
 
 
-def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], space_id: int) -> int:
-    vectors = {sha: vector for document in prepared for sha, vector in document.vectors.items()}
+def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], vectors: Mapping[bytes, bytes], space_id: int) -> int:
     hold(connection, embeddings, alone=False)
     rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
     embedded = insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)

@@ -34,6 +34,11 @@ def run(connection: Connection, statement: str, values: Mapping[str, object] | N
         return cursor.execute(statement.encode(), values).rowcount
 
 
+def without_hurry(connection: Connection) -> None:
+    """Let the statements of this transaction take as long as they need: over a million rows that is more than a search may."""
+    run(connection, "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+
+
 def driver(connection: Connection) -> psycopg.Connection[Any]:
     """The driver's own connection under SQLAlchemy's."""
     return cast("psycopg.Connection[Any]", connection.connection.driver_connection)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,11 +12,13 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from unspool.catalog import reading
 from unspool.catalog.schema import chunks, document_fields, documents, field_text, projects
 from unspool.domain.documents import Kind, nanoseconds
 from unspool.domain.filters import AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
 
 Condition = sa.ColumnElement[bool]
+_REMEMBERED = 16  # filters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,31 @@ class Selection:
     def is_empty(self) -> bool:
         chosen = self.documents if self.chunks is None else self.chunks
         return chosen is not None and len(chosen) == 0
+
+
+class Selections:
+    """What the last few filters let through, remembered while their projects stay as they are. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._known: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
+
+    def get(self, connection: Connection, project_id: int, condition: Filter, *, seq: int | None = None) -> Selection:
+        """What a filter lets through. `seq` is the project's sequence number, where the caller knows it."""
+        known = None if seq is None else self._remembered(project_id, seq, condition)
+        if known is not None:
+            return known
+        seq, _ = reading.counters(connection, project_id)  # as this connection sees it, which may be an older state than the caller knows of
+        found = self._remembered(project_id, seq, condition) or select(connection, project_id, condition)
+        with self._guard:
+            self._known[(project_id, seq, condition)] = found
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return found
+
+    def _remembered(self, project_id: int, seq: int, condition: Filter) -> Selection | None:
+        with self._guard:
+            return self._known.get((project_id, seq, condition))
 
 
 def select(connection: Connection, project_id: int, condition: Filter) -> Selection:

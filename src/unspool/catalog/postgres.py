@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -18,7 +18,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from unspool.catalog import schema
 from unspool.catalog.database import Catalog, Connecting, Home, complete_own, is_complete, known_revision, read_own, run_migrations
-from unspool.catalog.driving import driver
+from unspool.catalog.driving import driver, without_hurry
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -347,7 +347,7 @@ def _migrate(engine: Engine, target: Target, wanted: str) -> dict[str, str]:
     """Two processes may try at once: the second waits and finds it done. All of it happens, or none of it."""
     check_server(engine, target)
     with connected(engine) as connection, connection.begin():
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+        without_hurry(connection)
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
         if not connection.exec_driver_sql("SELECT count(*) FROM pg_namespace WHERE nspname = %(name)s", {"name": target.schema}).scalar_one():
             connection.exec_driver_sql(f'CREATE SCHEMA "{target.schema}"')  # even IF NOT EXISTS, this needs a right that one may not have
@@ -417,134 +417,110 @@ def translated(target: Target) -> Iterator[None]:
             f"every connection to {target.place} stayed in use; raise UNSPOOL_POOL_SIZE or UNSPOOL_POOL_OVERFLOW, or ask less at once"
         ) from error
     except sa.exc.ArgumentError as error:
-        raise _bad_option(target.place, error) from error
+        raise _BAD_OPTION.at(target) from error
     except (sa.exc.DBAPIError, psycopg.Error) as error:
         raise translation(error, target) from error
 
 
 def translation(error: sa.exc.DBAPIError | psycopg.Error, target: Target) -> UnspoolError:
-    """The one of our errors that a driver's error stands for. Its own text is quoted only where it cannot hold what was stored."""
+    """The one of our errors that a driver's error stands for. Its own text is never quoted: it may hold what was stored."""
     cause = _cause(error)
-    state, place = getattr(cause, "sqlstate", None) or "", target.place
-    for prefix, make in _BY_STATE:
-        if state.startswith(prefix):
-            return make(place, cause)
-    text = str(cause).lower()
-    if not state:
-        for sign, make in _BY_TEXT:
-            if sign in text:
-                return make(place, cause)
-    if _is_away(cause):
-        return UnreachableError(f"PostgreSQL at {place} does not answer; check that it runs and can be reached, then try again")
-    if isinstance(cause, psycopg.DataError):
-        return InputError(f"the catalog at {place} could not take a value; leave out what no database takes, such as NUL characters")
-    return ServiceError(f"the catalog at {place} failed ({type(cause).__name__} {state}); unspool doctor checks it")
+    state, text = getattr(cause, "sqlstate", None) or "", str(cause).lower()
+    found = _answer(state, text)
+    if found is None and _is_away(cause):
+        found = _SILENT
+    if found is None and isinstance(cause, psycopg.DataError):
+        found = _UNTAKEABLE
+    if found is None:
+        return ServiceError(f"the catalog at {target.place} failed ({type(cause).__name__} {state}); unspool doctor checks it")
+    return found.at(target)
 
 
-def _rejected(place: str, cause: BaseException) -> UnspoolError:
-    return RejectedError(f"PostgreSQL at {place} refused the user or the password; correct UNSPOOL_DATABASE, or let the user in in pg_hba.conf")
+class _Answer(NamedTuple):
+    """An error of ours, and what it says."""
+
+    kind: type[UnspoolError]
+    text: str
+
+    def at(self, target: Target) -> UnspoolError:
+        return self.kind(self.text.format(place=target.place))
 
 
-def _no_database(place: str, cause: BaseException) -> UnspoolError:
-    return NotFoundError(f"there is no database at {place}; make it with createdb, or correct UNSPOOL_DATABASE")
+def _answer(state: str, text: str) -> _Answer | None:
+    """The first row that fits: by the beginning of the SQLSTATE, or without one, as libpq connects, by what is said."""
+    rows = ((sign, answer) for prefix, sign, answer in _BY_STATE if state.startswith(prefix)) if state else iter(_BY_TEXT)
+    return next((answer for sign, answer in rows if sign in text), None)
 
 
-def _denied(place: str, cause: BaseException) -> UnspoolError:
-    return RejectedError(
-        f"this user may not do that at {place}; GRANT CREATE ON DATABASE and the rights on the schema, or use the user that made the catalog"
-    )
-
-
-def _away(place: str, cause: BaseException) -> UnspoolError:
-    return UnreachableError(f"PostgreSQL at {place} is starting, stopping or was stopped; try again in a moment, what was committed is kept")
-
-
-def _crowded(place: str, cause: BaseException) -> UnspoolError:
-    return UnreachableError(f"PostgreSQL at {place} has no connection left; lower UNSPOOL_POOL_SIZE, or raise max_connections there")
-
-
-def _timed_out(place: str, cause: BaseException) -> UnspoolError:
-    return ServiceTimeoutError(f"PostgreSQL at {place} took longer than UNSPOOL_STATEMENT_TIMEOUT_S allows; try again, or raise it")
-
-
-def _locked(place: str, cause: BaseException) -> UnspoolError:
-    return ServiceTimeoutError(f"another writer at {place} held what was needed for too long; try again when it has finished")
-
-
-def _conflict(place: str, cause: BaseException) -> UnspoolError:
-    if "recovery" in str(cause).lower():
-        return ServiceTimeoutError(f"the replica at {place} broke off a search to take in changes; try again, or raise max_standby_streaming_delay")
-    return ConflictError(f"another writer at {place} was faster, and what was to be written contradicts it; run again")
-
-
-def _full(place: str, cause: BaseException) -> UnspoolError:
-    return ServiceError(f"the disk of PostgreSQL at {place} is full; free some space and run again, what was finished is kept")
-
-
-def _no_memory(place: str, cause: BaseException) -> UnspoolError:
-    return ServiceError(f"PostgreSQL at {place} ran out of memory; give it more, or ask for less at once")
-
-
-def _read_only(place: str, cause: BaseException) -> UnspoolError:
-    return ServiceError(f"the database at {place} is read-only; give the primary in UNSPOOL_DATABASE and the replica in UNSPOOL_DATABASE_READ")
-
-
-def _unsupported(place: str, cause: BaseException) -> UnspoolError:
-    if "recovery" in str(cause).lower():
-        return _read_only(place, cause)
-    return ServiceError(f"PostgreSQL at {place} cannot do what was asked of it; unspool doctor checks its version")
-
-
-def _changed(place: str, cause: BaseException) -> UnspoolError:
-    return ConflictError(f"the catalog at {place} is not what its version says: something is missing; unspool doctor says what, a backup has it")
-
-
-def _bad_option(place: str, cause: BaseException) -> UnspoolError:
-    return AddressError(f"the address of {place} has an option that PostgreSQL does not know; besides schema, give libpq's, such as sslmode=require")
-
-
-def _no_tls(place: str, cause: BaseException) -> UnspoolError:
-    return ConfigError(f"the address asks for TLS, and PostgreSQL at {place} has none; set it up there, or change sslmode")
-
-
-_Make = Callable[[str, BaseException], UnspoolError]
-_BY_STATE: tuple[tuple[str, _Make], ...] = (  # the beginning of an SQLSTATE; the first that fits counts
-    ("28", _rejected),
-    ("3D000", _no_database),
-    ("42501", _denied),
-    ("53100", _full),
-    ("53200", _no_memory),
-    ("53300", _crowded),
-    ("57014", _timed_out),
-    ("57P", _away),
-    ("08", _away),
-    ("55P03", _locked),
-    ("25P03", _locked),
-    ("40", _conflict),
-    ("23", _conflict),
-    ("25006", _read_only),
-    ("0A000", _unsupported),
-    ("42P01", _changed),
-    ("42703", _changed),
-    ("3F000", _changed),
+_REJECTED = _Answer(
+    RejectedError, "PostgreSQL at {place} refused the user or the password; correct UNSPOOL_DATABASE, or let the user in in pg_hba.conf"
 )
-_BY_TEXT: tuple[tuple[str, _Make], ...] = (  # libpq gives no state while it connects
-    ("too many connections", _crowded),  # for a role or for a database, so before what looks for those
-    ("permission denied", _denied),
-    ("password authentication failed", _rejected),
-    ("no password supplied", _rejected),
-    ("pg_hba.conf", _rejected),
-    ("role ", _rejected),
-    ('database "', _no_database),
-    ("too many clients", _crowded),
-    ("remaining connection slots", _crowded),
-    ("starting up", _away),
-    ("shutting down", _away),
-    ("invalid connection option", _bad_option),
-    ("invalid uri query parameter", _bad_option),
-    ("does not support ssl", _no_tls),
-    ("could not parse network address", _bad_option),
-    ("invalid ", _bad_option),
+_NO_DATABASE = _Answer(NotFoundError, "there is no database at {place}; make it with createdb, or correct UNSPOOL_DATABASE")
+_DENIED = _Answer(
+    RejectedError,
+    "this user may not do that at {place}; GRANT CREATE ON DATABASE and the rights on the schema, or use the user that made the catalog",
+)
+_SILENT = _Answer(UnreachableError, "PostgreSQL at {place} does not answer; check that it runs and can be reached, then try again")
+_AWAY = _Answer(UnreachableError, "PostgreSQL at {place} is starting, stopping or was stopped; try again in a moment, what was committed is kept")
+_CROWDED = _Answer(UnreachableError, "PostgreSQL at {place} has no connection left; lower UNSPOOL_POOL_SIZE, or raise max_connections there")
+_TIMED_OUT = _Answer(ServiceTimeoutError, "PostgreSQL at {place} took longer than UNSPOOL_STATEMENT_TIMEOUT_S allows; try again, or raise it")
+_LOCKED = _Answer(ServiceTimeoutError, "another writer at {place} held what was needed for too long; try again when it has finished")
+_BROKEN_OFF = _Answer(
+    ServiceTimeoutError, "the replica at {place} broke off a search to take in changes; try again, or raise max_standby_streaming_delay"
+)
+_CONFLICT = _Answer(ConflictError, "another writer at {place} was faster, and what was to be written contradicts it; run again")
+_FULL = _Answer(ServiceError, "the disk of PostgreSQL at {place} is full; free some space and run again, what was finished is kept")
+_NO_MEMORY = _Answer(ServiceError, "PostgreSQL at {place} ran out of memory; give it more, or ask for less at once")
+_READ_ONLY = _Answer(
+    ServiceError, "the database at {place} is read-only; give the primary in UNSPOOL_DATABASE and the replica in UNSPOOL_DATABASE_READ"
+)
+_UNSUPPORTED = _Answer(ServiceError, "PostgreSQL at {place} cannot do what was asked of it; unspool doctor checks its version")
+_CHANGED = _Answer(
+    ConflictError, "the catalog at {place} is not what its version says: something is missing; unspool doctor says what, a backup has it"
+)
+_BAD_OPTION = _Answer(
+    AddressError, "the address of {place} has an option that PostgreSQL does not know; besides schema, give libpq's, such as sslmode=require"
+)
+_NO_TLS = _Answer(ConfigError, "the address asks for TLS, and PostgreSQL at {place} has none; set it up there, or change sslmode")
+_UNTAKEABLE = _Answer(InputError, "the catalog at {place} could not take a value; leave out what no database takes, such as NUL characters")
+
+_BY_STATE = (  # the beginning of an SQLSTATE, and what has to be said besides
+    ("28", "", _REJECTED),
+    ("3D000", "", _NO_DATABASE),
+    ("42501", "", _DENIED),
+    ("53100", "", _FULL),
+    ("53200", "", _NO_MEMORY),
+    ("53300", "", _CROWDED),
+    ("57014", "", _TIMED_OUT),
+    ("57P", "", _AWAY),
+    ("08", "", _AWAY),
+    ("55P03", "", _LOCKED),
+    ("25P03", "", _LOCKED),
+    ("40", "recovery", _BROKEN_OFF),
+    ("40", "", _CONFLICT),
+    ("23", "", _CONFLICT),
+    ("25006", "", _READ_ONLY),
+    ("0A000", "recovery", _READ_ONLY),
+    ("0A000", "", _UNSUPPORTED),
+    ("42P01", "", _CHANGED),
+    ("42703", "", _CHANGED),
+    ("3F000", "", _CHANGED),
+)
+_BY_TEXT = (
+    ("too many connections", _CROWDED),  # for a role or for a database, so before what looks for those
+    ("permission denied", _DENIED),
+    ("password authentication failed", _REJECTED),
+    ("no password supplied", _REJECTED),
+    ("pg_hba.conf", _REJECTED),
+    ("role ", _REJECTED),
+    ('database "', _NO_DATABASE),
+    ("too many clients", _CROWDED),
+    ("remaining connection slots", _CROWDED),
+    ("starting up", _AWAY),
+    ("shutting down", _AWAY),
+    ("does not support ssl", _NO_TLS),
+    ("could not parse network address", _BAD_OPTION),
+    ("invalid ", _BAD_OPTION),
 )
 
 
@@ -559,7 +535,8 @@ def _is_away(cause: BaseException) -> bool:
     state = cause.sqlstate or ""
     if state:
         return state.startswith(("57P", "08", "53300"))
-    return not any(sign in str(cause).lower() for sign, make in _BY_TEXT if make in (_rejected, _denied, _no_database, _no_tls, _bad_option))
+    found = _answer("", str(cause).lower())
+    return found is None or found.kind is UnreachableError
 
 
 def _may_repeat(error: UnspoolError, *, committing: bool) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 import tantivy
 
 from unspool.catalog.reading import Position
-from unspool.vectors.base import Ids, Matches, Vectors
+from unspool.vectors.base import Ids, Matches
 
 FORMAT = 1
 # Enough for 20 000 chunks between commits; below 15 MB per thread tantivy refuses.
@@ -245,8 +245,3 @@ def bm25(counts: Counter[str], length: int, weights: Mapping[str, float], freque
             rarity = math.log(1 + (chunks - frequency + 0.5) / (frequency + 0.5))
             total += weight * rarity * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / max(average, 1.0)))
     return total
-
-
-def as_vector(scores: dict[int, float], ids: Ids) -> Vectors:
-    """Scores in the order of the ids, 0 where there is none."""
-    return np.array([scores.get(int(id_), 0.0) for id_ in ids], dtype=np.float32)

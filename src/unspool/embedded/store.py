@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, filters, reading
+from unspool.catalog import Catalog, reading
 from unspool.catalog.documents import Changes
-from unspool.catalog.filters import Selection
+from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
@@ -35,7 +34,6 @@ from unspool.vectors.options import Metric, VectorOptions
 TAIL_LIMIT = 256
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
-_SELECTIONS = 16  # filters remembered
 
 
 class EmbeddedStore:
@@ -52,7 +50,7 @@ class EmbeddedStore:
         self._space = space
         self._dimension = dimension
         self._partitions: dict[int, Partition] = {}
-        self._selections: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
+        self._selections = Selections()
         self._guard = threading.Lock()
         self.words = EmbeddedWords(self)
 
@@ -68,11 +66,12 @@ class EmbeddedStore:
         """Take in what a run has stored so far, unless another process is at it."""
         self.absorb(project, wait=False)
 
-    def settle(self, project: int, *, put: int | None = None, on_progress: Callable[[Progress], None] | None = None) -> None:
+    def settle(self, project: int, *, put: int | None = None, on_progress: Callable[[Progress], None] | None = None) -> str:
         """Take in what was stored, unless it is so little that it is scored directly: a commit would take longer than the run."""
         few = put <= TAIL_LIMIT if put is not None else self.absorbed(project) > 0 and self.waiting(project) <= TAIL_LIMIT // 2
         if not few:
             self.absorb(project, on_progress=on_progress)
+        return ""
 
     def fresh(self, project: ProjectRow, on_progress: Callable[[Progress], None] | None = None) -> int:
         """Make everything findable that was committed when the project's row was read; returns how many chunks are not yet.
@@ -336,16 +335,7 @@ class EmbeddedStore:
         if where is None:
             return None
         with self._catalog.read() as connection:
-            seq, _ = reading.counters(connection, project)
-            with self._guard:
-                known = self._selections.get((project, seq, where))
-            if known is None:
-                known = filters.select(connection, project, where)
-        with self._guard:
-            self._selections[(project, seq, where)] = known
-            if len(self._selections) > _SELECTIONS:
-                self._selections.popitem(last=False)
-        return known
+            return self._selections.get(connection, project, where)
 
     def _check(self, vector: Vectors) -> None:
         if vector.shape != (self._dimension,):

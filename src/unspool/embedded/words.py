@@ -10,7 +10,7 @@ from unspool.domain.filters import Filter
 from unspool.embedded import lexical, tail
 from unspool.embedded.partition import Snapshot
 from unspool.embedded.tail import Tail
-from unspool.vectors.base import Ids, Matches, Vectors
+from unspool.vectors.base import Ids, Matches, Vectors, in_order
 from unspool.words.base import Statistics
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class EmbeddedWords:
         part = self._store.partition(project)
         now = part.now
         known = {} if now.searcher is None or not weights else part.words.score(now.searcher, weights, ids)
-        scores = lexical.as_vector(known, ids)
+        scores = in_order(known, ids, absent=0.0)
         if now.tail is not None:
             tail.overlay(scores, ids, now.tail, _tail_scores(now, now.tail, weights), 0.0)
         return scores

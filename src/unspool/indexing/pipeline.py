@@ -23,7 +23,7 @@ from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
 from unspool.embedders.base import Embedder
-from unspool.errors import ServiceError, UnspoolError
+from unspool.errors import ServiceError
 from unspool.indexing import changes, preparing
 from unspool.indexing.changes import Changes, Work
 from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
@@ -114,12 +114,8 @@ def _index_folder(indexer: Indexer, project: str, root: Path, source: str, on_pr
         raise
     indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
     warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
-    try:
-        indexer.store.settle(row.id, on_progress=tell)
-    except UnspoolError as error:
-        if indexer.store.catches_up:
-            raise
-        warnings.append(f"everything is stored and found, but its index could not be built: {error}")
+    if undone := indexer.store.settle(row.id, on_progress=tell):
+        warnings.append(undone)
     if indexer.store.catches_up:
         indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
     return _report(project, tally, warnings, time.monotonic() - started)
@@ -288,11 +284,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
         return row, len(new), stored
 
     row, new, stored = indexer.catalog.transact(write)
-    try:
-        indexer.store.settle(row.id, put=stored.chunks)
-    except ServiceError:
-        if indexer.store.catches_up:
-            raise  # otherwise all is stored and found: who repeated it now would be told of a conflict with himself
+    indexer.store.settle(row.id, put=stored.chunks)
     tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded)
     tally.masked += chain.from_iterable(one.masked for one in prepared)
     return _report(row.name, tally, [], time.monotonic() - started)

@@ -41,7 +41,7 @@ class Builder:
 
     def is_broken(self, connection: Connection, project: int) -> bool:
         """Whether a build of it was broken off, rather than being under way."""
-        running = "SELECT count(*) FROM pg_stat_progress_create_index WHERE index_relid = to_regclass(%(name)s)"
+        running = f"SELECT count(*) FROM pg_stat_progress_create_index WHERE index_relid = {tables.OWN}"
         name = self._table.index_name(project, self._options)
         return self._state(connection, project) is None and not connection.exec_driver_sql(running, {"name": name}).scalar_one()
 

@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.documents import NewChunk
 from unspool.domain.reports import Progress
-from unspool.postgres import words
+from unspool.postgres import tables, words
 from unspool.postgres.tables import VectorTable
 
 PAGE = 2_000  # chunks that are made good at a time
@@ -66,8 +66,7 @@ def mend(
         if gone and name == "words":
             words.remove(connection, project, gone)
         elif gone:
-            statement = f"DELETE FROM {name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
-            connection.exec_driver_sql(statement, {"project": project, "ids": gone})
+            tables.remove(connection, table, project, gone)
     total, done = 2 * missing_count(connection, project, table), 0
     for name in (table.name, "words"):
         after = -1

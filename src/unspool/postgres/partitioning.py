@@ -6,6 +6,7 @@ import re
 
 from sqlalchemy.engine import Connection
 
+from unspool.catalog.driving import without_hurry
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.errors import InputError
 
@@ -68,7 +69,7 @@ def partition(catalog: PostgresCatalog, number: int) -> int:
     check(number)
 
     def rearrange(connection: Connection) -> int:
-        connection.exec_driver_sql("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
+        without_hurry(connection)
         connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'catalog' FOR UPDATE")
         before = count(connection)
         if before == number:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple, cast
 
@@ -14,10 +13,9 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, driving, filters, reading
+from unspool.catalog import Catalog, driving
 from unspool.catalog.documents import Changes, NewChunk
-from unspool.catalog.driving import copy
-from unspool.catalog.filters import Selection
+from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.catalog.projects import ProjectRow, take
 from unspool.catalog.statements import batches
@@ -28,7 +26,7 @@ from unspool.errors import ConflictError, DimensionError, ServiceError, UnspoolE
 from unspool.postgres import indexes, mending, tables, textsearch, words
 from unspool.postgres.tables import OPERATOR, VectorTable
 from unspool.postgres.words import PostgresWords
-from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_first
+from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_first, in_order
 from unspool.vectors.options import Metric, VectorOptions
 
 # Up to here every vector of a project, or of what a filter lets through, is compared, and nothing is missed. An index that misses 2 % takes as
@@ -39,7 +37,6 @@ EXACT_RATHER_THAN_SHORT = 200_000
 MAX_BY_INDEX = 2_000  # hits; deeper than this an index is slower than no index
 # How many candidates an HNSW index keeps in view: four for each hit finds 97 % of 200, fewer than this miss one of ten.
 EF_PER_HIT, MIN_EF, MAX_EF = 4, 800, 1_000
-_SELECTIONS = 16  # filters remembered
 AT_ONCE = 5_000  # chunks that are removed by one statement
 
 OnProgress = Callable[[Progress], None]
@@ -73,6 +70,7 @@ class PostgresStore:
     ) -> None:
         self.space_id = space_id
         self._catalog = catalog
+        self.reading = catalog.read
         self._space = space
         self._table = table
         self._options = options
@@ -80,7 +78,7 @@ class PostgresStore:
         self._exact_below = options.exact_below or EXACT_BELOW
         self._known: dict[int, _Known] = {}
         self._put: dict[int, int] = {}  # chunks since it was last looked whether there should be an index, by project
-        self._selections: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
+        self._selections = Selections()
         self._guard = threading.Lock()
         self._builder = indexes.Builder(catalog, table, options)
         self.words = PostgresWords(self)
@@ -98,10 +96,9 @@ class PostgresStore:
     def follow(self, connection: Connection, project: int, changes: Changes) -> None:
         """Change vectors and words together with the chunks they belong to."""
         if len(changes.removed) > AT_ONCE:
-            _without_hurry(connection)
+            driving.without_hurry(connection)
         for some in batches(changes.removed, AT_ONCE):
-            statement = f"DELETE FROM {self._table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
-            driving.run(connection, statement, {"project": project, "ids": some})
+            tables.remove(connection, self._table, project, some)
             words.remove(connection, project, some)
         if changes.added:
             self.add_vectors(connection, project, changes.added, changes.vectors)
@@ -117,7 +114,7 @@ class PostgresStore:
             if any(sha not in vectors for sha in missing):
                 raise ConflictError("some embeddings are not in the catalog; index again, which makes them")
         columns = {"project_id": "int8", "chunk_id": "int8", "document_id": "int8", "vector": self._table.type}
-        copy(
+        driving.copy(
             connection,
             self._table.name,
             columns,
@@ -126,7 +123,7 @@ class PostgresStore:
 
     def forget(self, connection: Connection, project: int) -> None:
         """Remove a project's vectors and words together with its documents, however long that takes."""
-        _without_hurry(connection)
+        driving.without_hurry(connection)
         connection.exec_driver_sql(f"DELETE FROM {self._table.name} WHERE project_id = %(project)s", {"project": project})
         words.drop(connection, project)
 
@@ -160,8 +157,15 @@ class PostgresStore:
     def keep_up(self, project: int) -> None:
         """Nothing: nothing is behind."""
 
-    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> None:
+    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> str:
         """Tidy up after a run, and make the index over the vectors once a project has become large: at once, after puts in the background."""
+        try:
+            self._settle(project, put, on_progress)
+        except UnspoolError as error:  # who repeated a put for this would be told of a conflict with himself
+            return f"everything is stored and found, but its index could not be built: {error}"
+        return ""
+
+    def _settle(self, project: int, put: int | None, on_progress: OnProgress | None) -> None:
         if put is None:
             self._catalog.transact(words.tidy)
         if self._options.index == "exact" or not self._is_time(project, put):
@@ -191,14 +195,14 @@ class PostgresStore:
         """Make what is missing again, remove what should not be there, and build the index if there should be one."""
 
         def mend(connection: Connection) -> None:
-            _without_hurry(connection)
+            driving.without_hurry(connection)
             if not take(connection, project):
                 return  # it was forgotten
             mending.mend(connection, project, self._table, self.add_vectors, with_tokens=self._textsearch, on_progress=on_progress)
 
         self._catalog.transact(mend)
         self._known.pop(project, None)
-        self.settle(project, on_progress=on_progress)
+        self._settle(project, None, on_progress)
         return True
 
     def unseen(self, connection: Connection, project: int) -> int:
@@ -244,21 +248,18 @@ class PostgresStore:
             return Matches(ids=found.ids, scores=found.scores, is_short=True)
 
     def _exact(self, connection: Connection, project: int, vector: Vectors, k: int, selection: Selection | None) -> Matches:
-        condition, values = self.condition(selection)
-        operator = OPERATOR[self._options.metric]
-        statement = (  # adding nothing keeps an index out of it
-            f"SELECT chunk_id, vector {operator} %(vector)b FROM {self._table.name} WHERE project_id = %(project)s{condition} "
-            f"ORDER BY (vector {operator} %(vector)b) + 0, chunk_id LIMIT %(k)s"
-        )
-        return self._matches(connection, statement, {"project": project, "vector": self._as_type(vector), "k": k, **values})
+        return self._nearest(connection, project, vector, k, selection, order="({distance}) + 0, chunk_id")  # adding nothing keeps an index out of it
 
     def _by_index(self, connection: Connection, project: int, vector: Vectors, k: int, selection: Selection | None) -> Matches:
-        condition, values = self.condition(selection)
         self._tune(connection, project, k)
-        operator = OPERATOR[self._options.metric]
-        statement = (
-            f"SELECT chunk_id, vector {operator} %(vector)b FROM {self._table.name} WHERE project_id = {project:d}{condition} "
-            f"ORDER BY vector {operator} %(vector)b LIMIT %(k)s"
+        return self._nearest(connection, project, vector, k, selection, order="{distance}")
+
+    def _nearest(self, connection: Connection, project: int, vector: Vectors, k: int, selection: Selection | None, *, order: str) -> Matches:
+        condition, values = self.condition(selection)
+        distance = f"vector {OPERATOR[self._options.metric]} %(vector)b"
+        statement = (  # the project stands there as a number: an index over it alone is only taken for one that is known
+            f"SELECT chunk_id, {distance} FROM {self._table.name} WHERE project_id = {project:d}{condition} "
+            f"ORDER BY {order.format(distance=distance)} LIMIT %(k)s"
         )
         return self._matches(connection, statement, {"vector": self._as_type(vector), "k": k, **values})
 
@@ -297,8 +298,7 @@ class PostgresStore:
         )
         with self.reading() as connection:
             found = self._matches(connection, statement, {"project": project, "vector": self._as_type(vector), "ids": ids.tolist()})
-        known = dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
-        return np.array([known.get(id_, np.nan) for id_ in ids.tolist()], dtype=np.float32)
+        return in_order(dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True)), ids, absent=np.nan)
 
     def count(self, project: int) -> int:
         """How many points are findable."""
@@ -336,12 +336,6 @@ class PostgresStore:
 
     # For both halves
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A connection for reading."""
-        with self._catalog.read() as connection:
-            yield connection
-
     def chunks(self, connection: Connection, project: int) -> int:
         """How many chunks a project has."""
         known = self._known.get(project)
@@ -360,18 +354,7 @@ class PostgresStore:
         if where is None:
             return None
         known = self._known.get(project)
-        if known is not None:
-            with self._guard:
-                remembered = self._selections.get((project, known.seq, where))
-            if remembered is not None:
-                return remembered
-        seq, _ = reading.counters(connection, project)  # as this connection sees it, which may be an older state than others know of
-        found = filters.select(connection, project, where)
-        with self._guard:
-            self._selections[(project, seq, where)] = found
-            if len(self._selections) > _SELECTIONS:
-                self._selections.popitem(last=False)
-        return found
+        return self._selections.get(connection, project, where, seq=None if known is None else known.seq)
 
     def condition(self, selection: Selection | None) -> tuple[str, dict[str, object]]:
         """A selection as SQL, with its values."""
@@ -390,11 +373,6 @@ class PostgresStore:
             raise DimensionError(f"the vector has {vector.size} numbers, the vector space {self._table.dimension}; embed with {self._space}")
 
 
-def _without_hurry(connection: Connection) -> None:
-    """Let the statements of this transaction take as long as they need: over a million rows that is more than a search may."""
-    driving.run(connection, "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
-
-
 def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> PostgresStore:
     """The store inside a PostgreSQL catalog; its table is made if need be."""
     own = cast(PostgresCatalog, catalog)
@@ -405,7 +383,7 @@ def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, o
     if table is None or is_wanted:
 
         def prepare(connection: Connection) -> tuple[VectorTable, bool]:
-            _without_hurry(connection)
+            driving.without_hurry(connection)
             made = tables.ensure(connection, space_id, dimension, options)
             textsearch.prepare(connection)
             return made, textsearch.is_usable(connection)

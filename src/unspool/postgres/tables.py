@@ -7,18 +7,21 @@ writing into small projects, which need no index, does not have to keep one up.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
+from unspool.catalog import driving
 from unspool.errors import ConfigError
 from unspool.postgres import partitioning
 from unspool.vectors.options import Metric, VectorOptions
 
 MAX_DIMENSION = {"vector": 2_000, "halfvec": 4_000}  # of what an index takes
-MAX_KEPT = {"vector": 16_000, "halfvec": 16_000}  # of what a column takes
+MAX_KEPT = 16_000  # of what a column takes, of either type
 INLINE_BYTES = 4_000  # up to this a vector is kept in its row: two and more to a page. Longer ones are kept apart, as PostgreSQL does by itself
 
+OWN = "to_regclass(format('%%I.%%I', current_schema(), %(name)s::text))"  # what is called `name` in this catalog, not in another one in sight
 OPERATOR = {Metric.COSINE: "<=>", Metric.L2: "<->", Metric.INNER: "<#>"}
 _CLASS = {Metric.COSINE: "cosine_ops", Metric.L2: "l2_ops", Metric.INNER: "ip_ops"}
 
@@ -60,16 +63,15 @@ def lists(options: VectorOptions, rows: int) -> int:
 def type_for(dimension: int, options: VectorOptions) -> str:
     """How vectors of a dimension are kept."""
     kind = options.type if options.type != "auto" else "vector" if dimension <= MAX_DIMENSION["vector"] else "halfvec"
-    if dimension > MAX_KEPT[kind]:
-        raise ConfigError(f"a {kind} has {MAX_KEPT[kind]} dimensions at most, the embedder gives {dimension}; choose another UNSPOOL_EMBEDDER")
+    if dimension > MAX_KEPT:
+        raise ConfigError(f"a {kind} has {MAX_KEPT} dimensions at most, the embedder gives {dimension}; choose another UNSPOOL_EMBEDDER")
     return kind
 
 
 def find(connection: Connection, space_id: int) -> VectorTable | None:
     """The table of a space, if it was made."""
     query = (
-        "SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a "
-        "WHERE a.attrelid = to_regclass(format('%%I.%%I', current_schema(), %(name)s::text)) AND a.attname = 'vector' AND NOT a.attisdropped"
+        f"SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a WHERE a.attrelid = {OWN} AND a.attname = 'vector' AND NOT a.attisdropped"
     )
     found = connection.exec_driver_sql(query, {"name": f"vectors_{space_id}"}).scalar()
     if found is None:
@@ -106,8 +108,14 @@ def part_of(connection: Connection, table: VectorTable, project: int) -> str:
     return str(connection.exec_driver_sql(statement, {"project": project}).scalar() or "")
 
 
+def remove(connection: Connection, table: VectorTable, project: int, ids: Sequence[int]) -> None:
+    """Forget the vectors of chunks."""
+    statement = f"DELETE FROM {table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
+    driving.run(connection, statement, {"project": project, "ids": list(ids)})
+
+
 def has_index(connection: Connection, name: str) -> bool | None:
     """Whether an index is there and complete; None where a build of it was broken off."""
-    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(format('%%I.%%I', current_schema(), %(name)s::text))"
+    query = f"SELECT indisvalid FROM pg_index WHERE indexrelid = {OWN}"
     found = connection.exec_driver_sql(query, {"name": name}).scalar()
     return False if found is None else True if found else None

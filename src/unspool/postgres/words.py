@@ -12,11 +12,10 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import driving
 from unspool.catalog.documents import NewChunk
-from unspool.catalog.driving import copy
 from unspool.domain.filters import Filter
 from unspool.postgres import terms as bm25
 from unspool.postgres import textsearch
-from unspool.vectors.base import Ids, Matches, Vectors
+from unspool.vectors.base import Ids, Matches, Vectors, in_order
 from unspool.words import analysis
 from unspool.words.base import Statistics, rarity
 
@@ -84,8 +83,7 @@ class PostgresWords:
             query, _ = self._query(connection, project, weights)
             statement = "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)b::int8[])"
             rows = driving.rows(connection, statement, {"project": project, "query": _sparse(query), "ids": ids.tolist()})
-        known = {row[0]: -row[1] for row in rows}
-        return np.array([known.get(id_, 0.0) for id_ in ids.tolist()], dtype=np.float32)
+        return in_order({row[0]: -row[1] for row in rows}, ids, absent=0.0)
 
     def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
         """What makes the scores of one project comparable with another's."""
@@ -140,7 +138,7 @@ def add(connection: Connection, project: int, chunks: Sequence[NewChunk], *, wit
     )
     if with_tokens:
         rows = ((*row, textsearch.tokens(places, own)) for row, own in zip(rows, terms, strict=True))
-    copy(connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows)
+    driving.copy(connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows)
     _count(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
 
 

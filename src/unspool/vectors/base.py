@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -46,10 +46,15 @@ class Matches:
         return cls(ids=np.zeros(0, dtype=np.int64), scores=np.zeros(0, dtype=np.float32))
 
 
-def best_first(ids: Ids, scores: Vectors) -> Matches:
-    """Matches in their order: by score, ties by id."""
-    order = np.lexsort((ids, -scores))
+def best_first(ids: Ids, scores: Vectors, k: int | None = None) -> Matches:
+    """Matches in their order, the k best if there is a k: by score, ties by id."""
+    order = np.lexsort((ids, -scores))[:k]
     return Matches(ids=ids[order], scores=scores[order])
+
+
+def in_order(scores: Mapping[int, float], ids: Ids, *, absent: float) -> Vectors:
+    """Scores in the order of the ids, with something in place of those that there are none of."""
+    return np.array([scores.get(id_, absent) for id_ in ids.tolist()], dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
