@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from common import address, tell
-from unspool.catalog import Catalog, documents, projects, schema
+from unspool.catalog import Catalog, documents, projects, schema, spaces
 from unspool.corpus import Corpus
 from unspool.domain.documents import Kind, Lines, Origin, Piece
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, text_fingerprint
@@ -81,7 +81,7 @@ def _store(file: Path, chunks: int, seed: int, fast: bool) -> Iterator[int]:
     catalog = Catalog.open(address(file))
     try:
         with catalog.write() as connection:
-            space = projects.ensure_space(connection, open_embedder("static"))
+            space = spaces.ensure(connection, open_embedder("static"), "static")
             row = projects.ensure(connection, PROJECT)
         done = 0
         for batch in _batches(chunks, seed, fast):

@@ -15,6 +15,7 @@ import pytest
 
 pytest.register_assert_rewrite("support")
 
+import hashing as hashing_models  # noqa: E402
 import unspool  # noqa: E402
 from servers import PostgresServer, shared_server, stop_shared  # noqa: E402
 from support import Place, Places, open_corpus, required  # noqa: E402
@@ -80,3 +81,13 @@ def shared_folder() -> Iterator[Path]:
         folder = Path(made)
         folder.chmod(0o755)
         yield folder
+
+
+@pytest.fixture
+def hashing() -> Iterator[hashing_models.Asked]:
+    """Embedders that settings can name as `hashing:NAME`, and what they were asked during the test."""
+    hashing_models.register()
+    hashing_models.ASKED.reset()
+    yield hashing_models.ASKED
+    hashing_models.ASKED.reset()
+    hashing_models.unregister()

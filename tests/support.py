@@ -155,7 +155,7 @@ class Contents:
 
     chunks: dict[int, tuple[str, str, int, str]] = field(default_factory=dict)  # id -> project, path, position, text
     words: dict[str, list[int]] = field(default_factory=dict)  # project -> sorted ids, with repeats
-    vectors: dict[str, list[int]] = field(default_factory=dict)
+    vectors: dict[str, list[int]] = field(default_factory=dict)  # of the embedder in use
     documents: dict[tuple[str, str], tuple[str, str, int]] = field(default_factory=dict)  # project, path -> status, sha256, chunk count
     embeddings: int = 0
 
@@ -173,12 +173,13 @@ def contents(place: Place) -> Contents:
         rows = catalog.rows("SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents d ON d.id = c.document_id")
         states = catalog.rows("SELECT project_id, path, status, sha256, chunk_count FROM documents")
         embeddings = catalog.rows("SELECT count(*) FROM embeddings")[0][0]
+        active = [id_ for (id_,) in catalog.rows("SELECT id FROM spaces WHERE active")]
         if isinstance(place, Path):
             derived = place.with_name(place.name + ".derived")
             words = {name: _word_ids(derived / f"p{id_}" / "words") for id_, name in names.items()}
-            vectors = {name: _vector_ids(derived / f"p{id_}" / "vectors") for id_, name in names.items()}
+            vectors = {name: _vector_ids(derived / f"p{id_}" / f"vectors-{space}") for id_, name in names.items() for space in active}
         else:
-            words, vectors = _held(catalog, names, ["words"]), _held(catalog, names, [f"vectors_{id_}" for (id_,) in catalog.rows(VECTOR_TABLES)])
+            words, vectors = _held(catalog, names, ["words"]), _held(catalog, names, [f"vectors_{space}" for space in active])
     return Contents(
         chunks={id_: (names[project], path, position, text) for id_, project, path, position, text in rows},
         words=words,
@@ -186,9 +187,6 @@ def contents(place: Place) -> Contents:
         documents={(names[project], path): (status, sha, count) for project, path, status, sha, count in states},
         embeddings=embeddings,
     )
-
-
-VECTOR_TABLES = "SELECT id FROM spaces WHERE to_regclass('vectors_' || id) IS NOT NULL"
 
 
 def _held(catalog: Beside, names: dict[int, str], tables: list[str]) -> dict[str, list[int]]:
@@ -218,13 +216,13 @@ def _vector_ids(folder: Path) -> list[int]:
     return sorted((view.chunk_ids if view.alive is None else view.chunk_ids[view.alive]).tolist())
 
 
-def assert_no_orphans(place: Place) -> Contents:
+def assert_no_orphans(place: Place, **arguments: object) -> Contents:
     """The catalog, the words and the vectors hold the same chunks, each once, and what is counted agrees.
 
     What SQLite derives may be behind and is made to catch up first; on a server nothing may ever be, so nothing is mended before looking.
     """
     if isinstance(place, Path):
-        with open_corpus(place) as corpus:
+        with open_corpus(place, **arguments) as corpus:
             corpus.refresh()
     found = contents(place)
     for half in (found.words, found.vectors):

@@ -1,10 +1,10 @@
 """A retrieval memory: index code and documents, find them again by meaning and by word, within a token budget."""
 
-from unspool.corpus import Check, Corpus, ProjectStatus, open
+from unspool.corpus import Check, Corpus, ProjectStatus, drop_old, open, reembed
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
 from unspool.domain.events import PageServed
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
-from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
+from unspool.domain.reports import Failure, IndexReport, Masked, Progress, ReembedPlan, ReembedReport, Skip
 from unspool.errors import UnspoolError
 from unspool.settings import Settings
 
@@ -29,6 +29,8 @@ __all__ = [
     "PageServed",
     "Progress",
     "ProjectStatus",
+    "ReembedPlan",
+    "ReembedReport",
     "Served",
     "Settings",
     "Skip",
@@ -37,5 +39,7 @@ __all__ = [
     "Stability",
     "Status",
     "UnspoolError",
+    "drop_old",
     "open",
+    "reembed",
 ]

@@ -36,7 +36,7 @@ async def _run(function: Callable[Parameters, Result], *args: Parameters.args, *
 
 @asynccontextmanager
 async def open(  # noqa: A001 - the same name as its synchronous twin
-    address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None
+    address: str | None = None, *, vectors: str | None = None, embedder: object = None, settings: Settings | None = None
 ) -> AsyncIterator[AsyncCorpus]:
     """The corpus at an address, or the one that the settings name, closed at the end of the block."""
     opened = AsyncCorpus(await _run(sync.open, address, vectors=vectors, embedder=embedder, settings=settings))

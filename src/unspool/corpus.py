@@ -5,31 +5,44 @@ from __future__ import annotations
 import math
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from unspool import wiring
 from unspool.domain import filters
 from unspool.domain.documents import Document, DocumentRecord, Status, check_project
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress
-from unspool.errors import AddressError, ConfigError, ContinuationError, DimensionError, InputError, MalformedContinuationError, NotFoundError
+from unspool.domain.reports import IndexReport, Progress, ReembedPlan, ReembedReport
+from unspool.errors import (
+    AddressError,
+    ConfigError,
+    ConflictError,
+    ContinuationError,
+    DimensionError,
+    InputError,
+    MalformedContinuationError,
+    NotFoundError,
+    SwitchedError,
+)
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
     from sqlalchemy.engine import Connection
 
     from unspool.catalog import Catalog
-    from unspool.catalog.database import Connecting
     from unspool.catalog.projects import ProjectRow
+    from unspool.catalog.spaces import Space
     from unspool.embedders.base import Embedder
+    from unspool.embedders.cache import RedisCache
     from unspool.indexing.pipeline import Indexer
     from unspool.search.finder import Finder
     from unspool.stores import Store
-    from unspool.vectors.options import VectorOptions
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
@@ -69,56 +82,81 @@ def _check_caller(caller: str) -> None:
         raise InputError(f"caller is a {type(caller).__name__}; give the name of who asks as text")
 
 
-def open(address: str | None = None, *, vectors: str | None = None, embedder: str | None = None, settings: Settings | None = None) -> Corpus:  # noqa: A001
-    """The corpus at an address, or the one that the settings name. It is made if it does not exist."""
-    given = {"database": address, "vectors": vectors, "embedder": embedder}
+def open(  # noqa: A001
+    address: str | None = None, *, vectors: str | None = None, embedder: object = None, settings: Settings | None = None
+) -> Corpus:
+    """The corpus at an address, or the one that the settings name. It is made if it does not exist.
+
+    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or an embedder of one's own.
+    """
+    name = embedder if isinstance(embedder, str) else None
+    given = {"database": address, "vectors": vectors, "embedder": name}
     settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
-    if settings.vectors:
-        raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
-    return Corpus(settings)
+    wiring.check(settings)
+    return Corpus(settings, embedder=None if name is not None else embedder)
 
 
-def connecting(settings: Settings) -> Connecting:
-    """How a database server is connected to."""
-    from unspool.catalog.database import Connecting
+def reembed(
+    address: str | None = None,
+    *,
+    embedder: object = None,
+    settings: Settings | None = None,
+    confirm: Callable[[ReembedPlan], bool] | None = None,
+    drop_old: bool = False,
+    on_progress: OnProgress | None = None,
+) -> ReembedReport | None:
+    """Go over to another embedder: the one given, or the one that the settings name. Corpora that are open go on and follow.
 
-    return Connecting(
-        pool_size=settings.pool_size,
-        pool_overflow=settings.pool_overflow,
-        pool_timeout_s=settings.pool_timeout_s,
-        pool_recycle_s=settings.pool_recycle_s,
-        pre_ping=settings.pool_pre_ping == "on",
-        connect_timeout_s=settings.connect_timeout_s,
-        statement_timeout_s=settings.statement_timeout_s,
-    )
+    `confirm` is shown what it will cost; where it returns False nothing happens, and None is returned. `drop_old` forgets the vectors of every
+    embedder but the new one, which are otherwise kept to go back to.
+    """
+    from unspool.indexing import reembedding
+
+    given = {"database": address, "embedder": embedder if isinstance(embedder, str) else None}
+    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
+    with _catalog_of(settings) as catalog:
+        work = wiring.reembedder(catalog, settings, None if isinstance(embedder, str) else embedder)
+        if confirm is not None and not confirm(reembedding.plan(work)):
+            return None
+        report = reembedding.reembed(work, on_progress)
+        if drop_old:
+            report = replace(report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store)))
+        return report
 
 
-def vector_options(settings: Settings) -> VectorOptions:
-    """How vectors are indexed."""
-    from unspool.vectors.options import Metric, VectorOptions
+def drop_old(address: str | None = None, *, settings: Settings | None = None) -> list[str]:
+    """Forget the vectors of every embedder but the one in use; returns whose they were."""
+    from unspool.indexing import reembedding
 
-    return VectorOptions(
-        metric=Metric(settings.vector_metric),
-        index=settings.vector_index,
-        type=settings.vector_type,
-        hnsw_m=settings.hnsw_m,
-        hnsw_ef_construction=settings.hnsw_ef_construction,
-        ivfflat_lists=settings.ivfflat_lists,
-        exact_below=settings.exact_below,
-        max_scan_tuples=settings.max_scan_tuples,
-    )
+    given = {"database": address}
+    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
+    with _catalog_of(settings) as catalog:
+        return reembedding.drop_old(catalog, wiring.store_opener(catalog, settings))
+
+
+@contextmanager
+def _catalog_of(settings: Settings) -> Iterator[Catalog]:
+    """A catalog by itself, whichever embedder it belongs to."""
+    from unspool.catalog import Catalog
+
+    wiring.check(settings)
+    catalog = Catalog.open(settings.database_address, connecting=wiring.connecting(settings))
+    try:
+        yield catalog
+    finally:
+        catalog.close()
 
 
 class Corpus:
     """An open corpus. Safe to use from several threads; several processes may open the same one."""
 
-    def __init__(self, settings: Settings) -> None:
-        from unspool.catalog import projects
+    def __init__(self, settings: Settings, *, embedder: object = None) -> None:
+        from unspool.catalog import spaces
         from unspool.catalog.windows import Windows
-        from unspool.embedders import open_embedder
 
         self.settings = settings
-        self._embedder: Embedder = open_embedder(settings.embedder)
+        self._embedder, self._opened_as = wiring.open_embedder(settings, embedder)
+        self._cache = wiring.open_cache(settings, self._embedder)
         self._guard = threading.RLock()
         self._hooks = Hooks()
         self._is_closed = False
@@ -126,12 +164,16 @@ class Corpus:
         self._store: Store | None = None
         self._searched_store: Store | None = None
         self._finder: Finder | None = None
+        self._left: list[Store | Finder | RedisCache] = []  # of embedders that are not in use any more; somebody may be searching with them
+        self._looked_at = 0.0
+        self._proved: Embedder | None = None
         self._searched: Catalog = self._opened()
         self._windows = None if settings.database_read else Windows(self._searched.home())
         try:
             with self._searched.read() as connection:
-                space = projects.active_space(connection)
+                space = spaces.active_space(connection)
             if space is not None:
+                self._meet(space)
                 self._searching()
         except BaseException:
             self.close()  # nobody else can
@@ -144,11 +186,11 @@ class Corpus:
 
         settings = self.settings
         if not settings.database_read:
-            self._primary = Catalog.open(settings.database_address, connecting=connecting(settings))
+            self._primary = Catalog.open(settings.database_address, connecting=wiring.connecting(settings))
             return self._primary
         if engine_name(settings.database_read) == "sqlite":
             raise AddressError("UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, leave it empty otherwise")
-        replica = Catalog.open(settings.database_read, create=False, connecting=connecting(settings))
+        replica = Catalog.open(settings.database_read, create=False, connecting=wiring.connecting(settings))
         if not settings.database:
             self._primary = replica  # which refuses to be written, and says where to
         return replica
@@ -161,7 +203,7 @@ class Corpus:
         with self._guard:
             if self._primary is None:
                 self._check_open()
-                opened = Catalog.open(self.settings.database_address, connecting=connecting(self.settings))
+                opened = Catalog.open(self.settings.database_address, connecting=wiring.connecting(self.settings))
                 if opened.identity != self._searched.identity:
                     opened.close()
                     raise ConfigError("UNSPOOL_DATABASE_READ is no replica of UNSPOOL_DATABASE: it holds another catalog; correct one of them")
@@ -181,8 +223,8 @@ class Corpus:
             if self._finder is not None:
                 self._finder.close()
                 self._finder = None
-            for store in {id(one): one for one in (self._store, self._searched_store) if one is not None}.values():
-                store.close()
+            for part in {id(one): one for one in (self._store, self._searched_store, self._cache, *self._left) if one is not None}.values():
+                part.close()
             self._store = self._searched_store = None
         if self._windows is not None:
             self._windows.close()
@@ -205,7 +247,7 @@ class Corpus:
             check_project(name)
             mark_as_cache(self._clones())
             root = git.clone(text, into=self._clone(name), ref=ref)
-            return index_folder(self._indexer(), project=name, root=root, source=git.redact(text), on_progress=on_progress)
+            return self._written(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
         if not text.strip() or "\x00" in text:
@@ -219,7 +261,7 @@ class Corpus:
                 root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
         name = project or self._free_name(root)
         check_project(name)
-        return index_folder(self._indexer(), project=name, root=root, source=storable(str(root)), on_progress=on_progress)
+        return self._written(lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress))
 
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path. They are findable when this returns."""
@@ -232,17 +274,19 @@ class Corpus:
             raise InputError(f"the documents belong to {len(names)} projects; put one project at a time")
         if len({document.path for document in documents}) < len(documents):
             raise InputError("two of the documents have the same path; give each path once")
-        return put(self._indexer(), documents)
+        return self._written(lambda indexer: put(indexer, documents))
 
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project; returns how many documents went."""
-        from unspool.catalog import documents, projects
+        from unspool.catalog import documents, projects, spaces
 
         row = self._project(project)
+        self._look()
         store = self._ready()
 
         def forget_document(connection: Connection) -> int:
             projects.take(connection, row.id)
+            spaces.check_active(connection, store.space_id)
             found = documents.ids_of(connection, row.id, [path or ""])
             if not found:
                 raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
@@ -252,6 +296,7 @@ class Corpus:
 
         def forget_project(connection: Connection) -> int:
             projects.take(connection, row.id)
+            spaces.check_active(connection, store.space_id)
             store.forget(connection, row.id)
             return projects.drop(connection, row.id)
 
@@ -302,8 +347,8 @@ class Corpus:
             raise InputError(f"min_score is {min_score!r}; give a number")
         if not (isinstance(max_total_tokens, int) and 0 <= max_total_tokens <= MAX_TOTAL_TOKENS):
             raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or up to {MAX_TOTAL_TOKENS} for all pages together")
-        planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
         rows = self._named(projects)
+        planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
         if not rows:
             return Page(query=query, projects=(), hits=(), alpha=planned.alpha, notes=("nothing is indexed yet",))
         question = Question(
@@ -329,6 +374,7 @@ class Corpus:
         _check_caller(caller)
         if not isinstance(continuation, str):
             raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
+        self._look(now=False)
         try:
             return self._tied(self._finding().go_on(continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller), caller)
         except ContinuationError as error:
@@ -338,6 +384,7 @@ class Corpus:
 
     def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""
+        self._look(now=False)
         texts = [queries] if isinstance(queries, str) else list(queries)
 
         def tell(done: int) -> None:
@@ -406,6 +453,7 @@ class Corpus:
         """A text's vector in this corpus's space, as `nearest` takes it."""
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
+        self._look(now=False)
         return [float(value) for value in self._embedder.embed_query(text.encode("utf-8", "replace").decode())]
 
     def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
@@ -440,12 +488,13 @@ class Corpus:
 
     def status(self) -> list[ProjectStatus]:
         """Every project with its counts."""
-        from unspool.catalog import projects, reading
+        from unspool.catalog import projects, reading, spaces
 
         out = []
         with self._catalog.read() as connection:
-            has_space = projects.active_space(connection) is not None
-        store = self._ready() if has_space else None
+            active = spaces.active_id(connection)
+        self._follow(active)
+        store = None if active is None else self._ready()
         with self._catalog.read() as connection:
             for row in projects.all_projects(connection):
                 chunks = reading.chunk_count(connection, row.id)
@@ -519,15 +568,9 @@ class Corpus:
             raise InputError("the corpus is closed; open it again")
 
     def _open_store(self, catalog: Catalog) -> Store:
-        from unspool.stores import open_store
-
-        return open_store(
-            catalog,
-            space_id=self._space(catalog),
-            space=f"{self._embedder.name}@{self._embedder.revision}",
-            dimension=self._embedder.dimension,
-            options=vector_options(self.settings),
-        )
+        own = self._embedder
+        space_id = self._space(catalog)
+        return wiring.open_store(catalog, self.settings, space_id=space_id, name=own.name, revision=own.revision, dimension=own.dimension)
 
     def _finding(self) -> Finder:
         """What searches, put together when it is first needed."""
@@ -537,7 +580,9 @@ class Corpus:
         store, settings = self._searching(), self.settings
         with self._guard:
             if self._finder is None:
-                queries = QueryCache(self._embedder, self._windows, size=settings.query_cache_size, lifetime_s=settings.query_cache_s)
+                queries = QueryCache(
+                    self._embedder, self._windows, cache=self._cache, size=settings.query_cache_size, lifetime_s=settings.query_cache_s
+                )
                 key = settings.continuation_key.encode() or self._searched.signing_key
                 self._finder = Finder(
                     catalog=self._searched,
@@ -586,51 +631,134 @@ class Corpus:
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
     def _space(self, catalog: Catalog) -> int:
-        from unspool.catalog import projects
+        from unspool.catalog import spaces
 
         with catalog.read() as connection:
-            if projects.active_space(connection) is not None:
-                return projects.ensure_space(connection, self._embedder)
+            if spaces.active_id(connection) is not None:
+                return spaces.ensure(connection, self._embedder, self._opened_as)
         with catalog.write() as connection:
-            return projects.ensure_space(connection, self._embedder)
+            return spaces.ensure(connection, self._embedder, self._opened_as)
+
+    def _meet(self, space: Space) -> None:
+        """Tell the embedder what its own space says of it: the dimension, which it then need not find out."""
+        from unspool.embedders.model import ModelEmbedder
+
+        own = self._embedder
+        if isinstance(own, ModelEmbedder) and (space.embedder, space.revision) == (own.name, own.revision):
+            own.assume_dimension(space.dimension)
+
+    def _look(self, *, now: bool = True) -> None:
+        """See whether the catalog has gone over to another embedder; where it does not matter for a moment, at most every second."""
+        from unspool.catalog import spaces
+
+        if not now and time.monotonic() - self._looked_at < 1:
+            return
+        catalog = self._catalog if now else self._searched
+        with catalog.read() as connection:
+            active = spaces.active_id(connection)
+        self._follow(active)
+
+    def _follow(self, active: int | None) -> None:
+        """Go over to the embedder whose vectors are in use now, if that is another one than when this corpus was opened."""
+        from unspool.catalog import spaces
+
+        self._looked_at = time.monotonic()
+        store = self._store or self._searched_store
+        if active is None or store is None or store.space_id == active:
+            return
+        with self._guard:
+            store = self._store or self._searched_store
+            if store is None or store.space_id == active:
+                return
+            with self._searched.read() as connection:
+                space = spaces.active_space(connection)
+            if space is None or space.id == store.space_id:
+                return  # a replica that has not heard of it yet
+            self._go_over(space)
+
+    def _go_over(self, space: Space) -> None:
+        if not space.setting:
+            raise ConflictError(f"this catalog has gone over to embedder {space}, which no setting names; open it again with that one")
+        embedder, opened_as = wiring.open_embedder(self.settings, space.setting)
+        if not space.belongs_to(embedder):
+            raise ConflictError(f"this catalog has gone over to embedder {space}, which {space.setting} is not here; see to its files")
+        self._left += [one for one in (self._finder, self._store, self._searched_store, self._cache) if one is not None]
+        self._finder = self._store = self._searched_store = None
+        self._embedder, self._opened_as = embedder, opened_as
+        self._cache = wiring.open_cache(self.settings, embedder)
+
+    def _written(self, write: Callable[[Indexer], IndexReport]) -> IndexReport:
+        """What a writer does; once more where the catalog went over to another embedder while it did."""
+        self._look()
+        try:
+            return write(self._indexer())
+        except SwitchedError:
+            self._look()
+            return write(self._indexer())
 
     def _indexer(self) -> Indexer:
         from unspool.indexing.pipeline import Indexer
 
+        store = self._ready()
+        self._expect_same(store.space_id)
         return Indexer(
             catalog=self._catalog,
-            store=self._ready(),
+            store=store,
             embedder=self._embedder,
-            embedder_name=self.settings.embedder,
+            opened_as=self._opened_as,
+            cache=self._cache,
             chunk_tokens=self.settings.chunk_tokens,
             max_file_bytes=self.settings.max_file_bytes,
             jobs=self.settings.jobs,
         )
 
+    def _expect_same(self, space_id: int) -> None:
+        """Have an embedder whose name proves nothing show, before its vectors are stored, that it still makes the same."""
+        import numpy as np
+
+        from unspool.catalog import spaces
+        from unspool.embedders.model import ModelEmbedder
+        from unspool.indexing.reembedding import text_of
+
+        own = self._embedder
+        if not isinstance(own, ModelEmbedder) or own.facts.is_certain or self._proved is own:
+            return
+        with self._catalog.read() as connection:
+            known = next(spaces.samples(connection, space_id, 1), None)
+        if known is not None:
+            own.expect(text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))
+        self._proved = own
+
     def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
+        with (catalog or self._catalog).read() as connection:
+            return self._found(connection, name)
+
+    def _found(self, connection: Connection, name: str) -> ProjectRow:
         from unspool.catalog import projects
 
-        with (catalog or self._catalog).read() as connection:
-            row = projects.find(connection, name)
-            if row is None:
-                known = [other.name for other in projects.all_projects(connection)]
-                raise NotFoundError(f"no project {name!r}; " + (f"there are: {', '.join(known[:20])}" if known else "nothing is indexed yet"))
+        row = projects.find(connection, name)
+        if row is None:
+            known = [other.name for other in projects.all_projects(connection)]
+            raise NotFoundError(f"no project {name!r}; " + (f"there are: {', '.join(known[:20])}" if known else "nothing is indexed yet"))
         return row
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
         """The projects that a search is about. None means the only one there is; '*' means all, by name."""
-        from unspool.catalog import projects
+        from unspool.catalog import projects, spaces
 
         if names is None and self.settings.project:
             names = [self.settings.project]
         if isinstance(names, str):
             names = [names]
-        if names is not None and "*" not in names:
-            if not names:
-                raise InputError("the list of projects is empty; name at least one, or '*' for all")
-            return [self._project(name, self._searched) for name in dict.fromkeys(names)]
+        if names is not None and not names:
+            raise InputError("the list of projects is empty; name at least one, or '*' for all")
         with self._searched.read() as connection:
-            rows = projects.all_projects(connection)
+            active = spaces.active_id(connection)
+            if names is None or "*" in names:
+                rows = projects.all_projects(connection)
+            else:
+                rows = [self._found(connection, name) for name in dict.fromkeys(names)]
+        self._follow(active)
         if names is None and len(rows) > 1:
             shown = ", ".join(row.name for row in rows[:20])
             raise InputError(f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all")

@@ -12,6 +12,7 @@
     │  └─ DimensionError             a vector has the wrong length
     ├─ NotFoundError                 no such project, document or path
     ├─ ConflictError                 what is stored contradicts what was asked
+    │  └─ SwitchedError              another embedder's vectors are in use now; retryable
     ├─ UnsupportedError              this store cannot do that; names the capability
     └─ ServiceError                  a system we call failed
        ├─ UnreachableError           retryable
@@ -139,6 +140,13 @@ class ConflictError(UnspoolError):
     http_status = 409
 
 
+class SwitchedError(ConflictError):
+    """The catalog went over to another embedder while it was being written; the next attempt follows it."""
+
+    code = "switched"
+    retryable = True
+
+
 class UnsupportedError(UnspoolError):
     """The store lacks the capability that the message names."""
 
@@ -155,7 +163,7 @@ class ServiceError(UnspoolError):
 
 
 class UnreachableError(ServiceError):
-    """The system did not answer at all."""
+    """The system did not answer, or only that it cannot."""
 
     code = "unreachable"
     http_status = 503

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
@@ -56,6 +56,18 @@ class Store(VectorIndex, Protocol):
 
     def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
         """Make everything that is missing or damaged again."""
+
+    def build(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
+        """Make this space's vectors while another space is in use, and hold nobody up; False where the catalog does not have them all yet."""
+
+    def complete(self, connection: Connection, project: int) -> None:
+        """Take part in the transaction that puts this space in use: what has changed since `build`."""
+
+    def drop_space(self, connection: Connection) -> None:
+        """Take part in the transaction that forgets this space."""
+
+    def sweep(self, spaces_kept: Collection[int]) -> None:
+        """Called after that: remove what is left of spaces that are gone."""
 
     def unseen(self, connection: Connection, project: int) -> int:
         """How many chunks have not been taken in."""

@@ -60,7 +60,7 @@ def test_what_was_stored_is_found_after_reopening(database: Path) -> None:
 def test_a_deleted_derived_folder_is_made_again(filled: Path, database: Path) -> None:
     shutil.rmtree(filled)
     check(database)
-    for half in ("words", "vectors"):
+    for half in ("words", "vectors-1"):
         shutil.rmtree(next(filled.glob("p*")) / half)
         check(database)
 
@@ -76,7 +76,7 @@ def _kind(file: Path) -> str:
 KINDS = [
     "words/meta.json", "words/state.json", "words/.managed.json", "words/.idx", "words/.term",
     "words/.fast", "words/.store", "words/.fieldnorm", "words/.del",
-    "vectors/state.json", "vectors/vectors-0.f32", "vectors/codes-0.u64", "vectors/ids-0.i64", "vectors/documents-0.i64", "vectors/dead-0-1.npy",
+    "vectors-1/state.json", "vectors-1/vectors-0.f32", "vectors-1/codes-0.u64", "vectors-1/ids-0.i64", "vectors-1/documents-0.i64", "vectors-1/dead-0-1.npy",
 ]  # fmt: skip
 
 

@@ -107,7 +107,7 @@ def test_another_embedder_s_catalog_is_a_finding(cli: Cli, small: Path, database
 
 def test_a_missing_or_damaged_index_is_a_finding_that_repair_cures(cli: Cli, small: Path, database: Path) -> None:
     derived = database.with_name(database.name + ".derived")
-    state = next(derived.rglob("vectors/state.json"))
+    state = next(derived.rglob("vectors-1/state.json"))
     state.write_text("{}")
     assert "damaged" in failing(cli("doctor", "--json"))["index of small"]["detail"]
     shutil.rmtree(derived)

@@ -12,7 +12,7 @@ import pytest
 
 from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
-from unspool.embedders.base import Embedder
+from unspool.embedders.base import Embedder, Facts
 from unspool.errors import InputError, UnreachableError
 from unspool.search.queries import QueryCache
 from unspool.vectors.base import Vectors
@@ -23,6 +23,10 @@ class Letters:
 
     name, dimension, max_tokens, alpha = "letters", 26, 512, 0.5
     is_cheap = False
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(name=self.name, revision=self.revision, dimension=self.dimension, max_tokens=self.max_tokens, max_batch=8)
 
     def __init__(self, revision: str = "1") -> None:
         self.revision = revision

@@ -53,7 +53,15 @@ def test_arguments_on_top_keep_the_rest_and_its_origins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str) -> None:
-    special = {"alpha": "0.5", "debounce_ms": "50", "chunk_tokens": "64", "continuations": "signed", "prefetch": "off", "pool_pre_ping": "off"}
+    special = {
+        "alpha": "0.5",
+        "debounce_ms": "50",
+        "chunk_tokens": "64",
+        "continuations": "signed",
+        "prefetch": "off",
+        "pool_pre_ping": "off",
+        "embedder_over_limit": "refuse",
+    }
     special |= {"vector_metric": "l2", "vector_index": "ivfflat", "vector_type": "halfvec"}
     default = getattr(Settings(), name)
     value = special.get(name) or ("7" if isinstance(default, int) else "sqlite:///x")

@@ -102,6 +102,10 @@ class Catalog(ABC):
             return work(connection)
 
     @abstractmethod
+    def occupy(self, task: str) -> AbstractContextManager[bool]:
+        """Be the only one, in whichever process, who is at a task while this lasts; False where somebody else is."""
+
+    @abstractmethod
     def home(self) -> Home:
         """Where its windows are kept."""
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from unspool.catalog import spaces
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
 from unspool.catalog.statements import batches, hold, insert_many, insert_missing
@@ -367,10 +368,16 @@ def _new_chunk(row: tuple[Any, ...], chunk: PreparedChunk, document: PreparedDoc
     )
 
 
+def keep_embeddings(connection: Connection, space_id: int, vectors: Mapping[bytes, bytes]) -> int:
+    """Keep the vectors of texts, by their SHA-256; returns how many were new."""
+    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
+    return insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
+
+
 def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], vectors: Mapping[bytes, bytes], space_id: int) -> int:
     hold(connection, embeddings, alone=False)
-    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
-    embedded = insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
+    spaces.check_active(connection, space_id)
+    embedded = keep_embeddings(connection, space_id, vectors)
     wanted = {chunk.text_sha for document in prepared for chunk in document.chunks} - vectors.keys()
     missing = wanted - known_embeddings(connection, space_id, wanted)
     if missing:  # they were there when the batch was prepared

@@ -46,6 +46,7 @@ MIN_PGVECTOR = (0, 8, 0)  # iterative scans, without which a filter makes search
 GOOD_PGVECTOR = (0, 8, 4)  # HNSW indexes survive a vacuum
 RETRIES_S = (0.1, 0.2, 0.4, 0.8, 1.6)  # what a restarted server takes to come back, and then some
 _MIGRATION_LOCK = 0x756E7370  # of the advisory lock: "unsp"
+_TASK_LOCK = 0x756E7372  # the first half of another's key; the task is the second
 _T = TypeVar("_T")
 
 
@@ -120,6 +121,13 @@ class PostgresCatalog(Catalog):
                 yield connection
             finally:
                 connection.invalidate()  # its settings go with it
+
+    @contextmanager
+    def occupy(self, task: str) -> Iterator[bool]:
+        """By a lock that a connection holds; it is over when that breaks."""
+        with self.alone() as connection:
+            lock = sa.text("SELECT pg_try_advisory_lock(:kind, hashtext(current_schema() || '.' || :task))")
+            yield bool(connection.execute(lock, {"kind": _TASK_LOCK, "task": task}).scalar_one())
 
     def transact(self, work: Callable[[Connection], _T]) -> _T:
         """What a function does, in one transaction; again where it lost against another one, or the server went away before it was committed."""

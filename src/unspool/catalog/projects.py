@@ -1,4 +1,4 @@
-"""Projects, vector spaces and indexing runs."""
+"""Projects and indexing runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.database import IDENTITY
-from unspool.catalog.schema import chunks, documents, embeddings, meta, projects, removals, runs, sequences, spaces
+from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, sequences
 from unspool.catalog.statements import hold, insert_new
 from unspool.errors import ConflictError, NotFoundError
 
@@ -118,44 +116,6 @@ def prune_embeddings(connection: Connection) -> int:
     hold(connection, embeddings, alone=True)  # nobody may be about to rely on one that goes
     unused = sa.except_(sa.select(embeddings.c.text_sha), sa.select(chunks.c.text_sha))
     return connection.execute(sa.delete(embeddings).where(embeddings.c.text_sha.in_(unused))).rowcount
-
-
-class SpaceOwner(Protocol):
-    """What names a vector space: an embedder."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def revision(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-
-def ensure_space(connection: Connection, owner: SpaceOwner) -> int:
-    """The vector space of an embedder. A catalog that was filled by another one is a conflict, never silent nonsense."""
-    embedder, revision, dimension = owner.name, owner.revision, owner.dimension
-    active = active_space(connection)
-    if active is None:
-        connection.execute(sa.select(meta.c.value).where(meta.c.key == IDENTITY).with_for_update())  # one at a time makes the first
-        active = active_space(connection)
-    if active is None:
-        connection.execute(
-            sa.insert(spaces).values(embedder=embedder, revision=revision, dimension=dimension, active=True, created_at=datetime.now(UTC))
-        )
-        return int(connection.execute(sa.select(spaces.c.id).where(spaces.c.active)).scalar_one())
-    if (active.embedder, active.revision, active.dimension) != (embedder, revision, dimension):
-        raise ConflictError(
-            f"this catalog was made with embedder {active.embedder} (revision {active.revision}, {active.dimension} dimensions), not {embedder} "
-            f"(revision {revision}, {dimension}); set UNSPOOL_EMBEDDER back, or use another UNSPOOL_DATABASE"
-        )
-    return int(active.id)
-
-
-def active_space(connection: Connection) -> sa.Row[Any] | None:
-    """The vector space in use, if anything was ever indexed."""
-    return connection.execute(sa.select(spaces).where(spaces.c.active)).first()
 
 
 @contextmanager

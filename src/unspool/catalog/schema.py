@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0003"  # the newest migration; a test compares it with the scripts
-KNOWN_REVISIONS = ("0001", "0002", "0003")
+HEAD = "0004"  # the newest migration; a test compares it with the scripts
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004")
 APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
 
 metadata = sa.MetaData()
@@ -79,6 +79,7 @@ spaces = sa.Table(
     sa.Column("dimension", sa.Integer, nullable=False),
     sa.Column("active", sa.Boolean, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("setting", sa.String(1000), nullable=False, server_default=sa.text("''")),  # what its embedder was opened by
     sa.UniqueConstraint("embedder", "revision", "dimension", name="uq_spaces_embedder"),
 )
 

@@ -54,6 +54,22 @@ class SqliteCatalog(Catalog):
         with self._write_lock, translated(self.path, with_files=False), transaction(self._engine) as connection:
             yield connection
 
+    @contextmanager
+    def occupy(self, task: str) -> Iterator[bool]:
+        """By a lock on a file beside the catalog's."""
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.folder(f"{task}.lock"), thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
     def home(self) -> Home:
         """A file beside the catalog's."""
         from unspool.catalog.window_file import WindowFile, kept_at

@@ -84,9 +84,9 @@ def _embedder_loads(settings: Settings) -> list[Check]:
 
 
 def _embedder(settings: Settings) -> Embedder:
-    from unspool.embedders import open_embedder
+    from unspool.wiring import open_embedder
 
-    return open_embedder(settings.embedder)
+    return open_embedder(settings)[0]
 
 
 def _engine(settings: Settings) -> Any:

@@ -61,3 +61,34 @@ class Progress:
     done: int
     total: int
     chunks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReembedPlan:
+    """What going over to another embedder will cost. Tokens are counted as the old one counts them, so about."""
+
+    before: str  # the embedder whose vectors are in use; empty for a catalog without any
+    after: str
+    texts: int  # different texts that have no vector of the new one yet
+    tokens: int
+    price: float | None = None  # US dollars; None where it is not known
+    too_long: int = 0  # chunks that are probably longer than the new one reads
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the new one is in use already."""
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReembedReport:
+    """What going over to another embedder came to."""
+
+    before: str
+    after: str
+    embedded: int = 0  # texts that had to be embedded; those an earlier attempt or the cache had are not among them
+    chunks: int = 0
+    seconds: float = 0.0
+    kept: tuple[str, ...] = ()  # embedders whose vectors are kept to go back to
+    dropped: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -62,6 +62,11 @@ class State:
     documents_checksum: int = 0
     format: int = FORMAT
 
+    @property
+    def place(self) -> Position:
+        """How far the rows have come."""
+        return Position(self.position, self.stamp)
+
 
 @dataclass(frozen=True, slots=True)
 class View:
@@ -94,7 +99,7 @@ def open_view(folder: Path, state: State, previous: View | None = None) -> View:
         previous = None
     try:
         vectors = _map(folder / f"vectors-{generation}.f32", np.dtype(np.float32), (rows, dimension))
-        codes = _map(folder / f"codes-{generation}.u64", np.dtype(np.uint64), (rows, dimension // 64))
+        codes = _map(folder / f"codes-{generation}.u64", np.dtype(np.uint64), (rows, math.ceil(dimension / 64)))
         chunk_ids = _map(folder / f"ids-{generation}.i64", np.dtype(np.int64), (rows,))
         document_ids = _map(folder / f"documents-{generation}.i64", np.dtype(np.int64), (rows,))
         alive = None
@@ -197,9 +202,12 @@ def top(ids: Ids, scores: Vectors, k: int) -> Matches:
 
 
 def signs(vectors: Vectors) -> npt.NDArray[np.uint64]:
-    """One bit per dimension."""
-    packed: npt.NDArray[np.uint64] = np.packbits(vectors > 0, axis=1).view(np.uint64)
-    return packed
+    """One bit per dimension, in whole words."""
+    packed = np.packbits(vectors > 0, axis=1)
+    if odd := packed.shape[1] % 8:
+        packed = np.pad(packed, ((0, 0), (0, 8 - odd)))
+    words: npt.NDArray[np.uint64] = packed.view(np.uint64)
+    return words
 
 
 def cosines(vectors: Vectors, vector: Vectors) -> Vectors:

@@ -43,6 +43,11 @@ class State:
     added_terms: int = 0
     format: int = FORMAT
 
+    @property
+    def place(self) -> Position:
+        """How far the words have come."""
+        return Position(self.position, self.stamp)
+
 
 class Entry(NamedTuple):
     """A chunk as the word index takes it in."""

@@ -41,8 +41,9 @@ class Snapshot:
 class Partition:
     """One project's folder as this process sees it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, space_id: int) -> None:
         self.folder = folder
+        self.vectors = folder / f"vectors-{space_id}"  # each space has its own, so that one is made while another is searched
         self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
         self.words = lexical.WordFolder(folder / "words")
         self.now = Snapshot()

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, reading
+from unspool.catalog import Catalog, reading, spaces
 from unspool.catalog.documents import Changes
 from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.projects import ProjectRow
@@ -34,6 +35,21 @@ from unspool.vectors.options import Metric, VectorOptions
 TAIL_LIMIT = 256
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """What one half takes in at a time: chunks that are new to it, and ids that are gone."""
+
+    chunks: Sequence[reading.ChangedChunk]
+    gone: Sequence[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.chunks or self.gone)
+
+    @property
+    def replaced(self) -> list[int]:
+        return [*self.gone, *(chunk.id for chunk in self.chunks)]
 
 
 class EmbeddedStore:
@@ -165,26 +181,80 @@ class EmbeddedStore:
         """The project's folder."""
         with self._guard:
             if project not in self._partitions:
-                self._partitions[project] = Partition(self.folder / f"p{project}")
+                self._partitions[project] = Partition(self.folder / f"p{project}", self.space_id)
             return self._partitions[project]
+
+    def build(self, project: int, *, on_progress: Callable[[Progress], None] | None = None) -> bool:
+        """Make this space's vectors while another's are searched; False where the catalog lacks some yet."""
+        part = self.partition(project)
+        with part.writing(wait=True), self._catalog.read() as connection:
+            for anew in (False, True):
+                if spaces.lacks_any(connection, self.space_id, project):
+                    return False
+                if anew:  # while another space was in use, this one may have passed over chunks that had no vector in it
+                    shutil.rmtree(part.vectors, ignore_errors=True)
+                    part.now = Snapshot()
+                self._take_in(connection, part, project, on_progress)
+                if self.count(project) == reading.chunk_count(connection, project):
+                    break
+        return True
+
+    def complete(self, connection: Connection, project: int) -> None:
+        """Nothing: what has changed since `build` is taken in by sequence number."""
+
+    def drop_space(self, connection: Connection) -> None:
+        """Nothing: the folders are removed once that is certain, by `sweep`."""
+
+    def sweep(self, spaces_kept: Collection[int]) -> None:
+        """Remove the vectors of spaces that are gone."""
+        kept = {f"vectors-{id_}" for id_ in spaces_kept}
+        for folder in self.folder.glob("p*/vectors*"):
+            if folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _absorb(self, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: bool = False) -> None:
         with self._catalog.read() as connection:
-            with part.guard:
-                now = self._reload(part)
-                seq, floor = reading.counters(connection, project)
-                if anew or not _belongs(connection, project, part, seq, floor):
-                    now = self._reset(part)
-            start = now.position
-            if start == seq:
-                return
-            total = reading.changed_count(connection, project, after=start) if on_progress else 0
-            removed = reading.removed(connection, project, after=start)
-            for page, position, done in self._pages(connection, project, start, seq):
-                now = self._apply(part, now, page, removed, reading.position_at(connection, project, position))
-                removed = []
-                if on_progress:
-                    on_progress(Progress(task="rebuilding" if start == 0 else "absorbing", done=done, total=total))
+            self._take_in(connection, part, project, on_progress, anew=anew)
+
+    def _take_in(
+        self, connection: Connection, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: bool = False
+    ) -> None:
+        with part.guard:
+            self._reload(part)
+            seq, floor = reading.counters(connection, project)
+            now = self._mended(connection, project, part, seq, floor, anew=anew)
+        start = now.position
+        if start == seq:
+            return
+        assert now.words is not None
+        assert now.view is not None
+        total = reading.changed_count(connection, project, after=start) if on_progress else 0
+        behind = now.words.position, now.view.state.position
+        gone = [reading.removed(connection, project, after=position) for position in behind]
+        for page, position, done in self._pages(connection, project, start, seq):
+            for_words, for_vectors = [_News([one for one in page if one.seq > from_], ids) for from_, ids in zip(behind, gone, strict=True)]
+            now = self._apply(part, now, for_words, for_vectors, reading.position_at(connection, project, position))
+            gone = [[], []]
+            if on_progress:
+                on_progress(Progress(task="rebuilding" if start == 0 else "absorbing", done=done, total=total))
+
+    def _mended(self, connection: Connection, project: int, part: Partition, seq: int, floor: int, *, anew: bool) -> Snapshot:
+        """Both halves; one that is missing, damaged or not derived from this catalog's own past is begun anew, and the other is kept."""
+        words, state = self._states(part)
+        view = searcher = None
+        with suppress(flat.DamagedError):
+            view = None if state is None else _patiently(part.vectors, state, part.now.view)
+        with suppress(lexical.DamagedError):
+            searcher = None if words is None else part.words.searcher(words)
+        if anew or words is None or searcher is None or not _is_past(connection, project, words.place, seq, floor, empty=not words.added_chunks):
+            words = lexical.State(catalog=self._catalog.identity)
+            part.words.reset(words)
+            searcher = part.words.searcher(words)
+        if anew or view is None or not _is_past(connection, project, view.state.place, seq, floor, empty=not view.state.rows):
+            shutil.rmtree(part.vectors, ignore_errors=True)
+            view = flat.open_view(part.vectors, flat.State(catalog=self._catalog.identity, space=self._space, dimension=self._dimension))
+        part.now = Snapshot(view=view, words=words, searcher=searcher)
+        return part.now
 
     def _pages(self, connection: Connection, project: int, start: int, seq: int) -> Iterator[tuple[list[reading.ChangedChunk], int, int]]:
         """Changed chunks in commits, each with the sequence number that is complete once it is in."""
@@ -202,21 +272,23 @@ class EmbeddedStore:
                 yield batch, page[-1].seq - 1, done
                 batch = []
 
-    def _apply(
-        self, part: Partition, now: Snapshot, page: list[reading.ChangedChunk], removed: Sequence[int], position: reading.Position
-    ) -> Snapshot:
+    def _apply(self, part: Partition, now: Snapshot, for_words: _News, for_vectors: _News, position: reading.Position) -> Snapshot:
+        """Take into each half what is new to it: either may be ahead of the other, and then has come further than this already."""
         assert now.view is not None
         assert now.words is not None
-        entries = (lexical.Entry(chunk.id, chunk.document_id, tail.terms_of(chunk)) for chunk in page)
-        words = part.words.apply(now.words, entries, [*removed, *(chunk.id for chunk in page)], position=position)
-        points = Points(
-            ids=np.array([chunk.id for chunk in page], dtype=np.int64),
-            documents=np.array([chunk.document_id for chunk in page], dtype=np.int64),
-            vectors=tail.vectors_of(page, self._dimension),
-        )
-        folder = part.folder / "vectors"
-        state = flat.append(folder, now.view.state, now.view, points, removed=np.array(removed, dtype=np.int64), position=position)
-        view = flat.open_view(folder, state, now.view)
+        words, view = now.words, now.view
+        if for_words or position.seq > words.position:
+            entries = (lexical.Entry(chunk.id, chunk.document_id, tail.terms_of(chunk)) for chunk in for_words.chunks)
+            words = part.words.apply(words, entries, for_words.replaced, position=max(position, words.place))
+        if for_vectors or position.seq > view.state.position:
+            points = Points(
+                ids=np.array([chunk.id for chunk in for_vectors.chunks], dtype=np.int64),
+                documents=np.array([chunk.document_id for chunk in for_vectors.chunks], dtype=np.int64),
+                vectors=tail.vectors_of(for_vectors.chunks, self._dimension),
+            )
+            removed = np.array(for_vectors.gone, dtype=np.int64)
+            state = flat.append(part.vectors, view.state, view, points, removed=removed, position=max(position, view.state.place))
+            view = flat.open_view(part.vectors, state, view)
         with part.guard:
             part.now = Snapshot(view=view, words=words, searcher=part.words.searcher(words))
             return part.now
@@ -224,36 +296,32 @@ class EmbeddedStore:
     def _reload(self, part: Partition) -> Snapshot:
         """Pick up what was committed since, by us or by another process; what cannot be read counts as missing."""
         now = part.now
-        files = _signature(part.folder / "words" / "state.json"), _signature(part.folder / "vectors" / "state.json")
+        files = _signature(part.folder / "words" / "state.json"), _signature(part.vectors / "state.json")
         if now.view is not None and part.seen == files:
             return now
         part.seen = files
-        words, state = part.words.state(), flat.read_state(part.folder / "vectors")
-        if words is None or (words.format, words.catalog) != (lexical.FORMAT, self._catalog.identity):
-            words = None
-        expected = (self._catalog.identity, self._space, self._dimension, flat.FORMAT)
-        if state is None or (state.catalog, state.space, state.dimension, state.format) != expected:
-            state = None
+        words, state = self._states(part)
         if now.view is not None and (now.view.state, now.words) == (state, words):
             return now
         if words is None or state is None:
             part.now = Snapshot(tail=now.tail)
             return part.now
         try:
-            view = now.view if now.view is not None and now.view.state == state else _patiently(part.folder / "vectors", state, now.view)
+            view = now.view if now.view is not None and now.view.state == state else _patiently(part.vectors, state, now.view)
             part.now = Snapshot(view=view, words=words, searcher=part.words.searcher(words), tail=now.tail)
         except (flat.DamagedError, lexical.DamagedError):
             part.now = Snapshot()
         return part.now
 
-    def _reset(self, part: Partition) -> Snapshot:
-        words = lexical.State(catalog=self._catalog.identity)
-        part.words.reset(words)
-        folder = part.folder / "vectors"
-        shutil.rmtree(folder, ignore_errors=True)
-        state = flat.State(catalog=self._catalog.identity, space=self._space, dimension=self._dimension)
-        part.now = Snapshot(view=flat.open_view(folder, state), words=words, searcher=part.words.searcher(words))
-        return part.now
+    def _states(self, part: Partition) -> tuple[lexical.State | None, flat.State | None]:
+        """What is committed of either half; None for one that is not there, or another catalog's, space's or version's."""
+        words, state = part.words.state(), flat.read_state(part.vectors)
+        if words is not None and (words.format, words.catalog) != (lexical.FORMAT, self._catalog.identity):
+            words = None
+        expected = (self._catalog.identity, self._space, self._dimension, flat.FORMAT)
+        if state is not None and (state.catalog, state.space, state.dimension, state.format) != expected:
+            state = None
+        return words, state
 
     # The VectorIndex port
 
@@ -317,8 +385,8 @@ class EmbeddedStore:
             part.words.close()
             with part.guard:
                 part.now = Snapshot()
-            for child in ("words", "vectors"):
-                shutil.rmtree(part.folder / child, ignore_errors=True)
+            for child in (part.folder / "words", part.vectors):
+                shutil.rmtree(child, ignore_errors=True)
         shutil.rmtree(part.folder, ignore_errors=True)
         with self._guard:
             self._partitions.pop(project, None)
@@ -364,10 +432,17 @@ def _belongs(connection: Connection, project: int, part: Partition, seq: int, fl
     if not positions or not all(floor <= position.seq <= seq for position in positions):
         return False
     if part.verified != (seq, *positions):
-        if any(position.stamp < 0 or position != reading.position_at(connection, project, position.seq) for position in positions):
+        if not all(_is_past(connection, project, position, seq, floor) for position in positions):
             return False
         part.verified = (seq, *positions)
     return True
+
+
+def _is_past(connection: Connection, project: int, position: reading.Position, seq: int, floor: int, *, empty: bool = False) -> bool:
+    """Whether a half that has come so far was derived from this catalog's own past; what is empty is no past at all."""
+    if empty and position.seq == 0:
+        return True
+    return floor <= position.seq <= seq and position.stamp >= 0 and position == reading.position_at(connection, project, position.seq)
 
 
 _LAST = 2**63 - 1  # after every id of a sequence number

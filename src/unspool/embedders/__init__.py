@@ -3,25 +3,89 @@
 from __future__ import annotations
 
 import difflib
+import importlib
+import importlib.util
 from functools import lru_cache
-from importlib import import_module
-from typing import cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 from unspool.embedders.base import Embedder
-from unspool.errors import ConfigError
+from unspool.embedders.options import EmbedderOptions
+from unspool.errors import ConfigError, InputError, MissingDependencyError
+
+
+class Provider(NamedTuple):
+    """Where a provider's model is defined, which package it needs, the extra that brings it, and what it is for."""
+
+    model: str
+    driver: str
+    extra: str
+    about: str
+
 
 PROVIDERS = {
-    "static": "unspool.embedders.static:StaticEmbedder",
+    "static": Provider("unspool.embedders.static:StaticEmbedder", "wordllama", "", "the default: inside this process, no download"),
+    "sentence-transformers": Provider(
+        "unspool.embedders.sentence_transformers:SentenceTransformersModel",
+        "sentence_transformers",
+        "sentence-transformers",
+        "a folder or a hub's name, with torch",
+    ),
+    "onnx": Provider("unspool.embedders.onnx:OnnxModel", "onnxruntime", "onnx", "a folder or a hub's name, without torch"),
+    "fastembed": Provider("unspool.embedders.fastembed:FastembedModel", "fastembed", "fastembed", "a name that fastembed knows, or a folder"),
+    "openai": Provider("unspool.embedders.openai:OpenAIModel", "httpx2", "hosted", "OpenAI, and every server that speaks the same"),
+    "cohere": Provider("unspool.embedders.cohere:CohereModel", "httpx2", "hosted", "Cohere"),
+    "voyage": Provider("unspool.embedders.voyage:VoyageModel", "httpx2", "hosted", "Voyage"),
+    "langchain": Provider("unspool.embedders.langchain:from_setting", "", "", "any LangChain Embeddings object, given in Python"),
 }
+_IN_FOLDERS = ("sentence-transformers", "onnx", "fastembed")
+_DEFAULTS = EmbedderOptions()
 
 
-@lru_cache(maxsize=8)
-def open_embedder(name: str) -> Embedder:
+def open_embedder(name: str, options: EmbedderOptions = _DEFAULTS) -> Embedder:
     """The embedder called `provider[:model]`; loaded once per process."""
     provider, _, model = name.partition(":")
     if provider not in PROVIDERS:
         near = difflib.get_close_matches(provider, PROVIDERS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ConfigError(f"embedder {name!r} is not known; {hint}UNSPOOL_EMBEDDER can be one of: {', '.join(PROVIDERS)}")
-    module, _, attribute = PROVIDERS[provider].partition(":")
-    return cast(Embedder, getattr(import_module(module), attribute)(model))
+    return _opened(provider, model.strip(), options)
+
+
+@lru_cache(maxsize=8)
+def _opened(provider: str, model: str, options: EmbedderOptions) -> Embedder:
+    known = PROVIDERS[provider]
+    if known.driver and importlib.util.find_spec(known.driver) is None:
+        install = f"unspool[{known.extra}]" if known.extra else known.driver
+        raise MissingDependencyError(f"the embedder {provider} needs the package {known.driver}; pip install '{install}'")
+    module, _, attribute = known.model.partition(":")
+    made: Any = getattr(importlib.import_module(module), attribute)
+    if provider == "static":
+        return cast(Embedder, made(model))
+    from unspool.embedders.model import ModelEmbedder
+
+    return ModelEmbedder(made(model, options), options)
+
+
+def setting_of(name: str) -> str:
+    """How an embedder is opened from wherever: a folder by its whole path."""
+    provider, _, model = name.partition(":")
+    folder = Path(model.strip()).expanduser()
+    return f"{provider}:{folder.resolve()}" if model.strip() and provider in _IN_FOLDERS and folder.is_dir() else name
+
+
+def as_embedder(given: object, options: EmbedderOptions = _DEFAULTS) -> Embedder:
+    """What was given instead of a name: an embedder of one's own, or a LangChain `Embeddings` object."""
+    from unspool.embedders import langchain, own
+    from unspool.embedders.model import ModelEmbedder
+    from unspool.embedders.static import StaticEmbedder
+
+    if isinstance(given, (ModelEmbedder, StaticEmbedder)):
+        return given
+    if own.is_own(given):
+        return ModelEmbedder(own.OwnModel(given, options), options)
+    if langchain.is_embeddings(given):
+        return ModelEmbedder(langchain.LangChainModel(given, options), options)
+    raise InputError(
+        f"the embedder is a {type(given).__name__}; give its name as text, a LangChain Embeddings object, or one with: {', '.join(own.NEEDED)}"
+    )

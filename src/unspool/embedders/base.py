@@ -1,8 +1,10 @@
-"""The Embedder port: text in, float32 rows out."""
+"""The ports: `Embedder` is what the rest of unspool calls, `Model` is the little that a provider has to bring."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -12,13 +14,75 @@ if TYPE_CHECKING:
     Vectors = npt.NDArray[np.float32]
 
 
+class OverLimit(StrEnum):
+    """What becomes of a text that is longer than the model reads."""
+
+    WHOLE = "whole"  # it is read to its end all the same: the limit is advice
+    CUT = "cut"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a model is, as its provider states it.
+
+    `name`, `revision` and `dimension` name the vector space: the same three always give the same vector for the same text. So whatever changes
+    the vectors, prefixes and weights included, is part of the revision.
+    """
+
+    name: str
+    revision: str = "1"
+    dimension: int = 0  # 0: not known before something was embedded
+    max_tokens: int  # that it reads of a text, prefix included, without the marks that its tokenizer puts around it
+    over_limit: OverLimit = OverLimit.CUT
+    max_batch: int  # texts in a call
+    batch_tokens: int = 0  # tokens in a call; 0: as many as the texts have
+    is_padded: bool = False  # a call takes as long as if every text were as long as its longest
+    query_prefix: str = ""
+    passage_prefix: str = ""
+    tells_queries: bool = False  # it is told whether a text is a query, beside any prefix
+    is_unit: bool = False  # its vectors have length 1 already
+    is_local: bool = False  # it computes in this process: one call at a time, never repeated
+    is_certain: bool = True  # the name and revision cannot belong to another model; otherwise known vectors are compared
+    alpha: float = 0.5  # the share of meaning that serves it best in hybrid search; it belongs to the model, not to the engine
+    price: float | None = None  # US dollars for a million tokens, where that is known
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether a text has the same vector as a query and as a passage."""
+        return self.query_prefix == self.passage_prefix and not self.tells_queries
+
+
+class Tokenizer(Protocol):
+    """Counts as a model does, or more carefully."""
+
+    def count(self, text: str) -> int:
+        """How many tokens a text has."""
+
+    def cut(self, text: str, limit: int) -> str:
+        """The beginning of a text, of so many tokens at most."""
+
+
+class Model(Protocol):
+    """One provider's model: facts and calls. What is common to all (checks, batches, repeated calls) is in `ModelEmbedder`."""
+
+    @property
+    def facts(self) -> Facts: ...
+
+    @property
+    def tokenizer_file(self) -> str:
+        """Where its `tokenizer.json` is; empty where it has none that can be had."""
+
+    def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        """One row per text, in order, for at most `max_batch` texts that all fit."""
+
+
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns text into unit vectors. Safe to call from several threads.
+    """Turns text into unit vectors. Safe to call from several threads."""
 
-    `name` and `revision` together name the vector space: the same pair always gives the same vector for the same text.
-    `alpha` is the share of meaning that serves this model best in hybrid search; it belongs to the model, not to the engine.
-    """
+    @property
+    def facts(self) -> Facts: ...
 
     @property
     def name(self) -> str: ...
@@ -30,7 +94,8 @@ class Embedder(Protocol):
     def dimension(self) -> int: ...
 
     @property
-    def max_tokens(self) -> int: ...
+    def max_tokens(self) -> int:
+        """How long a text may be."""
 
     @property
     def alpha(self) -> float: ...
@@ -40,7 +105,7 @@ class Embedder(Protocol):
         """Whether embedding a text takes no longer than asking a database for it."""
 
     def count_tokens(self, text: str) -> int:
-        """Exactly as many tokens as the model's tokenizer makes of the text."""
+        """As many tokens as the model's tokenizer makes of the text; where that cannot be had, as the default's does."""
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One row per text, in order."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unspool.embedders.base import Facts, OverLimit
 from unspool.errors import ConfigError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -77,6 +78,22 @@ class StaticEmbedder:
     max_tokens = 512
     is_cheap = True
     alpha = 0.4  # .3 to .5 differ by less than .01 on code-repos, cosqa and scifact
+
+    @property
+    def facts(self) -> Facts:
+        """Its limit is how long chunks should be: a longer text is summed up to its end."""
+        return Facts(
+            name=self.name,
+            revision=self.revision,
+            dimension=self.dimension,
+            max_tokens=self.max_tokens,
+            over_limit=OverLimit.WHOLE,
+            max_batch=64,
+            is_unit=True,
+            is_local=True,
+            alpha=self.alpha,
+            price=0,
+        )
 
     def __init__(self, model: str = "") -> None:
         if model not in ("", "wordllama-256"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,16 +16,19 @@ from typing import NamedTuple
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects
+from unspool.catalog import Catalog, documents, projects, spaces
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.statements import batches
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
 from unspool.embedders.base import Embedder
+from unspool.embedders.cache import RedisCache
+from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
-from unspool.indexing import changes, preparing
+from unspool.indexing import changes, embedding, preparing
 from unspool.indexing.changes import Changes, Work
+from unspool.indexing.embedding import Keep, Maker
 from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
 from unspool.indexing.workers import Pool, Recipe
 from unspool.sources.folders import scan
@@ -50,10 +53,20 @@ class Indexer:
     catalog: Catalog
     store: Store
     embedder: Embedder
-    embedder_name: str
+    opened_as: str  # how another process opens the same embedder; empty where it cannot
+    cache: RedisCache | None
     chunk_tokens: int
     max_file_bytes: int
     jobs: int
+
+    def known(self, shas: Iterable[bytes]) -> set[bytes]:
+        """Which of these texts have a vector already."""
+        with self.catalog.read() as connection:
+            return documents.known_embeddings(connection, self.store.space_id, shas)
+
+    def keep(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep vectors as soon as they are made, ahead of the documents that they are for."""
+        self.catalog.transact(lambda connection: documents.keep_embeddings(connection, self.store.space_id, vectors))
 
 
 @dataclass(slots=True)
@@ -90,6 +103,7 @@ def _index_folder(indexer: Indexer, project: str, root: Path, source: str, on_pr
 
     def begin(connection: Connection) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
         row = projects.ensure(connection, project, root=source or str(root))
+        spaces.check_active(connection, indexer.store.space_id)
         run_id = projects.begin_run(connection, row.id, token)
         live = projects.live_runs(connection, row.id) - {run_id}
         known = documents.states(connection, row.id)
@@ -113,9 +127,10 @@ def _index_folder(indexer: Indexer, project: str, root: Path, source: str, on_pr
             indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
         raise
     indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
+    if run.maker.keep is not None:
+        tally.embedded = run.maker.made  # they were stored as they were made
     warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
-    if undone := indexer.store.settle(row.id, on_progress=tell):
-        warnings.append(undone)
+    warnings += filter(None, [run.maker.warning(), indexer.store.settle(row.id, on_progress=tell)])
     if indexer.store.catches_up:
         indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
     return _report(project, tally, warnings, time.monotonic() - started)
@@ -132,47 +147,68 @@ class _Written(NamedTuple):
     busy: int
 
 
-@dataclass(frozen=True, slots=True)
 class _Run:
-    indexer: Indexer
-    project: ProjectRow
-    run_id: int
-    known: dict[str, documents.DocumentState]
-    tally: _Tally
-    tell: OnProgress
-    total: int
+    def __init__(
+        self,
+        indexer: Indexer,
+        project: ProjectRow,
+        run_id: int,
+        known: dict[str, documents.DocumentState],
+        tally: _Tally,
+        tell: OnProgress,
+        *,
+        total: int,
+    ) -> None:
+        self.indexer = indexer
+        self.project = project
+        self.run_id = run_id
+        self.known = known
+        self.tally = tally
+        self.tell = tell
+        self.total = total
+        self.maker = _maker(indexer, self._keep)
 
     def work(self, plan: Changes) -> None:
         """Prepare everything and store it as it comes."""
         work = [*plan.new, *plan.suspect]
         small = len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES
-        if small or self.indexer.jobs == 1:
-            self._store(self._inline(work))
+        recipe = None if small or self.indexer.jobs == 1 else self._recipe()
+        if recipe is None:
+            self._store(self.maker.gathered(self._inline(work)))
             return
-        recipe = Recipe(
-            database=self.indexer.catalog.address,
-            connecting=asdict(self.indexer.catalog.connecting),
-            space_id=self.indexer.store.space_id,
-            embedder=self.indexer.embedder_name,
-            chunk_tokens=self.indexer.chunk_tokens,
-            max_bytes=self.indexer.max_file_bytes,
-        )
         with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
-            self._store(pool.map(self._tasks(work)))
+            results = pool.map(self._tasks(work))
+            self._store(results if recipe.embedder else self.maker.gathered(results))
+
+    def _recipe(self) -> Recipe | None:
+        """What the workers do; None where the embedder is an object that cannot be had in another process."""
+        indexer = self.indexer
+        embeds = indexer.embedder.is_cheap and bool(indexer.opened_as)
+        counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
+        if not embeds and counter is None:
+            return None
+        return Recipe(
+            database=indexer.catalog.address,
+            connecting=asdict(indexer.catalog.connecting),
+            space_id=indexer.store.space_id,
+            embedder=indexer.opened_as if embeds else "",
+            max_tokens=indexer.embedder.max_tokens,
+            tokenizer_file="" if counter is None else counter.tokenizer_file,
+            chunk_tokens=indexer.chunk_tokens,
+            max_bytes=indexer.max_file_bytes,
+        )
 
     def _inline(self, work: Sequence[Work]) -> Iterator[list[Outcome]]:
         for task in self._tasks(work):
             yield preparing.prepare_files(
-                task,
-                embedder=self.indexer.embedder,
-                known=self._known,
-                chunk_tokens=self.indexer.chunk_tokens,
-                max_bytes=self.indexer.max_file_bytes,
+                task, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens, max_bytes=self.indexer.max_file_bytes
             )
 
-    def _known(self, shas: Iterable[bytes]) -> set[bytes]:
-        with self.indexer.catalog.read() as connection:
-            return documents.known_embeddings(connection, self.indexer.store.space_id, shas)
+    def _keep(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Keep what was made, and say that the run lives: a large document can take minutes to embed."""
+        self.indexer.keep(vectors)
+        self.indexer.catalog.transact(lambda connection: projects.beat(connection, self.run_id))
+        self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks + len(vectors)))
 
     def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
         """Claimed work in portions of about the same size."""
@@ -222,6 +258,7 @@ class _Run:
     def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> _Written:
         """Everything that a batch came to, as far as the run still holds the documents: they may have been forgotten or put anew meanwhile."""
         projects.take(connection, self.project.id)
+        spaces.check_active(connection, self.indexer.store.space_id)
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         feeds = self.indexer.store.catches_up
         held = documents.held_by(connection, self.project.id, [one.path for one in outcomes], self.run_id)
@@ -261,15 +298,12 @@ class _Run:
 def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     """Store documents given as text, all of one project, in one transaction; findable when this returns."""
     started = time.monotonic()
-    outcomes = [preparing.prepare_document(one, embedder=indexer.embedder, chunk_tokens=indexer.chunk_tokens) for one in given]
-
-    def known(shas: Iterable[bytes]) -> set[bytes]:
-        if indexer.embedder.is_cheap and len(given) <= LOOKED_UP:
-            return set()
-        with indexer.catalog.read() as connection:
-            return documents.known_embeddings(connection, indexer.store.space_id, shas)
-
-    prepared = [one for one in preparing.with_vectors(outcomes, indexer.embedder, known) if isinstance(one, PreparedDocument)]
+    outcomes = [preparing.prepare_document(one, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens) for one in given]
+    maker = _maker(indexer, indexer.keep)
+    if indexer.embedder.is_cheap and len(given) <= LOOKED_UP:
+        maker.known = lambda shas: set()
+    vectors = maker.vectors(preparing.passages(outcomes))
+    prepared = [embedding.with_vectors(one, vectors) for one in outcomes]
     expected = {one.path: one.version for one in given if one.version is not None}
 
     def write(connection: Connection) -> tuple[ProjectRow, int, documents.Stored]:
@@ -285,9 +319,16 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
 
     row, new, stored = indexer.catalog.transact(write)
     indexer.store.settle(row.id, put=stored.chunks)
-    tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded)
+    tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded if maker.keep is None else maker.made)
     tally.masked += chain.from_iterable(one.masked for one in prepared)
-    return _report(row.name, tally, [], time.monotonic() - started)
+    return _report(row.name, tally, list(filter(None, [maker.warning()])), time.monotonic() - started)
+
+
+def _maker(indexer: Indexer, keep: Keep) -> Maker:
+    """What makes the vectors of a run. An embedder that is cheap is asked again rather than anybody else."""
+    if indexer.embedder.is_cheap:
+        return Maker(embedder=indexer.embedder, known=indexer.known)
+    return Maker(embedder=indexer.embedder, known=indexer.known, cache=indexer.cache, keep=keep)
 
 
 def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:

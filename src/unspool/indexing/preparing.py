@@ -1,29 +1,36 @@
-"""From a file or a text to a document that can be stored: read, cut, fingerprinted, embedded where no vector is known.
+"""From a file or a text to a document that only lacks its vectors: read, cut, fingerprinted.
 
 This is what runs in the worker processes, several files at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import Protocol
 
 from unspool import chunking
 from unspool.domain.documents import Document, Origin, Piece, nanoseconds, sha256
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_text, text_fingerprint
 from unspool.domain.reports import Skip
-from unspool.embedders.base import Embedder
 from unspool.errors import UnspoolError
 from unspool.indexing.changes import Work
 from unspool.sources.reading import Reading, mask_text, masked_only, read
 
 CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
 PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
-_EMBED_BATCH = 64
+# No chunk is longer than this, whatever the embedder reads: who reads a hit wants the place, not the file. So a catalog that goes over to a model
+# that reads more keeps its chunks.
+MOST_TOKENS = 512
 
-Known = Callable[[Iterable[bytes]], set[bytes]]
+
+class TokenCounter(Protocol):
+    """What cutting needs to know of an embedder."""
+
+    @property
+    def max_tokens(self) -> int: ...
+
+    def count_tokens(self, text: str) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +69,19 @@ class Skipped:
 Outcome = PreparedDocument | Same | Failed | Skipped
 
 
-def recipe(embedder: Embedder, chunk_tokens: int) -> str:
+def recipe(counter: TokenCounter, chunk_tokens: int) -> str:
     """How documents are cut; a change makes them stale."""
-    return f"{CHUNKER}/{min(chunk_tokens, embedder.max_tokens - PLACE_TOKENS)}/{embedder.max_tokens}"
+    most = min(MOST_TOKENS, counter.max_tokens)
+    return f"{CHUNKER}/{min(chunk_tokens, _limit(counter))}/{most}"
 
 
-def prepare_files(work: Sequence[Work], *, embedder: Embedder, known: Known, chunk_tokens: int, max_bytes: int) -> list[Outcome]:
+def _limit(counter: TokenCounter) -> int:
+    """How long a chunk may be. A model that reads little keeps less free for the place."""
+    most = min(MOST_TOKENS, counter.max_tokens)
+    return most - min(PLACE_TOKENS, most // 4)
+
+
+def prepare_files(work: Sequence[Work], *, counter: TokenCounter, chunk_tokens: int, max_bytes: int) -> list[Outcome]:
     """Prepare files; one that fails does not stop the others."""
     outcomes: list[Outcome] = []
     for one in work:
@@ -78,41 +92,41 @@ def prepare_files(work: Sequence[Work], *, embedder: Embedder, known: Known, chu
             elif one.known_sha and reading.sha256 == one.known_sha:
                 outcomes.append(Same(work=one, modified_ns=reading.modified_ns, size_bytes=reading.size_bytes))
             else:
-                outcomes.append(_from_reading(one.found.path, reading, embedder, chunk_tokens))
+                outcomes.append(_from_reading(one.found.path, reading, counter, chunk_tokens))
         except UnspoolError as error:
             outcomes.append(Failed(path=one.found.path, error=str(error)))
         except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
             outcomes.append(
                 Failed(path=one.found.path, error=f"this is a bug in unspool: {type(error).__name__} while it was prepared; please report it")
             )
-    return with_vectors(outcomes, embedder, known)
+    return outcomes
 
 
-def prepare_document(document: Document, *, embedder: Embedder, chunk_tokens: int) -> PreparedDocument:
+def prepare_document(document: Document, *, counter: TokenCounter, chunk_tokens: int) -> PreparedDocument:
     """Prepare a document given as text, without vectors. Its secrets are masked as a file's are."""
     data = document.text.encode("utf-8", "surrogatepass")
     text, masked = mask_text(document.text, document.path)
     reading = Reading(text=text, sha256=sha256(data), size_bytes=len(data), modified_ns=0, encoding="", masked=masked)
     title = masked_only(document.title, document.path)
     metadata = {key: masked_only(value) if isinstance(value, str) else value for key, value in document.metadata.items()}
-    prepared = _from_reading(document.path, reading, embedder, chunk_tokens, language=document.language, title=title)
+    prepared = _from_reading(document.path, reading, counter, chunk_tokens, language=document.language, title=title)
     modified = None if document.modified is None else nanoseconds(document.modified)
     return replace(prepared, metadata=metadata, modified_ns=modified, origin=Origin.TEXT)
 
 
-def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:
+def _from_reading(path: str, reading: Reading, counter: TokenCounter, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:
     language = language.lower() or reading.language or chunking.language_of(path, reading.text[:2000])
     kind = chunking.kind_of(language)
     title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
-    limit = embedder.max_tokens - PLACE_TOKENS
+    limit = _limit(counter)
     pieces = chunking.chunk(
         reading.text,
         language=language,
         kind=kind,
         limit=limit,
-        count=embedder.count_tokens,
+        count=counter.count_tokens,
         target=min(chunk_tokens, limit),
-        ruler=getattr(embedder, "ruler", None),
+        ruler=getattr(counter, "ruler", None),
     )
     return PreparedDocument(
         path=path,
@@ -122,7 +136,7 @@ def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens:
         modified_ns=reading.modified_ns,
         language=language,
         kind=kind,
-        recipe=recipe(embedder, chunk_tokens),
+        recipe=recipe(counter, chunk_tokens),
         origin=Origin.FILE,
         chunks=tuple(_chunk(piece, reading.text, title) for piece in pieces),
         masked=reading.masked,
@@ -131,31 +145,20 @@ def _from_reading(path: str, reading: Reading, embedder: Embedder, chunk_tokens:
 
 def _chunk(piece: Piece, text: str, title: str) -> PreparedChunk:
     own = text[piece.start : piece.end]
-    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(_embedded(title, piece, own)))
+    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(passage(title, piece.headings, piece.symbol, own)))
 
 
-def _embedded(title: str, piece: Piece, text: str) -> str:
-    return embedded_text(title=title[:100], headings=tuple(heading[:60] for heading in piece.headings[-3:]), symbol=piece.symbol[:60], text=text)
+def passage(title: str, headings: Sequence[str], symbol: str, text: str) -> str:
+    """What is embedded for a chunk."""
+    return embedded_text(title=title[:100], headings=tuple(heading[:60] for heading in headings[-3:]), symbol=symbol[:60], text=text)
 
 
-def with_vectors(outcomes: Sequence[Outcome], embedder: Embedder, known: Known) -> list[Outcome]:
-    """Embed what has no vector yet: each different text once, in batches."""
-    wanted: dict[bytes, str] = {}
+def passages(outcomes: Iterable[Outcome]) -> dict[bytes, str]:
+    """What is embedded for documents: each different text once, by its fingerprint."""
+    found: dict[bytes, str] = {}
     for one in outcomes:
         if isinstance(one, PreparedDocument):
             for chunk in one.chunks:
-                if chunk.text_sha not in wanted:
-                    wanted[chunk.text_sha] = _embedded(one.title, chunk.piece, chunk.text)
-    have = known(wanted) if wanted else set()
-    missing = [sha for sha in wanted if sha not in have]
-    vectors: dict[bytes, bytes] = {}
-    for start in range(0, len(missing), _EMBED_BATCH):
-        some = missing[start : start + _EMBED_BATCH]
-        rows = np.ascontiguousarray(embedder.embed_passages([wanted[sha] for sha in some]), dtype="<f4")
-        vectors.update((sha, row.tobytes()) for sha, row in zip(some, rows, strict=True))
-    return [
-        replace(one, vectors={c.text_sha: vectors[c.text_sha] for c in one.chunks if c.text_sha in vectors})
-        if isinstance(one, PreparedDocument)
-        else one
-        for one in outcomes
-    ]
+                if chunk.text_sha not in found:
+                    found[chunk.text_sha] = passage(one.title, chunk.piece.headings, chunk.piece.symbol, chunk.text)
+    return found

@@ -43,7 +43,9 @@ class Recipe:
     database: str
     connecting: dict[str, object]
     space_id: int
-    embedder: str
+    embedder: str  # that the worker opens and embeds with; empty where the parent embeds and the worker only counts
+    max_tokens: int
+    tokenizer_file: str
     chunk_tokens: int
     max_bytes: int
 
@@ -146,10 +148,25 @@ def _portable(error: Exception) -> Exception:
 
 
 def preparer(recipe: Recipe):  # type: ignore[no-untyped-def]
-    """The function that prepares a batch, with its own embedder and its own reading connection."""
+    """The function that prepares a batch; with an embedder of its own and a reading connection of its own where it embeds, too."""
+    from unspool.embedders.tokens import TokenCounting
+    from unspool.indexing.preparing import prepare_files
+
+    if recipe.embedder:
+        return _embedding(recipe)
+    counter = TokenCounting(recipe.max_tokens, recipe.tokenizer_file)
+
+    def prepare(batch: Sequence[Work]) -> list[Outcome]:
+        return prepare_files(batch, counter=counter, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes)
+
+    return prepare
+
+
+def _embedding(recipe: Recipe):  # type: ignore[no-untyped-def]
     from unspool.catalog import Catalog, documents
     from unspool.catalog.database import Connecting
     from unspool.embedders import open_embedder
+    from unspool.indexing.embedding import Maker
     from unspool.indexing.preparing import prepare_files
 
     embedder = open_embedder(recipe.embedder)
@@ -159,8 +176,10 @@ def preparer(recipe: Recipe):  # type: ignore[no-untyped-def]
         with catalog.read() as connection:
             return documents.known_embeddings(connection, recipe.space_id, shas)
 
+    maker = Maker(embedder=embedder, known=known)
+
     def prepare(batch: Sequence[Work]) -> list[Outcome]:
-        return prepare_files(batch, embedder=embedder, known=known, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes)
+        return maker.complete(prepare_files(batch, counter=embedder, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes))
 
     return prepare
 

@@ -11,7 +11,7 @@ from typing import Any
 from unspool.corpus import Check, ProjectStatus
 from unspool.domain.documents import DocumentRecord, Scalar, Status
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport
+from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport
 
 
 def line(value: Mapping[str, Any]) -> str:
@@ -106,6 +106,24 @@ def index_report(report: IndexReport, *, with_skips: bool = False) -> dict[str, 
     if with_skips:
         values["skips"] = [{"path": one.path, "reason": one.reason, "detail": one.detail} for one in report.skips]
     return values
+
+
+def reembed(plan: ReembedPlan, report: ReembedReport) -> dict[str, Any]:
+    """What going over to another embedder was to cost, and what it came to."""
+    return {
+        "before": report.before,
+        "after": report.after,
+        "texts": plan.texts,
+        "tokens": plan.tokens,
+        "price": plan.price,
+        "too_long": plan.too_long,
+        "embedded": report.embedded,
+        "chunks": report.chunks,
+        "seconds": report.seconds,
+        "kept": list(report.kept),
+        "dropped": list(report.dropped),
+        "warnings": list(report.warnings),
+    }
 
 
 def document(record: DocumentRecord) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 from unspool.corpus import Check, ProjectStatus
 from unspool.domain.documents import DocumentRecord, Status
 from unspool.domain.queries import Form, Hit, Page
-from unspool.domain.reports import IndexReport
+from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -216,6 +216,32 @@ def settings(rows: Sequence[tuple[str, str, str, str]]) -> Iterator[Line]:
     """A table of all settings."""
     body = [[(name, NAME), (value, ""), (origin, FAINT if origin == "default" else GOOD), (about, FAINT)] for name, value, origin, about in rows]
     return table(["name", "value", "origin", "meaning"], body)
+
+
+def reembed_plan(plan: ReembedPlan) -> Iterator[Line]:
+    """What going over to another embedder will cost."""
+    yield [("from  ", FAINT), (plan.before or "nothing", "")]
+    yield [("to    ", FAINT), (plan.after, NAME)]
+    if plan.is_done:
+        yield [("it is in use already", "")]
+        return
+    price = "" if plan.price is None else ", at no charge" if not plan.price else f", about ${plan.price:,.2f}"
+    yield [("cost  ", FAINT), (f"{plan.texts:,} texts to embed, about {plan.tokens:,} tokens{price}", "")]
+    if plan.too_long:
+        yield [(f"      about {plan.too_long:,} chunks are longer than it reads, and cut until their documents are indexed again", WARN)]
+
+
+def reembed_report(report: ReembedReport) -> Iterator[Line]:
+    """What going over to another embedder came to."""
+    yield [
+        ("in use: ", ""),
+        (report.after, NAME),
+        (f"  {report.chunks:,} chunks, {report.embedded:,} texts embedded in {report.seconds:.1f} s", FAINT),
+    ]
+    if report.kept:
+        yield [(f"kept to go back to: {', '.join(report.kept)}; --drop-old forgets that", FAINT)]
+    if report.dropped:
+        yield [(f"forgotten: {', '.join(report.dropped)}", FAINT)]
 
 
 def checks(found: Sequence[Check]) -> Iterator[Line]:

@@ -60,13 +60,9 @@ def mend(
     wanted = words.WITH_TOKENS if with_tokens else words.PLAIN
     if noted is None or noted.format != wanted:
         words.drop(connection, project)
-    for name in (table.name, "words"):
-        orphans = f"SELECT x.chunk_id FROM {name} x LEFT JOIN chunks c ON c.id = x.chunk_id WHERE x.project_id = %(project)s AND c.id IS NULL"
-        gone = [row[0] for row in connection.exec_driver_sql(orphans, {"project": project})]
-        if gone and name == "words":
-            words.remove(connection, project, gone)
-        elif gone:
-            tables.remove(connection, table, project, gone)
+    remove_orphans(connection, project, table)
+    if gone := _orphans(connection, project, "words"):
+        words.remove(connection, project, gone)
     total, done = 2 * missing_count(connection, project, table), 0
     for name in (table.name, "words"):
         after = -1
@@ -81,6 +77,28 @@ def mend(
                 on_progress(Progress(task="rebuilding", done=done, total=total))
     _recount(connection, project, wanted)
     connection.exec_driver_sql("DELETE FROM word_counts WHERE project_id = %(project)s AND chunks <= 0", {"project": project})
+
+
+def remove_orphans(connection: Connection, project: int, table: VectorTable) -> None:
+    """Forget the vectors of chunks that are gone."""
+    if gone := _orphans(connection, project, table.name):
+        tables.remove(connection, table, project, gone)
+
+
+def _orphans(connection: Connection, project: int, table: str) -> list[int]:
+    statement = f"SELECT x.chunk_id FROM {table} x LEFT JOIN chunks c ON c.id = x.chunk_id WHERE x.project_id = %(project)s AND c.id IS NULL"
+    return [row[0] for row in connection.exec_driver_sql(statement, {"project": project})]
+
+
+def without_vector(connection: Connection, project: int, table: VectorTable, after: int) -> list[NewChunk]:
+    """Chunks of a project that have no vector in a table, by id; a page of them."""
+    return _missing(connection, project, table.name, after)
+
+
+def missing_vectors(connection: Connection, project: int, table: VectorTable) -> int:
+    """How many chunks of a project have no vector in a table."""
+    statement = f"SELECT count(*) {_MISSING.format(table=table.name)}"
+    return int(connection.exec_driver_sql(statement, {"project": project, "after": -1}).scalar_one())
 
 
 def _missing(connection: Connection, project: int, table: str, after: int) -> list[NewChunk]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, cast
 
 import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, driving
+from unspool.catalog import Catalog, driving, spaces
 from unspool.catalog.documents import Changes, NewChunk
 from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.postgres import PostgresCatalog
@@ -204,6 +205,49 @@ class PostgresStore:
         self._known.pop(project, None)
         self._settle(project, None, on_progress)
         return True
+
+    def build(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
+        """Fill this space's table while another's is searched, a portion at a time, and build its index."""
+        with self.reading() as connection:
+            if spaces.lacks_any(connection, self.space_id, project):
+                return False
+            total = mending.missing_vectors(connection, project, self._table)
+        after, done = -1, 0
+        while True:
+            after, count = self._catalog.transact(partial(self._fill, project, after))
+            if not count:
+                break
+            done += count
+            if on_progress is not None:
+                on_progress(Progress(task="rebuilding", done=min(done, total), total=total))
+        self._settle(project, None, on_progress)
+        return True
+
+    def _fill(self, project: int, after: int, connection: Connection) -> tuple[int, int]:
+        if not take(connection, project):
+            return after, 0
+        chunks = mending.without_vector(connection, project, self._table, after)
+        if chunks:
+            self.add_vectors(connection, project, chunks, {})
+            after = chunks[-1].id
+        return after, len(chunks)
+
+    def complete(self, connection: Connection, project: int) -> None:
+        """Take out what went since `build`, take in what came."""
+        driving.without_hurry(connection)
+        mending.remove_orphans(connection, project, self._table)
+        after = -1
+        while chunks := mending.without_vector(connection, project, self._table, after):
+            self.add_vectors(connection, project, chunks, {})
+            after = chunks[-1].id
+
+    def drop_space(self, connection: Connection) -> None:
+        """Remove the space's table."""
+        driving.without_hurry(connection)
+        connection.exec_driver_sql(f"DROP TABLE IF EXISTS {self._table.name}")
+
+    def sweep(self, spaces_kept: Collection[int]) -> None:
+        """Nothing: what is dropped is gone."""
 
     def unseen(self, connection: Connection, project: int) -> int:
         """How many chunks have no vector or no words: none, unless something else wrote into the database."""

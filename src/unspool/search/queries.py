@@ -15,6 +15,7 @@ import numpy as np
 
 from unspool.catalog.windows import Windows
 from unspool.embedders.base import Embedder
+from unspool.embedders.cache import Kind, RedisCache
 from unspool.errors import ServiceError
 from unspool.search.plan import checked
 from unspool.vectors.base import Vectors
@@ -38,9 +39,17 @@ class QueryCache:
     """Bounded in size and in time. Threads that ask for the same query at once wait for one embedding."""
 
     def __init__(
-        self, embedder: Embedder, windows: Windows | None, *, size: int, lifetime_s: int, clock: Callable[[], float] = time.monotonic
+        self,
+        embedder: Embedder,
+        windows: Windows | None,
+        *,
+        cache: RedisCache | None = None,
+        size: int,
+        lifetime_s: int,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._embedder = embedder
+        self._cache = cache
         self._windows = windows
         self._size = size
         self._lifetime_s = lifetime_s
@@ -66,7 +75,7 @@ class QueryCache:
             return EmbeddedQuery(key=key, vector=future.result(), computed=False)
         try:
             stored = self._stored(key)
-            vector = self._embedder.embed_query(text) if stored is None else stored
+            vector = self._computed(key, text) if stored is None else stored
         except BaseException as error:
             with self._guard:
                 self._known.pop(key, None)
@@ -94,14 +103,23 @@ class QueryCache:
         if vectors and self._windows is not None:
             self._windows.keep_vectors(vectors, lifetime_s=lifetime_s)
 
+    def _computed(self, key: bytes, text: str) -> Vectors:
+        vector = self._embedder.embed_query(text)
+        if self._cache is not None:
+            self._cache.put(Kind.QUERY, {key: np.ascontiguousarray(vector, dtype="<f4").tobytes()})
+        return vector
+
     def _stored(self, key: bytes) -> Vectors | None:
-        if self._windows is None:
+        """The vector that another process computed, if it is where this one can see it."""
+        data: bytes | None = None
+        if self._windows is not None:
+            with suppress(ServiceError):  # what cannot be read is computed
+                data = self._windows.vector(key)
+        if data is None and self._cache is not None:
+            data = self._cache.get(Kind.QUERY, [key]).get(key)
+        if data is None or len(data) != 4 * self._embedder.dimension:
             return None
-        with suppress(ServiceError):  # what cannot be read is computed
-            data = self._windows.vector(key)
-            if data is not None and len(data) == 4 * self._embedder.dimension:
-                return np.frombuffer(data, dtype="<f4").astype(np.float32)
-        return None
+        return np.frombuffer(data, dtype="<f4").astype(np.float32)
 
     def _key(self, text: str) -> bytes:
         space = f"{self._embedder.name}@{self._embedder.revision}"

@@ -28,7 +28,23 @@ INTERRUPTED = 130
 ADDRESSES = ("database", "vectors", "embedder")  # what decides which corpus is opened
 READING = ("chunk_tokens", "max_file_bytes", "jobs")  # how files are read and cut
 
-_ORDER = ("search", "more", "index", "related", "watch", "warm", "documents", "forget", "status", "settings", "doctor", "repair", "migrate", "eval")
+_ORDER = (
+    "search",
+    "more",
+    "index",
+    "related",
+    "watch",
+    "warm",
+    "documents",
+    "forget",
+    "status",
+    "settings",
+    "doctor",
+    "repair",
+    "reembed",
+    "migrate",
+    "eval",
+)
 _SHORT = {"limit": ("-n",)}
 _METAVAR = {"database": "ADDRESS", "vectors": "ADDRESS", "embedder": "NAME", "project": "NAME", "alpha": "NUMBER"}
 

@@ -1,16 +1,18 @@
-"""Commands that look after the corpus: forget, doctor, repair, migrate, eval."""
+"""Commands that look after the corpus: forget, doctor, repair, reembed, migrate, eval."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from unspool.domain.reports import ReembedPlan
 from unspool.errors import ConfigError, InputError
 from unspool.interfaces import render, terminal
-from unspool.interfaces.cli.door import command, opened, print_json
+from unspool.interfaces.cli.door import color, command, note, opened, print_json
 from unspool.interfaces.cli.looking import show
 from unspool.interfaces.cli.places import stored
 from unspool.interfaces.cli.progress import Bar
@@ -72,6 +74,57 @@ def repair(flags: dict[str, str | None], as_json: bool) -> None:
 
 
 @command(
+    "reembed",
+    "Go over to another embedder",
+    examples=("unspool reembed --embedder onnx:models/all-MiniLM-L6-v2", "unspool reembed --embedder static --yes --drop-old"),
+    takes=("embedder", "database"),
+)
+@click.option("--yes", is_flag=True, help="Yes, whatever it costs.")
+@click.option("--drop-old", is_flag=True, help="Forget the vectors of every embedder but the one in use; without it they are kept to go back to.")
+def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bool) -> int:
+    """Embed everything that is stored with another embedder, and go over to it in one step. Searches go on meanwhile, and an attempt that was
+    interrupted goes on where it was when the command is given again."""
+    from unspool.corpus import drop_old as drop
+    from unspool.corpus import reembed as go_over
+
+    settings = Settings.load(flags=flags)
+    if settings.origins["embedder"] == "default":
+        if not drop_old:
+            raise click.UsageError("name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER")
+        dropped = drop(settings=settings)
+        if as_json:
+            print_json({"dropped": dropped})
+        else:
+            show([[("forgotten: ", ""), (", ".join(dropped) or "nothing, there are no others", terminal.NAME)]])
+        return 0
+    plans: list[ReembedPlan] = []
+
+    def confirm(plan: ReembedPlan) -> bool:
+        plans.append(plan)
+        if not as_json:
+            terminal.Screen(sys.stderr, color=color()).write(terminal.reembed_plan(plan))
+        if yes or plan.is_done:
+            return True
+        if as_json or not sys.stdin.isatty():
+            raise click.UsageError("nobody can be asked here; give --yes if this is meant")
+        return click.confirm("Go on?", err=True)
+
+    with Bar() as bar:
+        report = go_over(settings=settings, confirm=confirm, drop_old=drop_old, on_progress=bar)
+    if report is None:
+        return 1
+    if as_json:
+        print_json(render.reembed(plans[0], report))
+        return 0
+    show(terminal.reembed_report(report))
+    for warning in report.warnings:
+        note(warning, kind="warning")
+    if report.before != report.after:
+        note(f"set UNSPOOL_EMBEDDER={settings.embedder} from now on; what is open already follows by itself")
+    return 0
+
+
+@command(
     "migrate",
     "Bring the catalog to another version",
     examples=("unspool migrate", "unspool migrate base --yes --database sqlite:///old.db"),
@@ -84,7 +137,7 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
     """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes every table with all that is in it."""
     from unspool.catalog import Catalog, schema
     from unspool.catalog.database import place_of
-    from unspool.corpus import connecting
+    from unspool.wiring import connecting
 
     wanted = schema.HEAD if target == "head" else target
     if wanted not in (*schema.KNOWN_REVISIONS, "base"):
@@ -124,8 +177,9 @@ def _partition(settings: Settings, partitions: int) -> None:
     """Rearrange a catalog's tables, and build anew what went with the old ones."""
     from unspool.catalog import Catalog
     from unspool.catalog.postgres import PostgresCatalog
-    from unspool.corpus import Corpus, connecting
+    from unspool.corpus import Corpus
     from unspool.postgres.partitioning import partition
+    from unspool.wiring import connecting
 
     catalog = Catalog.open(settings.database_address, connecting=connecting(settings))
     assert isinstance(catalog, PostgresCatalog)

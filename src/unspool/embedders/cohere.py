@@ -1,0 +1,62 @@
+"""Cohere's embeddings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unspool.embedders.base import Facts
+from unspool.embedders.calling import Server
+from unspool.embedders.options import EmbedderOptions
+from unspool.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unspool.embedders.base import Vectors
+
+PROVIDER = "cohere"
+URL = "https://api.cohere.com/v2/embed"
+MAX_BATCH = 96  # as published by Cohere in November 2026
+MAX_TOKENS = {"embed-v4.0": 128_000}  # the models before it read 512
+DIMENSIONS = {"embed-v4.0": 1536, "embed-english-v3.0": 1024, "embed-multilingual-v3.0": 1024, "embed-english-light-v3.0": 384}
+PRICES = {"embed-v4.0": 0.12, "embed-english-v3.0": 0.10, "embed-multilingual-v3.0": 0.10, "embed-english-light-v3.0": 0.10}
+
+
+class CohereModel:
+    """A hosted model that is told queries from passages."""
+
+    tokenizer_file = ""
+
+    def __init__(self, model: str, options: EmbedderOptions) -> None:
+        if not model:
+            raise ConfigError(f"{PROVIDER} needs a model; set UNSPOOL_EMBEDDER={PROVIDER}:embed-v4.0")
+        if not options.key and not options.url:
+            raise ConfigError("Cohere wants a key; set UNSPOOL_EMBEDDER_KEY")
+        self._model = model
+        self._dimension = options.dimension
+        headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
+        self._server = Server(options.url or URL, name=f"{PROVIDER}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers)
+        self.facts = Facts(
+            name=f"{PROVIDER}:{model}",
+            dimension=options.dimension or DIMENSIONS.get(model, 0),
+            max_tokens=options.max_tokens or MAX_TOKENS.get(model, 512),
+            over_limit=options.over_limit,
+            max_batch=MAX_BATCH,
+            tells_queries=True,
+            is_certain=False,
+            price=PRICES.get(model),
+        )
+
+    def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        """One call."""
+        kind = "search_query" if is_query else "search_document"
+        body: dict[str, Any] = {"model": self._model, "texts": list(texts), "input_type": kind, "embedding_types": ["float"], "truncate": "NONE"}
+        if self._dimension:
+            body["output_dimension"] = self._dimension
+        answer = self._server.post(body)
+        try:
+            rows: Vectors = np.asarray(answer["embeddings"]["float"], dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._server.wrong("answered without vectors") from error
+        return rows

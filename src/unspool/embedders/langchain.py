@@ -1,0 +1,87 @@
+"""Any LangChain `Embeddings` object, or one with the same methods. Nothing of LangChain is imported."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anyio.from_thread
+import numpy as np
+
+from unspool.embedders.base import Facts
+from unspool.embedders.options import EmbedderOptions
+from unspool.errors import ConfigError, ServiceError, UnspoolError
+
+if TYPE_CHECKING:
+    from unspool.embedders.base import Vectors
+
+PROVIDER = "langchain"
+MAX_TOKENS = 512  # nobody says; UNSPOOL_EMBEDDER_MAX_TOKENS does
+MAX_BATCH = 64
+_NAMES = ("model", "model_name", "model_id", "deployment")  # where the integrations keep the model's name
+
+
+class LangChainModel:
+    """An object that embeds, with methods that wait or with coroutines."""
+
+    tokenizer_file = ""
+
+    def __init__(self, embeddings: Any, options: EmbedderOptions) -> None:
+        self._embeddings = embeddings
+        self._waits = True  # until the object says that it only has coroutines
+        self._portal: Any = None
+        self._guard = threading.Lock()
+        kind = type(embeddings).__name__
+        named = next((value for name in _NAMES if isinstance(value := getattr(embeddings, name, None), str) and value), "")
+        self._name = f"{PROVIDER}:{kind}:{named}" if named else f"{PROVIDER}:{kind}"
+        self.facts = Facts(
+            name=self._name[:200],
+            dimension=options.dimension,
+            max_tokens=options.max_tokens or MAX_TOKENS,
+            over_limit=options.over_limit,
+            max_batch=MAX_BATCH,
+            query_prefix=options.query_prefix,
+            passage_prefix=options.passage_prefix,
+            tells_queries=True,
+            is_certain=False,
+        )
+
+    def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        """One call; whatever the object raises is told with its name."""
+        try:
+            rows = [self._either("embed_query", text) for text in texts] if is_query else self._either("embed_documents", list(texts))
+        except UnspoolError:
+            raise
+        except Exception as error:  # it may raise anything
+            raise ServiceError(f"{self._name} failed with {type(error).__name__}; see to that object") from error
+        try:
+            return np.asarray(rows, dtype=np.float32)
+        except (ValueError, TypeError) as error:
+            raise ServiceError(f"{self._name} gave vectors that cannot be read, or of different lengths; nothing of it was kept") from error
+
+    def _either(self, method: str, given: Any) -> Any:
+        if self._waits:
+            try:
+                return getattr(self._embeddings, method)(given)
+            except NotImplementedError:
+                self._waits = False
+        return self._loop()(getattr(self._embeddings, f"a{method}"), given)
+
+    def _loop(self) -> Callable[..., Any]:
+        """One event loop for all calls: what an object holds open belongs to the loop that it was opened in."""
+        with self._guard:
+            if self._portal is None:
+                self._portal = anyio.from_thread.start_blocking_portal(name="unspool-langchain").__enter__()
+            call: Callable[..., Any] = self._portal.call
+            return call
+
+
+def is_embeddings(given: object) -> bool:
+    """Whether an object embeds as LangChain's do."""
+    return all(callable(getattr(given, name, None)) for name in ("embed_documents", "embed_query"))
+
+
+def from_setting(model: str, options: EmbedderOptions) -> LangChainModel:
+    """Refused: a setting holds no object."""
+    raise ConfigError("langchain takes an object, which no setting can hold; give it to unspool.open(embedder=...)")

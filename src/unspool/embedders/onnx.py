@@ -1,0 +1,100 @@
+"""Models as ONNX files, run by onnxruntime without torch: from a folder, or from a hub where there is a network."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unspool.embedders import folders
+from unspool.embedders.base import Facts
+from unspool.embedders.options import EmbedderOptions
+from unspool.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unspool.embedders.base import Vectors
+
+PROVIDER = "onnx"
+_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx", "model_optimized.onnx")
+_WANTED = ("*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*")
+MAX_BATCH = 32  # as for torch
+
+
+class OnnxModel:
+    """Loaded when something is first embedded; counting tokens needs the tokenizer only."""
+
+    def __init__(self, model: str, options: EmbedderOptions) -> None:
+        path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED)
+        self._file = weights(path)
+        folder = folders.describe(path, name, self._file, options)
+        if folder.pooling == "other":
+            raise ConfigError(f"{path} pools its tokens neither by mean nor by first token; use it as UNSPOOL_EMBEDDER=sentence-transformers:...")
+        self._pooling = folder.pooling
+        self._session: Any = None
+        self._tokenizer: Any = None
+        self._guard = threading.Lock()
+        self.tokenizer_file = folder.tokenizer_file
+        self.facts = Facts(
+            name=f"{PROVIDER}:{folder.name}",
+            revision=folder.revision,
+            dimension=folder.dimension,
+            max_tokens=folder.max_tokens,
+            over_limit=options.over_limit,
+            max_batch=MAX_BATCH,
+            is_padded=True,
+            query_prefix=folder.query_prefix,
+            passage_prefix=folder.passage_prefix,
+            is_local=True,
+            alpha=folder.alpha,
+        )
+
+    def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
+        """Tokens, the network, then the mean over each text's own tokens, or its first."""
+        session = self._load()
+        encoded = self._tokenizer.encode_batch(list(texts))
+        ids = np.array([one.ids for one in encoded], dtype=np.int64)
+        mask = np.array([one.attention_mask for one in encoded], dtype=np.int64)
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        inputs = {one.name for one in session.get_inputs()}
+        output = session.run(None, {name: value for name, value in given.items() if name in inputs})[0]
+        if output.ndim == 2:  # the file does the pooling itself
+            pooled = output
+        elif self._pooling == "cls":
+            pooled = output[:, 0]
+        else:
+            weight = mask[:, :, None].astype(np.float32)
+            pooled = (output * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)
+        return np.asarray(pooled, dtype=np.float32)
+
+    def _load(self) -> Any:
+        with self._guard:
+            if self._session is None:
+                import onnxruntime
+                from tokenizers import Tokenizer
+
+                tokenizer = Tokenizer.from_file(self.tokenizer_file)
+                tokenizer.no_truncation()
+                tokenizer.enable_padding(**_padding(tokenizer.padding))
+                self._tokenizer = tokenizer
+                onnxruntime.set_default_logger_severity(3)
+                try:
+                    self._session = onnxruntime.InferenceSession(str(self._file), providers=["CPUExecutionProvider"])
+                except Exception as error:  # the library has a class of its own for each way a file can be wrong
+                    raise ConfigError(f"{self._file} cannot be loaded ({type(error).__name__}); copy the model's folder again") from error
+            return self._session
+
+
+def weights(path: Path) -> Path:
+    """The ONNX file in a model's folder."""
+    found = next((path / name for name in _FILES if (path / name).is_file()), None) or next(iter(sorted(path.glob("*.onnx"))), None)
+    if found is None:
+        raise ConfigError(f"{path} has no model.onnx; UNSPOOL_EMBEDDER={PROVIDER}:... names the folder that holds a model's files")
+    return found
+
+
+def _padding(own: dict[str, Any] | None) -> dict[str, Any]:
+    """The tokenizer's own way to pad, but to the longest of a batch."""
+    return {key: value for key, value in (own or {}).items() if key in ("pad_id", "pad_type_id", "pad_token")}

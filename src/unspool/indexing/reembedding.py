@@ -1,0 +1,196 @@
+"""Going over to another embedder while searches go on: its vectors are made beside those in use, and put in use in one step.
+
+Whatever has been embedded stays in the catalog, so an attempt that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog, documents, projects, reading, spaces
+from unspool.catalog.spaces import Passage, Space
+from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
+from unspool.embedders.base import Embedder, OverLimit
+from unspool.embedders.cache import RedisCache
+from unspool.errors import ConflictError, ServiceError
+from unspool.indexing.embedding import Maker
+from unspool.indexing.preparing import passage
+from unspool.stores import Store
+
+TASK = "reembed"
+# Others go on writing meanwhile. After so many rounds what they wrote last is embedded while they wait.
+ROUNDS = 8
+CHEAP_PAGE = 2_000
+SAMPLE = 16  # texts that are embedded once more, to see that each vector is where it belongs
+SAME = 0.98  # cosine; as in `embedders.model`
+
+OnProgress = Callable[[Progress], None]
+OpenStore = Callable[[Space], Store]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reembedder:
+    """What going over works with. `setting` is how another process opens the same embedder."""
+
+    catalog: Catalog
+    embedder: Embedder
+    setting: str
+    cache: RedisCache | None
+    open_store: OpenStore
+
+
+def plan(work: Reembedder) -> ReembedPlan:
+    """What it will cost."""
+    with work.catalog.read() as connection:
+        active = spaces.active_space(connection)
+        known = next((space for space in spaces.all_spaces(connection) if space.belongs_to(work.embedder)), None)
+        missing = spaces.missing(connection, None if known is None else known.id)
+        facts = work.embedder.facts
+        too_long = 0 if facts.over_limit is OverLimit.WHOLE else spaces.longest_over(connection, work.embedder.max_tokens)
+    price = None if facts.price is None else missing.tokens * facts.price / 1_000_000
+    after = str(known) if known else f"{facts.name} (revision {facts.revision}, {work.embedder.dimension} dimensions)"
+    return ReembedPlan(
+        before="" if active is None else str(active), after=after, texts=missing.texts, tokens=missing.tokens, price=price, too_long=too_long
+    )
+
+
+def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedReport:
+    """Make the embedder's vectors of everything, see that they are right, and put them in use."""
+    started = time.monotonic()
+    tell = on_progress or (lambda progress: None)
+    with work.catalog.occupy(TASK) as alone:
+        if not alone:
+            raise ConflictError("another process is changing this catalog's embedder; wait until it is done")
+        with work.catalog.read() as connection:
+            before = spaces.active_space(connection)
+        space = work.catalog.transact(lambda connection: spaces.prepare(connection, work.embedder, work.setting))
+        run = _Run(work, space, tell)
+        if before is None:
+            work.catalog.transact(lambda connection: spaces.switch(connection, space.id))
+        elif not space.active:
+            run.go_over()
+    with work.catalog.read() as connection:
+        kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
+        chunks = sum(reading.chunk_count(connection, row.id) for row in projects.all_projects(connection))
+    warning = run.maker.warning()
+    return ReembedReport(
+        before="" if before is None else str(before),
+        after=str(space),
+        embedded=run.maker.made,
+        chunks=chunks,
+        seconds=round(time.monotonic() - started, 3),
+        kept=tuple(kept),
+        warnings=(f"{warning} until the documents are indexed again, which cuts them anew",) if warning else (),
+    )
+
+
+def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
+    """Forget every space that is not in use; returns whose they were."""
+    with catalog.occupy(TASK) as alone:
+        if not alone:
+            raise ConflictError("another process is changing this catalog's embedder; wait until it is done")
+        with catalog.read() as connection:
+            known = spaces.all_spaces(connection)
+        old = [space for space in known if not space.active]
+        for space in old:
+            store = open_store(space)
+            try:
+                catalog.transact(lambda connection, space=space, store=store: _drop(connection, space, store))  # type: ignore[misc]
+                store.sweep({one.id for one in known if one.active})
+            finally:
+                store.close()
+    return [str(space) for space in old]
+
+
+def _drop(connection: Connection, space: Space, store: Store) -> None:
+    store.drop_space(connection)
+    spaces.drop(connection, space.id)
+
+
+class _Run:
+    def __init__(self, work: Reembedder, space: Space, tell: OnProgress) -> None:
+        self.work = work
+        self.space = space
+        self.tell = tell
+        self.maker = Maker(embedder=work.embedder, known=lambda shas: set(), cache=None if work.embedder.is_cheap else work.cache)
+        self._page = CHEAP_PAGE if work.embedder.is_cheap else self.maker.portion  # texts in a transaction
+
+    def go_over(self) -> None:
+        """Embed, build, look, switch; again as long as others write faster."""
+        store = self.work.open_store(self.space)
+        try:
+            for number in count(1):
+                self._embed_all()
+                if not self._build(store):
+                    continue
+                if number == 1:
+                    self._verify()
+                if self.work.catalog.transact(lambda connection, last=number >= ROUNDS: self._switch(connection, store, last=last)):  # type: ignore[misc]
+                    return
+        finally:
+            store.close()
+
+    def _embed_all(self) -> None:
+        with self.work.catalog.read() as connection:
+            total = spaces.missing(connection, self.space.id).texts
+        after = -1
+        done = 0
+        while True:
+            with self.work.catalog.read() as connection:
+                page = spaces.without_vector(connection, self.space.id, after=after, limit=self._page)
+            if not page:
+                return
+            vectors = self._vectors(page)
+            self.work.catalog.transact(lambda connection, vectors=vectors: documents.keep_embeddings(connection, self.space.id, vectors))  # type: ignore[misc]
+            after = page[-1].id
+            done += len(vectors)
+            self.tell(Progress(task="embedding", done=min(done, total), total=total))
+
+    def _vectors(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
+        return self.maker.vectors({one.text_sha: text_of(one) for one in page})
+
+    def _build(self, store: Store) -> bool:
+        with self.work.catalog.read() as connection:
+            ids = [row.id for row in projects.all_projects(connection)]
+        return all(store.build(id_, on_progress=self.tell) for id_ in ids)
+
+    def _verify(self) -> None:
+        """Whether every vector has its length, and some that are embedded once more come out the same."""
+        with self.work.catalog.read() as connection:
+            odd = spaces.odd_vectors(connection, self.space.id, self.space.dimension)
+            found = list(spaces.samples(connection, self.space.id, SAMPLE))
+        if odd:
+            raise ServiceError(f"{odd} vectors of {self.space} have the wrong length; drop them with `unspool reembed --drop-old` and begin again")
+        if not found:
+            return
+        rows = self.work.embedder.embed_passages([text_of(one) for one, _ in found])
+        cosines = [float(np.frombuffer(vector, dtype="<f4") @ row) for (_, vector), row in zip(found, rows, strict=True)]
+        wrong = sum(cosine < SAME for cosine in cosines)
+        if wrong:
+            raise ServiceError(
+                f"{wrong} of {len(found)} texts have another vector now than a moment ago, so {self.space.embedder} cannot be relied on; "
+                "nothing was switched. See to that embedder, drop what it made with `unspool reembed --drop-old`, and begin again"
+            )
+
+    def _switch(self, connection: Connection, store: Store, *, last: bool) -> bool:
+        """The one step; False where others have written something that has no vector yet."""
+        spaces.take_all(connection)
+        while page := spaces.without_vector(connection, self.space.id, after=-1, limit=self.maker.portion):
+            if not last:
+                return False
+            documents.keep_embeddings(connection, self.space.id, self._vectors(page))
+        for row in projects.all_projects(connection):
+            store.complete(connection, row.id)
+        spaces.switch(connection, self.space.id)
+        return True
+
+
+def text_of(one: Passage) -> str:
+    """What was embedded for a chunk."""
+    return passage(one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text)
