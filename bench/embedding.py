@@ -26,7 +26,7 @@ SPACES = ("folded", "kept")
 class RecipeEmbedder(static.StaticEmbedder):
     """The static embedder with another recipe, named `scale+spaces`."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, options: object = None) -> None:
         super().__init__()
         scale, _, self._spaces = model.partition("+")
         self._scale = SCALES[scale]
@@ -48,7 +48,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("sets", type=Path, nargs="+", metavar="DIR", help="folders in BEIR layout")
     given = options.parse_args()
-    embedders.PROVIDERS["recipe"] = "embedding:RecipeEmbedder"
+    embedders.PROVIDERS["recipe"] = embedders.Provider("embedding:RecipeEmbedder", "", "", "another recipe")
     figures: list[Figure] = []
     for folder in given.sets:
         found: dict[str, float] = {}

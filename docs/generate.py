@@ -31,9 +31,10 @@ import click
 
 import unspool
 import unspool.aio
-from unspool import errors, settings
+from unspool import embedders, errors, settings
 from unspool.domain import continuations, filters
 from unspool.domain.continuations import Bookmark
+from unspool.embedders import cohere, families, openai, voyage
 from unspool.interfaces.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +70,7 @@ WHAT_TO_DO = {
         "Read which two things contradict each other: another program's file or schema, a newer version, another embedder, another folder under "
         "the same project name, or a document at another version than the one that was read. Nothing was changed."
     ),
+    "switched": "Try again: the next attempt follows the catalog to the embedder whose vectors are in use now.",
     "unsupported": "Use another way to ask; the message names the capability that the store lacks.",
     "service": "Look at the disk, the database or the program that the message names, then try again.",
     "unreachable": "Check the address and the network, then try again.",
@@ -112,7 +114,35 @@ OPERATORS = (
 def pages() -> dict[Path, str]:
     """Every generated page with its text."""
     made = {"commands": commands(), "settings": settings_page(), "errors": errors_page(), "python": python(), "filters": filters_page()}
+    made["embedders"] = embedders_page()
     return {REFERENCE / f"{name}.md": text.rstrip() + "\n" for name, text in made.items()}
+
+
+def embedders_page() -> str:
+    """Every provider, what is known of hosted models, and the prefixes of well-known families."""
+    out = ["# Embedders", "", _NOTE, "", "How to choose and use them is told in [embedders](../embedders.md).", ""]
+    rows = [
+        [f"`{name}`", one.about, f"`unspool[{one.extra}]`" if one.extra else "", f"`{one.driver}`" if one.driver else ""]
+        for name, one in embedders.PROVIDERS.items()
+    ]
+    out += _table(["provider", "what it is", "install", "package"], rows)
+    out += [
+        "",
+        "## Hosted models",
+        "",
+        "As their makers published it in November 2026. Other models work, too; what is not known is found out or can be set.",
+    ]
+    out += ["Prices are in US dollars for a million tokens; `unspool reembed` shows what a catalog would cost.", ""]
+    known = [
+        *((f"openai:{name}", one.dimension, openai.MAX_TOKENS, one.price) for name, one in openai.KNOWN.items()),
+        *((f"cohere:{name}", cohere.DIMENSIONS[name], cohere.MAX_TOKENS.get(name, 512), price) for name, price in cohere.PRICES.items()),
+        *((f"voyage:{name}", voyage.DIMENSION, voyage.MAX_TOKENS, price) for name, price in voyage.PRICES.items()),
+    ]
+    rows = [[f"`{name}`", str(dimension), str(tokens), f"{price:.2f}"] for name, dimension, tokens, price in known]
+    out += _table(["setting", "dimensions", "tokens of a text", "price"], rows)
+    out += ["", "## Prefixes", "", "A folder's own prompts go first. Otherwise the first of these parts that is in a model's name decides.", ""]
+    rows = [[f"`{one.part}`", f"`{one.query}`" if one.query else "none", f"`{one.passage}`" if one.passage else "none"] for one in families.FAMILIES]
+    return "\n".join(out + _table(["in the name", "before a query", "before a passage"], rows))
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:

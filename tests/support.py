@@ -11,17 +11,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import tantivy
 
 import unspool
-from servers import NoServer, PostgresServer
+from servers import NoServer, PostgresServer, RedisServer
 from unspool.embedded import flat
 
 ENGINES = ("sqlite", "postgresql")
 NOWHERE = Path("/nowhere")  # a folder without settings
+Server = TypeVar("Server", PostgresServer, RedisServer)
 Place = Path | str  # of a catalog: a file for SQLite, an address for a server
 
 
@@ -75,13 +76,14 @@ class Places:
             self.drop(place)
 
 
-def required(start: Callable[[], PostgresServer]) -> PostgresServer:
-    """A server. Where PostgreSQL is required, its absence is a failure and never a skip."""
+def required(start: Callable[[], Server]) -> Server:
+    """A server. Where it is required, its absence is a failure and never a skip."""
     try:
         return start()
     except NoServer as error:
-        if os.environ.get("UNSPOOL_TEST_REQUIRE_POSTGRES") == "1" or os.environ.get("CI"):
-            pytest.fail(f"PostgreSQL is required here: {error}", pytrace=False)
+        is_postgres = error.service == "PostgreSQL"  # which comes as a package; a Redis server has to be on the machine
+        if os.environ.get(f"UNSPOOL_TEST_REQUIRE_{'POSTGRES' if is_postgres else 'REDIS'}") == "1" or (is_postgres and os.environ.get("CI")):
+            pytest.fail(f"{error.service} is required here: {error}", pytrace=False)
         pytest.skip(str(error))
 
 

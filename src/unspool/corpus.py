@@ -9,9 +9,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from unspool import wiring
 from unspool.domain import filters
@@ -28,6 +29,7 @@ from unspool.errors import (
     InputError,
     MalformedContinuationError,
     NotFoundError,
+    ServiceError,
     SwitchedError,
 )
 from unspool.settings import Settings
@@ -47,6 +49,8 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
 OnProgress = Callable[[Progress], None]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,6 @@ def open(  # noqa: A001
     name = embedder if isinstance(embedder, str) else None
     given = {"database": address, "vectors": vectors, "embedder": name}
     settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
-    wiring.check(settings)
     return Corpus(settings, embedder=None if name is not None else embedder)
 
 
@@ -116,12 +119,16 @@ def reembed(
     settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     with _catalog_of(settings) as catalog:
         work = wiring.reembedder(catalog, settings, None if isinstance(embedder, str) else embedder)
-        if confirm is not None and not confirm(reembedding.plan(work)):
-            return None
-        report = reembedding.reembed(work, on_progress)
-        if drop_old:
-            report = replace(report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store)))
-        return report
+        try:
+            if confirm is not None and not confirm(reembedding.plan(work)):
+                return None
+            report = reembedding.reembed(work, on_progress)
+            if drop_old:
+                report = replace(report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store)))
+            return report
+        finally:
+            if work.cache is not None:
+                work.cache.close()
 
 
 def drop_old(address: str | None = None, *, settings: Settings | None = None) -> list[str]:
@@ -145,6 +152,23 @@ def _catalog_of(settings: Settings) -> Iterator[Catalog]:
         yield catalog
     finally:
         catalog.close()
+
+
+def _following(method: Callable[Concatenate[Corpus, _P], _T]) -> Callable[Concatenate[Corpus, _P], _T]:
+    """What a method gives; once more where the catalog went over to another embedder while it ran, and perhaps forgot the old one."""
+
+    @wraps(method)
+    def run(self: Corpus, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        embedder = self._embedder
+        try:
+            return method(self, *args, **kwargs)
+        except (ConflictError, ServiceError):
+            self._look_again()
+            if self._embedder is embedder:
+                raise
+            return method(self, *args, **kwargs)
+
+    return run
 
 
 class Corpus:
@@ -276,6 +300,7 @@ class Corpus:
             raise InputError("two of the documents have the same path; give each path once")
         return self._written(lambda indexer: put(indexer, documents))
 
+    @_following
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project; returns how many documents went."""
         from unspool.catalog import documents, projects, spaces
@@ -314,6 +339,7 @@ class Corpus:
 
     # Out
 
+    @_following
     def search(
         self,
         query: str,
@@ -364,6 +390,7 @@ class Corpus:
         )
         return self._tied(self._finding().ask(question, planned, rows, caller=caller, on_progress=on_progress), caller)
 
+    @_following
     def more(self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = "") -> Page:
         """The page that a continuation leads to: the same one every time. `limit` and `max_tokens` change this page alone.
 
@@ -397,6 +424,7 @@ class Corpus:
         """Call a function with every event, such as `PageServed`; what is returned ends it."""
         return self._hooks.add(hook)
 
+    @_following
     def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
         from unspool.catalog import reading
@@ -415,6 +443,7 @@ class Corpus:
             raise NotFoundError(f"no document {path!r} in project {row.name!r}; `unspool documents` lists them")
         return nearest.related(self._searched, store, row, chunk, space_id=store.space_id, limit=limit, count_tokens=self._embedder.count_tokens)
 
+    @_following
     def nearest(
         self,
         vector: Sequence[float],
@@ -430,6 +459,7 @@ class Corpus:
 
         if not 1 <= k <= 10_000:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
+        rows = self._named(projects)
         try:
             array = np.asarray(vector, dtype=np.float32)
         except (ValueError, TypeError) as error:
@@ -441,7 +471,6 @@ class Corpus:
         length = float(np.linalg.norm(array))
         if not np.isfinite(length) or length == 0:
             raise InputError("the vector is zero or not finite; it has no direction to search in")
-        rows = self._named(projects)
         if not rows:
             return []
         store = self._searching()
@@ -453,7 +482,7 @@ class Corpus:
         """A text's vector in this corpus's space, as `nearest` takes it."""
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
-        self._look(now=False)
+        self._look_again()  # `nearest` would search with it in the space that is in use
         return [float(value) for value in self._embedder.embed_query(text.encode("utf-8", "replace").decode())]
 
     def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
@@ -531,10 +560,12 @@ class Corpus:
         """Where a project was indexed from; empty for one made of documents given as text."""
         return self._project(project, self._searched).root
 
+    @_following
     def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         from unspool.catalog import projects
 
+        self._look()
         with self._catalog.read() as connection:
             rows = projects.all_projects(connection)
         for row in rows:
@@ -580,6 +611,8 @@ class Corpus:
         store, settings = self._searching(), self.settings
         with self._guard:
             if self._finder is None:
+                if not self._opened_as:
+                    self._expect_same(store.space_id)
                 queries = QueryCache(
                     self._embedder, self._windows, cache=self._cache, size=settings.query_cache_size, lifetime_s=settings.query_cache_s
                 )
@@ -658,6 +691,14 @@ class Corpus:
             active = spaces.active_id(connection)
         self._follow(active)
 
+    def _look_again(self) -> None:
+        """The same in what is searched."""
+        from unspool.catalog import spaces
+
+        with self._searched.read() as connection:
+            active = spaces.active_id(connection)
+        self._follow(active)
+
     def _follow(self, active: int | None) -> None:
         """Go over to the embedder whose vectors are in use now, if that is another one than when this corpus was opened."""
         from unspool.catalog import spaces
@@ -713,7 +754,10 @@ class Corpus:
         )
 
     def _expect_same(self, space_id: int) -> None:
-        """Have an embedder whose name proves nothing show, before its vectors are stored, that it still makes the same."""
+        """Have an embedder whose name proves little show, before its vectors are used, that it still makes the same.
+
+        Objects show it before their first query, hosted models before their first passage: one that was typed in as a setting is less easily another.
+        """
         import numpy as np
 
         from unspool.catalog import spaces
@@ -723,7 +767,7 @@ class Corpus:
         own = self._embedder
         if not isinstance(own, ModelEmbedder) or own.facts.is_certain or self._proved is own:
             return
-        with self._catalog.read() as connection:
+        with self._searched.read() as connection:
             known = next(spaces.samples(connection, space_id, 1), None)
         if known is not None:
             own.expect(text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))

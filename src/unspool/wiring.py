@@ -22,6 +22,17 @@ def check(settings: Settings) -> None:
     """Refuse settings that no part could work with."""
     if settings.vectors:
         raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
+    if settings.embedder_key and settings.embedder_url and _is_foreign(settings):
+        raise ConfigError(
+            f"UNSPOOL_EMBEDDER_KEY is yours, but where it would be sent is said by {settings.origins['embedder_url']} in this folder, which "
+            "somebody else may have written; set UNSPOOL_EMBEDDER_URL in the environment, or put the key beside it"
+        )
+
+
+def _is_foreign(settings: Settings) -> bool:
+    """Whether a file of the folder one happens to be in decides who gets a key that comes from elsewhere."""
+    of_folder = ("unspool.toml", ".env")
+    return settings.origins.get("embedder_url") in of_folder and settings.origins.get("embedder_key") not in of_folder
 
 
 def connecting(settings: Settings) -> Connecting:
@@ -81,6 +92,7 @@ def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, s
     """The embedder that was given, or the one that the settings name; and how another process opens it, '' where none can."""
     from unspool import embedders
 
+    check(settings)
     options = embedder_options(settings)
     if given is not None and not isinstance(given, str):
         return embedders.as_embedder(given, options), ""

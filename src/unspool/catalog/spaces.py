@@ -115,7 +115,7 @@ def prepare(connection: Connection, owner: Owner, setting: str) -> Space:
 
 
 def check_active(connection: Connection, space_id: int) -> None:
-    """Refuse to write what would be seen by nobody. Call it in a transaction that holds the embeddings."""
+    """Refuse to go on in a space that is not in use any more. Who writes calls it in a transaction that holds the embeddings."""
     active = active_space(connection)
     if active is not None and active.id != space_id:
         raise SwitchedError(f"the catalog has gone over to embedder {active} meanwhile; try again, which follows it")
@@ -200,8 +200,22 @@ def _has_none(space_id: int) -> sa.ColumnElement[bool]:
 
 
 def _insert(connection: Connection, owner: Owner, setting: str, *, active: bool) -> None:
-    values = {"embedder": owner.name, "revision": owner.revision, "dimension": owner.dimension, "active": active, "setting": setting}
+    values: dict[str, Any] = {"embedder": owner.name, "revision": owner.revision, "dimension": owner.dimension, "active": active, "setting": setting}
+    if connection.dialect.name == "sqlite":
+        values["id"] = _unused_id(connection)
     connection.execute(sa.insert(spaces).values(**values, created_at=datetime.now(UTC)))
+
+
+def _unused_id(connection: Connection) -> int:
+    """One that no space has had. SQLite gives the number of a dropped space to the next one, which who is still open would take for his own."""
+    noted = connection.execute(sa.select(meta.c.value).where(meta.c.key == _LAST_ID)).scalar()
+    newest = connection.execute(sa.select(sa.func.coalesce(sa.func.max(spaces.c.id), 0))).scalar_one()
+    found = max(int(noted or 0), int(newest)) + 1
+    if noted is None:
+        connection.execute(sa.insert(meta).values(key=_LAST_ID, value=str(found)))
+    else:
+        connection.execute(sa.update(meta).where(meta.c.key == _LAST_ID).values(value=str(found)))
+    return found
 
 
 def _space(row: Any) -> Space:
@@ -209,6 +223,7 @@ def _space(row: Any) -> Space:
 
 
 _ALL_IDS = 2**63
+_LAST_ID = "last_space"
 _SELECT = sa.select(spaces.c.id, spaces.c.embedder, spaces.c.revision, spaces.c.dimension, spaces.c.active, spaces.c.setting)
 _ACTIVE = _SELECT.where(spaces.c.active)
 _ACTIVE_ID = sa.select(spaces.c.id).where(spaces.c.active)

@@ -35,6 +35,8 @@ def diagnose(settings: Settings) -> list[Check]:
     """Every check that can be made; what depends on a failed one is left out."""
     found = [_settings(settings), *_installation(), *_embedder_loads(settings)]
     embedder_is_well = found[-1].ok
+    if settings.cache and embedder_is_well:
+        found.append(_cache(settings))
     try:
         engine = _engine(settings)
         about: list[Check] = list(engine.look(settings))
@@ -79,7 +81,8 @@ def _embedder_loads(settings: Settings) -> list[Check]:
         embedder = _embedder(settings)
         embedder.embed_query("hello")  # weights are read when they are first used
     except UnspoolError as error:
-        return [Check(name="embedder", ok=False, detail=str(error), cure="set UNSPOOL_EMBEDDER to one that is installed")]
+        detail, _, cure = str(error).partition("; ")
+        return [Check(name="embedder", ok=False, detail=detail, cure=cure)]
     return [Check(name="embedder", ok=True, detail=f"{embedder.name} (revision {embedder.revision}, {embedder.dimension} dimensions)")]
 
 
@@ -87,6 +90,22 @@ def _embedder(settings: Settings) -> Embedder:
     from unspool.wiring import open_embedder
 
     return open_embedder(settings)[0]
+
+
+def _cache(settings: Settings) -> Check:
+    from unspool.wiring import open_cache
+
+    try:
+        cache = open_cache(settings, _embedder(settings))
+        assert cache is not None
+        answers = cache.answers()
+        cache.close()
+    except UnspoolError as error:
+        detail, _, cure = str(error).partition("; ")
+        return Check(name="cache", ok=False, detail=detail, cure=cure)
+    if answers:
+        return Check(name="cache", ok=True, detail="Redis answers")
+    return Check(name="cache", ok=False, detail="Redis does not answer, everything works without it", cure="start it, or leave UNSPOOL_CACHE empty")
 
 
 def _engine(settings: Settings) -> Any:
@@ -102,15 +121,28 @@ def _content(settings: Settings, engine: Any) -> Iterator[Check]:
 
     try:
         with Corpus(settings) as corpus:
-            yield Check(name="vector space", ok=True, detail="it belongs to this embedder")
+            yield _space(corpus)
             for status in corpus.status():
                 yield engine.index(corpus._catalog, corpus._store, corpus._project(status.name), status)
                 yield _documents(corpus, status)
     except ConflictError as error:
-        cure = "set UNSPOOL_EMBEDDER back to the one that filled the catalog, or use another UNSPOOL_DATABASE"
-        yield Check(name="vector space", ok=False, detail=str(error), cure=cure)
+        detail, _, cure = str(error).partition("; ")
+        yield Check(name="vector space", ok=False, detail=detail, cure=cure)
     except UnspoolError as error:
         yield Check(name="projects", ok=False, detail=str(error), cure="run doctor again; if it stays, restore the catalog from a backup")
+
+
+def _space(corpus: Corpus) -> Check:
+    """The vectors in use, and those that are only kept."""
+    from unspool.catalog import spaces
+
+    with corpus._catalog.read() as connection:
+        kept = {str(space): spaces.embedding_count(connection, space.id) for space in spaces.all_spaces(connection) if not space.active}
+    detail = "it belongs to this embedder"
+    if not kept:
+        return Check(name="vector space", ok=True, detail=detail)
+    others = ", ".join(f"{count} vectors of {name}" for name, count in kept.items())
+    return Check(name="vector space", ok=True, detail=f"{detail}; kept beside it: {others}", cure="unspool reembed --drop-old forgets those")
 
 
 def _row(corpus: Corpus, name: str) -> tuple[Catalog, ProjectRow]:

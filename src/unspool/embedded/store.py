@@ -27,7 +27,7 @@ from unspool.domain.reports import Progress
 from unspool.embedded import flat, lexical, tail
 from unspool.embedded.partition import Partition, Snapshot
 from unspool.embedded.words import EmbeddedWords
-from unspool.errors import DimensionError, ServiceError, UnsupportedError
+from unspool.errors import DimensionError, ServiceError, SwitchedError, UnsupportedError
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors
 from unspool.vectors.options import Metric, VectorOptions
 
@@ -80,13 +80,15 @@ class EmbeddedStore:
 
     def keep_up(self, project: int) -> None:
         """Take in what a run has stored so far, unless another process is at it."""
-        self.absorb(project, wait=False)
+        with suppress(SwitchedError):  # whoever writes next finds that out
+            self.absorb(project, wait=False)
 
     def settle(self, project: int, *, put: int | None = None, on_progress: Callable[[Progress], None] | None = None) -> str:
         """Take in what was stored, unless it is so little that it is scored directly: a commit would take longer than the run."""
         few = put <= TAIL_LIMIT if put is not None else self.absorbed(project) > 0 and self.waiting(project) <= TAIL_LIMIT // 2
         if not few:
-            self.absorb(project, on_progress=on_progress)
+            with suppress(SwitchedError):  # all is stored; whoever searches in the other space takes it in
+                self.absorb(project, on_progress=on_progress)
         return ""
 
     def fresh(self, project: ProjectRow, on_progress: Callable[[Progress], None] | None = None) -> int:
@@ -102,6 +104,7 @@ class EmbeddedStore:
                     part.now = replace(now, tail=None)
                 return 0
             with self._catalog.read() as connection:
+                spaces.check_active(connection, self.space_id)
                 seq, floor = reading.counters(connection, project.id)
                 belongs = _belongs(connection, project.id, part, seq, floor)
                 if belongs and now.position == seq:
@@ -214,6 +217,8 @@ class EmbeddedStore:
 
     def _absorb(self, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: bool = False) -> None:
         with self._catalog.read() as connection:
+            # Once another space is in use, chunks come that have no vector in this one; passing over them would lose their words for both.
+            spaces.check_active(connection, self.space_id)
             self._take_in(connection, part, project, on_progress, anew=anew)
 
     def _take_in(

@@ -59,12 +59,12 @@ def _opened(provider: str, model: str, options: EmbedderOptions) -> Embedder:
         install = f"unspool[{known.extra}]" if known.extra else known.driver
         raise MissingDependencyError(f"the embedder {provider} needs the package {known.driver}; pip install '{install}'")
     module, _, attribute = known.model.partition(":")
-    made: Any = getattr(importlib.import_module(module), attribute)
-    if provider == "static":
-        return cast(Embedder, made(model))
+    made: Any = getattr(importlib.import_module(module), attribute)(model, options)
+    if hasattr(made, "embed_passages"):  # it does by itself what the others have done for them
+        return cast(Embedder, made)
     from unspool.embedders.model import ModelEmbedder
 
-    return ModelEmbedder(made(model, options), options)
+    return ModelEmbedder(made, options)
 
 
 def setting_of(name: str) -> str:

@@ -78,6 +78,10 @@ class RedisCache:
             if self._ask(lambda some=items[start : start + _AT_ONCE]: self._send(kind, some)) is None:  # type: ignore[misc]
                 break
 
+    def answers(self) -> bool:
+        """Whether the server is there."""
+        return bool(self._ask(self._redis.ping))
+
     def close(self) -> None:
         """Let go of the connections."""
         self._redis.close()
@@ -109,5 +113,5 @@ class RedisCache:
         """Whether it is a vector of this space: others may write to the same server."""
         if len(value) != 4 * self._embedder.dimension:
             return False
-        length = float(np.linalg.norm(np.frombuffer(value, dtype="<f4")))
+        length = float(np.linalg.norm(np.frombuffer(value, dtype="<f4").astype(np.float64)))  # whose squares do not overflow
         return abs(length - 1) < 1e-2

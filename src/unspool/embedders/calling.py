@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import email.utils
 import re
+import weakref
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
@@ -23,6 +24,7 @@ from unspool.errors import (
 )
 
 _REASON = re.compile(r"[\w.-]{1,60}")  # a word such as context_length_exceeded; a sentence may repeat what was sent, or the key
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 CONNECT_S = 10.0
 
 
@@ -30,16 +32,16 @@ class Server:
     """One address that is called. Safe to use from several threads; it follows no redirection, which could carry the key elsewhere."""
 
     def __init__(self, url: str, *, name: str, key: str, timeout_s: float, headers: Mapping[str, str]) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise AddressError("UNSPOOL_EMBEDDER_URL is no address of a server; give one such as http://localhost:11434/v1")
+        parts = parts_of(url)
         if not key.isascii() or re.search(r"[\s\x00-\x1f]", key):
             raise ConfigError("UNSPOOL_EMBEDDER_KEY holds a space or a character that no key has; copy it again")
         port = f":{parts.port}" if parts.port else ""
         self.place = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
         self._name = name
         self._url = url
+        self._key = key
         self._client = httpx2.Client(timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)), headers=dict(headers))
+        weakref.finalize(self, self._client.close)
 
     def post(self, body: Mapping[str, Any]) -> Any:
         """What the server answers, read as JSON; whatever it says instead of an answer is an error that names it."""
@@ -65,6 +67,8 @@ class Server:
 
     def _error(self, answer: httpx2.Response) -> Exception:
         status, reason = answer.status_code, _reason(answer)
+        if self._key and self._key in reason:
+            reason = ""
         said = f"{status} {reason}".strip()
         if status == 429 and reason not in ("insufficient_quota", "billing_hard_limit_reached"):
             after = retry_after(answer.headers)
@@ -82,6 +86,20 @@ class Server:
                 f"{self} refused what it was sent ({said}); a text it does not take, or a setting such as UNSPOOL_EMBEDDER_DIMENSION", answer
             )
         return UnreachableError(f"{self} is not well ({said}); try again later")
+
+
+def parts_of(url: str) -> SplitResult:
+    """The parts of an address, if it is one that can be called."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") and httpx2.URL(url):
+            return parts
+    except (
+        ValueError,
+        httpx2.InvalidURL,
+    ):  # a port that is no number, a name that is none; the message would repeat the address, with what it may hold
+        pass
+    raise AddressError("UNSPOOL_EMBEDDER_URL is no address of a server; give one such as http://localhost:11434/v1")
 
 
 class _RefusedError(InputError):
@@ -102,10 +120,10 @@ def is_about(error: InputError, word: str) -> bool:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """How long a server asks to be left alone, in seconds: a number, a date, or milliseconds as some have it."""
-    if (milliseconds := headers.get("retry-after-ms", "")).replace(".", "", 1).isdigit():
+    if _NUMBER.fullmatch(milliseconds := headers.get("retry-after-ms", "")):
         return float(milliseconds) / 1000
     text = headers.get("retry-after", "")
-    if text.replace(".", "", 1).isdigit():
+    if _NUMBER.fullmatch(text):
         return float(text)
     try:
         moment = email.utils.parsedate_to_datetime(text)

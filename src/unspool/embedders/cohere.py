@@ -57,6 +57,6 @@ class CohereModel:
         answer = self._server.post(body)
         try:
             rows: Vectors = np.asarray(answer["embeddings"]["float"], dtype=np.float32)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._server.wrong("answered without vectors") from error
         return rows

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
 
 PROVIDER = "fastembed"
-MAX_BATCH = 32
 
 
 class FastembedModel:
@@ -43,7 +42,7 @@ class FastembedModel:
             dimension=folder.dimension,
             max_tokens=folder.max_tokens,
             over_limit=options.over_limit,
-            max_batch=MAX_BATCH,
+            max_batch=onnx.MAX_BATCH,
             is_padded=True,
             query_prefix=folder.query_prefix,
             passage_prefix=folder.passage_prefix,
@@ -65,6 +64,7 @@ class FastembedModel:
                     self._opened = TextEmbedding(name, specific_model_path=str(self._path))
                 except Exception as error:  # it says with a ValueError which file it misses, and with anything else what is wrong with one
                     raise ConfigError(f"fastembed cannot load {self._path} ({error}); copy the model's whole folder, as a hub has it") from error
+                self._opened.model.tokenizer.no_truncation()  # it cuts where tokenizer_config.json says, which may be before the declared limit
             return self._opened
 
     def _registered(self) -> str:

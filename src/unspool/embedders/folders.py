@@ -16,6 +16,7 @@ from unspool.errors import ConfigError, UnreachableError
 
 MAX_TOKENS = 512  # where a folder does not say: what models of the BERT kind read
 HUB_S = 5.0  # a hub that has not answered by then is taken for unreachable
+_NO_LIMIT = 10_000_000  # tokens; what is above stands for a limit that is not known
 _EDGE = 1 << 20  # bytes at either end of a file of weights that tell it from another of the same size
 
 
@@ -44,10 +45,11 @@ def describe(path: Path, name: str, weights: Path, options: EmbedderOptions) -> 
         raise ConfigError(f"{path} has no tokenizer.json; copy the model's whole folder, as a hub has it")
     family = family_of(name)
     prompts = _json(path / "config_sentence_transformers.json").get("prompts") or {}
-    query = options.query_prefix or prompts.get("query", family.query)
-    passage = options.passage_prefix or prompts.get("document", prompts.get("passage", family.passage))
+    # An empty prompt is no statement: sentence-transformers 5 and later write one into every folder.
+    query = options.query_prefix or prompts.get("query") or family.query
+    passage = options.passage_prefix or prompts.get("document") or prompts.get("passage") or family.passage
     pooling = _pooling(path, family.pooling)
-    limit = options.max_tokens or int(own.get("max_seq_length") or config.get("max_position_embeddings") or MAX_TOKENS)
+    limit = options.max_tokens or int(own.get("max_seq_length") or _limit(config, _json(path / "tokenizer_config.json")))
     return ModelFolder(
         path=path,
         name=name,
@@ -140,6 +142,12 @@ def _pooling(path: Path, otherwise: str) -> str:
     named = pooling.get("pooling_mode", flags)
     modes = [named] if isinstance(named, str) else list(named)
     return _POOLING.get(modes[0], "other") if len(modes) == 1 else "other"
+
+
+def _limit(config: dict[str, Any], tokenizer: dict[str, Any]) -> int:
+    """What a model reads where its folder has no `max_seq_length`: newer ones have it at the tokenizer, which has 1e30 where nobody knows."""
+    stated = (config.get("max_position_embeddings"), tokenizer.get("model_max_length"))
+    return int(min((one for one in stated if one and one < _NO_LIMIT), default=MAX_TOKENS))
 
 
 _POOLING = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}

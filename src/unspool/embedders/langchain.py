@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import anyio.from_thread
 import numpy as np
 
 from unspool.embedders.base import Facts
@@ -30,7 +31,7 @@ class LangChainModel:
     def __init__(self, embeddings: Any, options: EmbedderOptions) -> None:
         self._embeddings = embeddings
         self._waits = True  # until the object says that it only has coroutines
-        self._portal: Any = None
+        self._running: asyncio.AbstractEventLoop | None = None
         self._guard = threading.Lock()
         kind = type(embeddings).__name__
         named = next((value for name in _NAMES if isinstance(value := getattr(embeddings, name, None), str) and value), "")
@@ -66,15 +67,22 @@ class LangChainModel:
                 return getattr(self._embeddings, method)(given)
             except NotImplementedError:
                 self._waits = False
-        return self._loop()(getattr(self._embeddings, f"a{method}"), given)
+        return asyncio.run_coroutine_threadsafe(getattr(self._embeddings, f"a{method}")(given), self._loop()).result()
 
-    def _loop(self) -> Callable[..., Any]:
-        """One event loop for all calls: what an object holds open belongs to the loop that it was opened in."""
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        """One event loop for all calls: what an object holds open belongs to the loop that it was opened in. It ends with this model, and a
+        process does not wait for it at its end, as it would for a portal of anyio's."""
         with self._guard:
-            if self._portal is None:
-                self._portal = anyio.from_thread.start_blocking_portal(name="unspool-langchain").__enter__()
-            call: Callable[..., Any] = self._portal.call
-            return call
+            if self._running is None:
+                loop = self._running = asyncio.new_event_loop()
+                threading.Thread(target=_run, args=(loop,), name="unspool-langchain", daemon=True).start()
+                weakref.finalize(self, loop.call_soon_threadsafe, loop.stop)
+            return self._running
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()
 
 
 def is_embeddings(given: object) -> bool:

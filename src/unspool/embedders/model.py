@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
@@ -51,7 +51,7 @@ class ModelEmbedder:
         self.counter = TokenCounting(self.max_tokens, model.tokenizer_file)
         self._dimension = self.facts.dimension
         self._guard = threading.Lock()
-        self._alone = threading.Lock()  # what computes in this process uses all its cores by itself
+        self._turns = threading.BoundedSemaphore(self.concurrency)  # for all threads; what computes in this process uses all its cores by itself
         self._expected: tuple[str, Vectors] | None = None
 
     @property
@@ -79,7 +79,7 @@ class ModelEmbedder:
             self._dimension = self._dimension or dimension
 
     def expect(self, text: str, vector: Vectors) -> None:
-        """Look, when passages are next embedded, whether this one still has the vector that it had: a name alone does not prove the model."""
+        """Look, when something is next embedded, whether this passage still has the vector that it had: a name alone does not prove the model."""
         with self._guard:
             self._expected = text, vector
 
@@ -95,7 +95,7 @@ class ModelEmbedder:
         """One unit row per text. A blank text is refused, one that is too long is cut or refused, as the facts say."""
         with self._guard:
             expected, self._expected = self._expected, None
-        if expected is None or not texts:
+        if expected is None:
             return self._embed(texts, is_query=False)
         try:
             rows = self._embed([*texts, expected[0]], is_query=False)
@@ -112,6 +112,8 @@ class ModelEmbedder:
 
     def embed_query(self, text: str) -> Vectors:
         """The vector of a question."""
+        if self._expected is not None:
+            self.embed_passages([])
         row: Vectors = self._embed([text], is_query=True)[0]
         return row
 
@@ -122,8 +124,10 @@ class ModelEmbedder:
         sizes = [size for _, size in fitted]
         plan = batches(sizes, most=self._most, tokens=self.facts.batch_tokens, is_padded=self.facts.is_padded)
 
+        abandoned = threading.Event()  # nobody waits any more: one call has failed for good, or the user has had enough
+
         def call(places: list[int]) -> Vectors:
-            return self._call([given[place] for place in places], sum(sizes[place] for place in places), is_query=is_query)
+            return self._call([given[place] for place in places], sum(sizes[place] for place in places), abandoned, is_query=is_query)
 
         if len(plan) <= 1 or self.concurrency == 1:
             found = [call(places) for places in plan]
@@ -131,8 +135,11 @@ class ModelEmbedder:
             with ThreadPoolExecutor(min(self.concurrency, len(plan)), thread_name_prefix="unspool-embed") as threads:
                 calls = [threads.submit(call, places) for places in plan]
                 try:
+                    for one in as_completed(calls):
+                        one.result()  # the first that fails ends them all, also those before it that wait for their turn
                     found = [one.result() for one in calls]
                 except BaseException:
+                    abandoned.set()
                     threads.shutdown(wait=False, cancel_futures=True)
                     raise
         rows = np.empty((len(texts), self._dimension), dtype=np.float32)
@@ -153,20 +160,24 @@ class ModelEmbedder:
                 f"text {place} of {total} has {size} tokens, {self.name} reads {self.max_tokens}; "
                 "shorten it, or set UNSPOOL_EMBEDDER_OVER_LIMIT to cut"
             )
-        return self._tokenizer.cut(text, self.max_tokens), self.max_tokens
+        cut = self._tokenizer.cut(text, self.max_tokens)
+        return cut if cut.strip() else self._tokenizer.cut(text.lstrip(), self.max_tokens), self.max_tokens
 
-    def _call(self, texts: Sequence[str], tokens: int, *, is_query: bool) -> Vectors:
+    def _call(self, texts: Sequence[str], tokens: int, abandoned: threading.Event, *, is_query: bool) -> Vectors:
         """One call, repeated as long as that may help."""
         if self.facts.is_local:
-            with self._alone:
+            with self._turns:
                 return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
         for attempt in count(1):
-            self._pace.wait(tokens)
+            self._pace.wait(tokens, sleep=abandoned.wait)
+            if abandoned.is_set():
+                raise CancelledError
             try:
-                return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
+                with self._turns:
+                    return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
             except UnspoolError as error:
                 pause = pause_after(error, attempt)
-                if pause is None or attempt > self._retries:
+                if pause is None or attempt > self._retries or abandoned.is_set():
                     raise
             self._pace.pause(pause)
         raise AssertionError("unreachable")

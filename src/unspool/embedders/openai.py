@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import numpy as np
 
 from unspool.embedders.base import Facts
-from unspool.embedders.calling import Server, is_about
+from unspool.embedders.calling import Server, is_about, parts_of
 from unspool.embedders.families import family_of
 from unspool.embedders.folders import revision
 from unspool.embedders.options import EmbedderOptions
@@ -62,7 +62,7 @@ class OpenAIModel:
         query, passage = options.query_prefix or family.query, options.passage_prefix or family.passage
         self._model = model
         self._dimensions = options.dimension if known and options.dimension != known.dimension else 0
-        self._formats = ["base64", ""]  # the first that the server takes
+        self._format = "base64"  # or '', once the server has said that it knows no formats
         self._server = Server(
             _endpoint(options.url or URL),
             name=f"{PROVIDER}:{model}",
@@ -88,18 +88,19 @@ class OpenAIModel:
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """One call. What comes back is put in the order that its indexes say."""
-        while True:
-            body: dict[str, Any] = {"model": self._model, "input": list(texts)}
-            if self._formats[0]:
-                body["encoding_format"] = self._formats[0]
-            if self._dimensions:
-                body["dimensions"] = self._dimensions
-            try:
-                return vectors_of(self._server, self._server.post(body), len(texts))
-            except InputError as error:
-                if len(self._formats) == 1 or not is_about(error, "encoding_format"):
-                    raise
-                self._formats = self._formats[1:]
+        body: dict[str, Any] = {"model": self._model, "input": list(texts)}
+        if self._format:
+            body["encoding_format"] = self._format
+        if self._dimensions:
+            body["dimensions"] = self._dimensions
+        try:
+            return vectors_of(self._server, self._server.post(body), len(texts))
+        except InputError as error:
+            if "encoding_format" not in body or not is_about(error, "encoding_format"):
+                raise
+        self._format = ""
+        del body["encoding_format"]
+        return vectors_of(self._server, self._server.post(body), len(texts))
 
 
 def vectors_of(server: Server, answer: Any, wanted: int) -> Vectors:
@@ -124,14 +125,14 @@ def _row(server: Server, given: Any) -> Vectors:
             return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
         if isinstance(given, list) and given:
             return np.asarray([np.nan if one is None else one for one in given], dtype=np.float32)
-    except (binascii.Error, ValueError, TypeError):
+    except (binascii.Error, ValueError, TypeError, OverflowError):
         pass
     raise server.wrong("gave a vector that cannot be read")
 
 
 def _endpoint(url: str) -> str:
     """Where embeddings are asked for; what stands behind a question mark, as Azure has it, stays."""
-    parts = urlsplit(url)
+    parts = parts_of(url)
     path = parts.path.rstrip("/")
     return urlunsplit(parts._replace(path=path if path.endswith("/embeddings") else f"{path}/embeddings"))
 

@@ -35,7 +35,7 @@ class Pace:
         requests_per_minute: int = 0,
         tokens_per_minute: int = 0,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._per_request_s = 60 / requests_per_minute if requests_per_minute else 0.0
         self._per_token_s = 60 / tokens_per_minute if tokens_per_minute else 0.0
@@ -45,14 +45,15 @@ class Pace:
         self._free_at = 0.0  # when the next call may begin
         self._paused_until = 0.0
 
-    def wait(self, tokens: int) -> None:
-        """Wait for the turn of a call with so many tokens."""
+    def wait(self, tokens: int, *, sleep: Callable[[float], object] | None = None) -> None:
+        """Wait for the turn of a call with so many tokens. A `sleep` that returns early for good ends it."""
         with self._guard:
             now = self._clock()
             turn = max(self._free_at, now)
             self._free_at = turn + max(self._per_request_s, tokens * self._per_token_s)
         while (left := turn - self._clock()) > 0:
-            self._sleep(left)
+            if (sleep or self._sleep)(left):
+                return
             with self._guard:
                 turn = max(turn, self._paused_until)
 

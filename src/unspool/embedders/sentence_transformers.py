@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "sentence-transformers"
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors", "*/*.json", "*/*.safetensors")
-# Larger batches of the same length are no faster on two cores, and texts of equal length are rarer the more are asked for (bench/embedding.py).
-MAX_BATCH = 32
+MAX_BATCH = 16  # on two cores 8, 16 and 32 texts a call are about as fast (bench/providers.py --batches); the fewer, the sooner a query has its turn
 
 
 class SentenceTransformersModel:

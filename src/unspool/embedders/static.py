@@ -23,6 +23,7 @@ from unspool.errors import ConfigError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
+    from unspool.embedders.options import EmbedderOptions
 
 # No entry of the tokenizer's vocabulary crosses from a letter to another kind of character, joins two digits, or holds a
 # line break (tests/unit/test_static_embedder.py checks the vocabulary). So a text's tokens are exactly the tokens of these
@@ -95,7 +96,7 @@ class StaticEmbedder:
             price=0,
         )
 
-    def __init__(self, model: str = "") -> None:
+    def __init__(self, model: str = "", options: EmbedderOptions | None = None) -> None:
         if model not in ("", "wordllama-256"):
             raise ConfigError(f"static model {model!r} is not known; UNSPOOL_EMBEDDER=static is the only one")
         spec = importlib.util.find_spec("wordllama")

@@ -42,8 +42,8 @@ class FileTokenizer:
     def cut(self, text: str, limit: int) -> str:
         """The beginning of a text; a word that is cut may have other tokens than it had as a whole, so it is counted again."""
         end, keep = len(text), limit
-        while (encoded := self._encoded(text[:end])) and len(encoded.ids) > limit:
-            end, keep = encoded.offsets[max(0, keep - 1)][1], keep - 1
+        while len((encoded := self._encoded(text[:end])).ids) > limit:
+            end, keep = (encoded.offsets[keep - 1][1], keep - 1) if keep > 0 else (0, 0)
         return text[:end]
 
     def _encoded(self, text: str) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PROVIDER = "voyage"
 URL = "https://api.voyageai.com/v1/embeddings"
 # As published by Voyage in November 2026: 32 000 tokens a text, 1000 texts and at least 120 000 tokens a call, 1024 numbers.
-MAX_TOKENS, MAX_BATCH, BATCH_TOKENS = 32_000, 128, 100_000
+MAX_TOKENS, MAX_BATCH, BATCH_TOKENS, DIMENSION = 32_000, 128, 100_000, 1024
 PRICES = {"voyage-3.5": 0.06, "voyage-3.5-lite": 0.02, "voyage-3-large": 0.18, "voyage-code-3": 0.18}
 
 
@@ -37,7 +37,7 @@ class VoyageModel:
         self._server = Server(options.url or URL, name=f"{PROVIDER}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers)
         self.facts = Facts(
             name=f"{PROVIDER}:{model}",
-            dimension=options.dimension or (1024 if model in PRICES else 0),
+            dimension=options.dimension or (DIMENSION if model in PRICES else 0),
             max_tokens=options.max_tokens or MAX_TOKENS,
             over_limit=options.over_limit,
             max_batch=MAX_BATCH,

@@ -66,7 +66,12 @@ class Indexer:
 
     def keep(self, vectors: Mapping[bytes, bytes]) -> None:
         """Keep vectors as soon as they are made, ahead of the documents that they are for."""
-        self.catalog.transact(lambda connection: documents.keep_embeddings(connection, self.store.space_id, vectors))
+
+        def keep(connection: Connection) -> None:
+            spaces.check_active(connection, self.store.space_id)  # otherwise it may be dropped already
+            documents.keep_embeddings(connection, self.store.space_id, vectors)
+
+        self.catalog.transact(keep)
 
 
 @dataclass(slots=True)

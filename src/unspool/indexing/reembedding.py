@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 
@@ -99,12 +100,12 @@ def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
             known = spaces.all_spaces(connection)
         old = [space for space in known if not space.active]
         for space in old:
-            store = open_store(space)
-            try:
+            with closing(open_store(space)) as store:
                 catalog.transact(lambda connection, space=space, store=store: _drop(connection, space, store))  # type: ignore[misc]
-                store.sweep({one.id for one in known if one.active})
-            finally:
-                store.close()
+        for space in known:
+            if space.active:  # also where there are no old ones: one who was killed here may have left something
+                with closing(open_store(space)) as store:
+                    store.sweep({space.id})
     return [str(space) for space in old]
 
 
@@ -124,13 +125,15 @@ class _Run:
     def go_over(self) -> None:
         """Embed, build, look, switch; again as long as others write faster."""
         store = self.work.open_store(self.space)
+        is_verified = False
         try:
             for number in count(1):
                 self._embed_all()
-                if not self._build(store):
+                if not self._build(store) and number < ROUNDS:
                     continue
-                if number == 1:
+                if not is_verified:
                     self._verify()
+                    is_verified = True
                 if self.work.catalog.transact(lambda connection, last=number >= ROUNDS: self._switch(connection, store, last=last)):  # type: ignore[misc]
                     return
         finally:

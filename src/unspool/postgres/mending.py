@@ -80,13 +80,16 @@ def mend(
 
 
 def remove_orphans(connection: Connection, project: int, table: VectorTable) -> None:
-    """Forget the vectors of chunks that are gone."""
+    """Forget the vectors of chunks that are gone, or belong to another document now: it was forgotten and put again."""
     if gone := _orphans(connection, project, table.name):
         tables.remove(connection, table, project, gone)
 
 
 def _orphans(connection: Connection, project: int, table: str) -> list[int]:
-    statement = f"SELECT x.chunk_id FROM {table} x LEFT JOIN chunks c ON c.id = x.chunk_id WHERE x.project_id = %(project)s AND c.id IS NULL"
+    statement = (
+        f"SELECT x.chunk_id FROM {table} x LEFT JOIN chunks c ON c.id = x.chunk_id AND c.document_id = x.document_id "
+        "WHERE x.project_id = %(project)s AND c.id IS NULL"
+    )
     return [row[0] for row in connection.exec_driver_sql(statement, {"project": project})]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, driving, spaces
+from unspool.catalog import Catalog, documents, driving, spaces
 from unspool.catalog.documents import Changes, NewChunk
 from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.postgres import PostgresCatalog
@@ -123,9 +123,10 @@ class PostgresStore:
         )
 
     def forget(self, connection: Connection, project: int) -> None:
-        """Remove a project's vectors and words together with its documents, however long that takes."""
+        """Remove a project's vectors, those of every space, and words together with its documents, however long that takes."""
         driving.without_hurry(connection)
-        connection.exec_driver_sql(f"DELETE FROM {self._table.name} WHERE project_id = %(project)s", {"project": project})
+        for name in tables.names(connection):
+            connection.exec_driver_sql(f"DELETE FROM {name} WHERE project_id = %(project)s", {"project": project})
         words.drop(connection, project)
 
     def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
@@ -199,6 +200,7 @@ class PostgresStore:
             driving.without_hurry(connection)
             if not take(connection, project):
                 return  # it was forgotten
+            spaces.check_active(connection, self.space_id)
             mending.mend(connection, project, self._table, self.add_vectors, with_tokens=self._textsearch, on_progress=on_progress)
 
         self._catalog.transact(mend)
@@ -228,7 +230,8 @@ class PostgresStore:
             return after, 0
         chunks = mending.without_vector(connection, project, self._table, after)
         if chunks:
-            self.add_vectors(connection, project, chunks, {})
+            known = documents.known_embeddings(connection, self.space_id, {chunk.text_sha for chunk in chunks})
+            self.add_vectors(connection, project, [chunk for chunk in chunks if chunk.text_sha in known], {})  # the others came meanwhile
             after = chunks[-1].id
         return after, len(chunks)
 

@@ -81,6 +81,12 @@ def find(connection: Connection, space_id: int) -> VectorTable | None:
     return VectorTable(space_id=space_id, type=match[1], dimension=int(match[2]))
 
 
+def names(connection: Connection) -> list[str]:
+    """The tables of all spaces."""
+    found = connection.exec_driver_sql("SELECT id FROM spaces ORDER BY id").fetchall()
+    return [f"vectors_{id_}" for (id_,) in found if find(connection, id_) is not None]
+
+
 def ensure(connection: Connection, space_id: int, dimension: int, options: VectorOptions) -> VectorTable:
     """The table of a space, made if need be; inside a writing transaction."""
     connection.exec_driver_sql("SELECT id FROM spaces WHERE id = %(id)s FOR UPDATE", {"id": space_id})
