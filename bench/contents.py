@@ -19,7 +19,7 @@ def contents(database: str, project: str) -> dict[str, Any]:
     with Corpus(Settings(database=database)) as corpus:
         corpus.refresh()
         documents = sorted((d.path, d.sha256, d.chunk_count, d.status.value, d.language) for d in corpus.documents(project=project))
-        with corpus._catalog.read() as connection:
+        with corpus._parts.catalog.read() as connection:
             chunks = _chunks(connection, corpus._project(project).id)
             embeddings = connection.execute(sa.select(sa.func.count()).select_from(schema.embeddings)).scalar_one()
         row = corpus._project(project)
@@ -31,7 +31,7 @@ def contents(database: str, project: str) -> dict[str, Any]:
             "chunk_count": len(chunks),
             "embedding_count": embeddings,
             "unindexed": [document[0] for document in documents if document[3] != "indexed"],
-            "vectors_differ": _difference(ids, corpus._ready().ids(row.id, limit=10**9).tolist()),
+            "vectors_differ": _difference(ids, corpus._parts.ready().ids(row.id, limit=10**9).tolist()),
             "words_differ": _difference(ids, _word_ids(corpus, row.id)),
         }
 
@@ -50,7 +50,7 @@ def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
 
 
 def _word_ids(corpus: Corpus, project: int) -> list[int]:
-    searcher = corpus._ready().partition(project).now.searcher
+    searcher = corpus._parts.ready().partition(project).now.searcher
     if searcher is None:
         return []
     hits = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs + 1)).hits

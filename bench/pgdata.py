@@ -115,7 +115,7 @@ def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject
     with Corpus(Settings(database=address)) as corpus:
         id_ = corpus._project(name).id
         begun = time.perf_counter()
-        corpus._ready().settle(id_)
+        corpus._parts.ready().settle(id_)
         build_seconds = time.perf_counter() - begun
     if seconds:
         with by_hand(address, autocommit=True) as connection:

@@ -151,7 +151,7 @@ def near(database: str, project: FilledProject, asked: Sequence[str], seed: int)
     """The nearest by vector, with a filter and without, against an exact scan."""
     name = f"{project.chunks} chunks"
     with Corpus(Settings(database=database)) as corpus:
-        store = corpus._ready()
+        store = corpus._parts.ready()
         assert isinstance(store, PostgresStore)
         vectors = [np.asarray(corpus.embed(query), dtype=np.float32) for query in asked]
         for vector in vectors[:WARM_UP]:
@@ -224,7 +224,7 @@ def _exact(store: PostgresStore, project: int, vector: Any, k: int) -> list[floa
 def exact_against_index(database: str, project: FilledProject, asked: Sequence[str]) -> Iterator[Figure]:
     """Where comparing every vector is as good as an index: the same real vectors, so many of them at a time."""
     with Corpus(Settings(database=database)) as corpus:
-        store = corpus._ready()
+        store = corpus._parts.ready()
         assert isinstance(store, PostgresStore)
         source, dimension = store._table.name, store._table.dimension
         vectors = [np.asarray(corpus.embed(query), dtype=np.float32) for query in asked[: WARM_UP + 60]]

@@ -131,7 +131,7 @@ def _rebuild(corpus: Corpus) -> None:
     """Make the index again under the present rules."""
     for cached in (analysis._document_terms, ranking._place, ranking._names):
         cached.cache_clear()
-    store = corpus._ready()
+    store = corpus._parts.ready()
     for project in list(store._partitions):
         store.drop(project)
     corpus.refresh()

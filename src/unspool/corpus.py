@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,8 +19,6 @@ from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress, ReembedPlan, ReembedReport
 from unspool.errors import (
-    AddressError,
-    ConfigError,
     ConflictError,
     ContinuationError,
     DimensionError,
@@ -32,6 +28,7 @@ from unspool.errors import (
     ServiceError,
     SwitchedError,
 )
+from unspool.parts import Parts
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
@@ -39,12 +36,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
 
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.catalog.spaces import Space
-    from unspool.embedders.base import Embedder
-    from unspool.embedders.cache import RedisCache
     from unspool.indexing.pipeline import Indexer
-    from unspool.search.finder import Finder
-    from unspool.stores import Store
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
@@ -159,12 +151,12 @@ def _following(method: Callable[Concatenate[Corpus, _P], _T]) -> Callable[Concat
 
     @wraps(method)
     def run(self: Corpus, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        embedder = self._embedder
+        embedder = self._parts.embedder
         try:
             return method(self, *args, **kwargs)
         except (ConflictError, ServiceError):
-            self._look_again()
-            if self._embedder is embedder:
+            self._parts.look(searched=True)
+            if self._parts.embedder is embedder:
                 raise
             return method(self, *args, **kwargs)
 
@@ -175,64 +167,9 @@ class Corpus:
     """An open corpus. Safe to use from several threads; several processes may open the same one."""
 
     def __init__(self, settings: Settings, *, embedder: object = None) -> None:
-        from unspool.catalog import spaces
-        from unspool.catalog.windows import Windows
-
         self.settings = settings
-        self._embedder, self._opened_as = wiring.open_embedder(settings, embedder)
-        self._cache = wiring.open_cache(settings, self._embedder)
-        self._guard = threading.RLock()
         self._hooks = Hooks()
-        self._is_closed = False
-        self._primary: Catalog | None = None
-        self._store: Store | None = None
-        self._searched_store: Store | None = None
-        self._finder: Finder | None = None
-        self._left: list[Store | Finder | RedisCache] = []  # of embedders that are not in use any more; somebody may be searching with them
-        self._looked_at = 0.0
-        self._proved: Embedder | None = None
-        self._searched: Catalog = self._opened()
-        self._windows = None if settings.database_read else Windows(self._searched.home())
-        try:
-            with self._searched.read() as connection:
-                space = spaces.active_space(connection)
-            if space is not None:
-                self._meet(space)
-                self._searching()
-        except BaseException:
-            self.close()  # nobody else can
-            raise
-
-    def _opened(self) -> Catalog:
-        """The catalog that is searched: a replica if there is one. The primary is then opened when something is to be written."""
-        from unspool.catalog import Catalog
-        from unspool.catalog.database import engine_name
-
-        settings = self.settings
-        if not settings.database_read:
-            self._primary = Catalog.open(settings.database_address, connecting=wiring.connecting(settings))
-            return self._primary
-        if engine_name(settings.database_read) == "sqlite":
-            raise AddressError("UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, leave it empty otherwise")
-        replica = Catalog.open(settings.database_read, create=False, connecting=wiring.connecting(settings))
-        if not settings.database:
-            self._primary = replica  # which refuses to be written, and says where to
-        return replica
-
-    @property
-    def _catalog(self) -> Catalog:
-        """The catalog that is written."""
-        from unspool.catalog import Catalog
-
-        with self._guard:
-            if self._primary is None:
-                self._check_open()
-                opened = Catalog.open(self.settings.database_address, connecting=wiring.connecting(self.settings))
-                if opened.identity != self._searched.identity:
-                    opened.close()
-                    raise ConfigError("UNSPOOL_DATABASE_READ is no replica of UNSPOOL_DATABASE: it holds another catalog; correct one of them")
-                self._primary = opened
-            return self._primary
+        self._parts = Parts(settings, embedder, emit=self._hooks.emit)
 
     def __enter__(self) -> Self:
         return self
@@ -242,19 +179,7 @@ class Corpus:
 
     def close(self) -> None:
         """Let go of every file and connection."""
-        with self._guard:
-            self._is_closed = True
-            if self._finder is not None:
-                self._finder.close()
-                self._finder = None
-            for part in {id(one): one for one in (self._store, self._searched_store, self._cache, *self._left) if one is not None}.values():
-                part.close()
-            self._store = self._searched_store = None
-        if self._windows is not None:
-            self._windows.close()
-        self._searched.close()
-        if self._primary is not None:
-            self._primary.close()
+        self._parts.close()
 
     # In
 
@@ -279,7 +204,7 @@ class Corpus:
         root = Path(source).expanduser().resolve()
         if not root.exists():
             raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
-        if project is None and (known := self._project_at(self._catalog, root)) is not None:
+        if project is None and (known := self._project_at(self._parts.catalog, root)) is not None:
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):
                 root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
@@ -306,8 +231,8 @@ class Corpus:
         from unspool.catalog import documents, projects, spaces
 
         row = self._project(project)
-        self._look()
-        store = self._ready()
+        self._parts.look()
+        store = self._parts.ready()
 
         def forget_document(connection: Connection) -> int:
             projects.take(connection, row.id)
@@ -330,9 +255,9 @@ class Corpus:
                 projects.prune_embeddings(connection)
 
         if path is not None:
-            return self._catalog.transact(forget_document)
-        count = self._catalog.transact(forget_project)
-        self._catalog.transact(prune)  # by itself: others wait for it where they embed
+            return self._parts.catalog.transact(forget_document)
+        count = self._parts.catalog.transact(forget_project)
+        self._parts.catalog.transact(prune)  # by itself: others wait for it where they embed
         store.drop(row.id)
         shutil.rmtree(self._clone(project), ignore_errors=True)
         return count
@@ -374,7 +299,7 @@ class Corpus:
         if not (isinstance(max_total_tokens, int) and 0 <= max_total_tokens <= MAX_TOTAL_TOKENS):
             raise InputError(f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or up to {MAX_TOTAL_TOKENS} for all pages together")
         rows = self._named(projects)
-        planned = engine.plan_for(query, self._embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
+        planned = engine.plan_for(query, self._parts.embedder, alpha=settings.alpha if alpha is None else alpha, limit=limit, window=settings.window)
         if not rows:
             return Page(query=query, projects=(), hits=(), alpha=planned.alpha, notes=("nothing is indexed yet",))
         question = Question(
@@ -388,7 +313,7 @@ class Corpus:
             min_score=min_score,
             explain=explain,
         )
-        return self._tied(self._finding().ask(question, planned, rows, caller=caller, on_progress=on_progress), caller)
+        return self._tied(self._parts.finding().ask(question, planned, rows, caller=caller, on_progress=on_progress), caller)
 
     @_following
     def more(self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = "") -> Page:
@@ -401,9 +326,9 @@ class Corpus:
         _check_caller(caller)
         if not isinstance(continuation, str):
             raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
-        self._look(now=False)
+        self._parts.glance()
         try:
-            return self._tied(self._finding().go_on(continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller), caller)
+            return self._tied(self._parts.finding().go_on(continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller), caller)
         except ContinuationError as error:
             if not restart or error.question is None:
                 raise
@@ -411,14 +336,14 @@ class Corpus:
 
     def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""
-        self._look(now=False)
+        self._parts.glance()
         texts = [queries] if isinstance(queries, str) else list(queries)
 
         def tell(done: int) -> None:
             if on_progress is not None:
                 on_progress(Progress(task="embedding", done=done, total=len(texts)))
 
-        return self._finding().warm(texts, on_done=tell)
+        return self._parts.finding().warm(texts, on_done=tell)
 
     def observe(self, hook: Hook) -> Callable[[], None]:
         """Call a function with every event, such as `PageServed`; what is returned ends it."""
@@ -435,13 +360,15 @@ class Corpus:
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = self._only(self._named([project] if project else None), "related")
-        store = self._searching()
+        store = self._parts.searching()
         store.fresh(row)
-        with self._searched.read() as connection:
+        with self._parts.searched.read() as connection:
             chunk = reading.chunk_at(connection, row.id, path, line)
         if chunk is None:
             raise NotFoundError(f"no document {path!r} in project {row.name!r}; `unspool documents` lists them")
-        return nearest.related(self._searched, store, row, chunk, space_id=store.space_id, limit=limit, count_tokens=self._embedder.count_tokens)
+        return nearest.related(
+            self._parts.searched, store, row, chunk, space_id=store.space_id, limit=limit, count_tokens=self._parts.embedder.count_tokens
+        )
 
     @_following
     def nearest(
@@ -463,27 +390,29 @@ class Corpus:
         try:
             array = np.asarray(vector, dtype=np.float32)
         except (ValueError, TypeError) as error:
-            raise InputError(f"the vector is not made of numbers ({error}); give {self._embedder.dimension} of them") from None
-        if array.shape != (self._embedder.dimension,):
+            raise InputError(f"the vector is not made of numbers ({error}); give {self._parts.embedder.dimension} of them") from None
+        if array.shape != (self._parts.embedder.dimension,):
             raise DimensionError(
-                f"the vector has {array.size} numbers, the vector space {self._embedder.dimension}; embed it with {self._embedder.name}"
+                f"the vector has {array.size} numbers, the vector space {self._parts.embedder.dimension}; embed it with {self._parts.embedder.name}"
             )
         length = float(np.linalg.norm(array))
         if not np.isfinite(length) or length == 0:
             raise InputError("the vector is zero or not finite; it has no direction to search in")
         if not rows:
             return []
-        store = self._searching()
+        store = self._parts.searching()
         for row in rows:
             store.fresh(row)
-        return search(self._searched, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._embedder.count_tokens)
+        return search(
+            self._parts.searched, store, rows, array / length, k=k, where=filters.parse(where), count_tokens=self._parts.embedder.count_tokens
+        )
 
     def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it."""
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
-        self._look_again()  # `nearest` would search with it in the space that is in use
-        return [float(value) for value in self._embedder.embed_query(text.encode("utf-8", "replace").decode())]
+        self._parts.look(searched=True)  # `nearest` would search with it in the space that is in use
+        return [float(value) for value in self._parts.embedder.embed_query(text.encode("utf-8", "replace").decode())]
 
     def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
         """What is known of each document, by project and path."""
@@ -492,7 +421,7 @@ class Corpus:
         if status is not None and status not in list(Status):
             raise InputError(f"status {status!r} does not exist; it is one of {', '.join(Status)}")
         ids = None if project is None else [self._project(project).id]
-        with self._catalog.read() as connection:
+        with self._parts.catalog.read() as connection:
             return list(reading.records(connection, project_ids=ids, status=None if status is None else Status(status), path=path))
 
     def count(self, *, project: str | None = None) -> int:
@@ -500,19 +429,19 @@ class Corpus:
         from unspool.catalog import projects, reading
 
         named = None if project is None else [self._project(project)]
-        with self._catalog.read() as connection:
+        with self._parts.catalog.read() as connection:
             rows = projects.all_projects(connection) if named is None else named
             return sum(reading.chunk_count(connection, row.id) for row in rows)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text has for the embedder."""
-        return self._embedder.count_tokens(text)
+        return self._parts.embedder.count_tokens(text)
 
     def projects(self) -> list[str]:
         """The names of all projects."""
         from unspool.catalog import projects
 
-        with self._catalog.read() as connection:
+        with self._parts.catalog.read() as connection:
             return [row.name for row in projects.all_projects(connection)]
 
     def status(self) -> list[ProjectStatus]:
@@ -520,11 +449,11 @@ class Corpus:
         from unspool.catalog import projects, reading, spaces
 
         out = []
-        with self._catalog.read() as connection:
+        with self._parts.catalog.read() as connection:
             active = spaces.active_id(connection)
-        self._follow(active)
-        store = None if active is None else self._ready()
-        with self._catalog.read() as connection:
+        self._parts.follow(active)
+        store = None if active is None else self._parts.ready()
+        with self._parts.catalog.read() as connection:
             for row in projects.all_projects(connection):
                 chunks = reading.chunk_count(connection, row.id)
                 out.append(
@@ -540,11 +469,11 @@ class Corpus:
 
     def size_bytes(self) -> int:
         """What the catalog takes on disk."""
-        return self._catalog.size_bytes()
+        return self._parts.catalog.size_bytes()
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
-        return self._project_at(self._searched, path)
+        return self._project_at(self._parts.searched, path)
 
     def _project_at(self, catalog: Catalog, path: str | Path) -> str | None:
         from unspool.catalog import projects
@@ -558,82 +487,20 @@ class Corpus:
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
-        return self._project(project, self._searched).root
+        return self._project(project, self._parts.searched).root
 
     @_following
     def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         from unspool.catalog import projects
 
-        self._look()
-        with self._catalog.read() as connection:
+        self._parts.look()
+        with self._parts.catalog.read() as connection:
             rows = projects.all_projects(connection)
         for row in rows:
-            self._ready().absorb(row.id, on_progress=on_progress)
+            self._parts.ready().absorb(row.id, on_progress=on_progress)
 
     # Inside
-
-    def _ready(self) -> Store:
-        """The index of what is written, with the vector space that belongs to the embedder."""
-        with self._guard:
-            self._check_open()
-            if self._store is None:
-                catalog = self._catalog
-                self._store = self._open_store(catalog)
-                if catalog is self._searched:
-                    self._searched_store = self._store
-            return self._store
-
-    def _searching(self) -> Store:
-        """The index of what is searched."""
-        with self._guard:
-            if self._searched is self._primary:
-                return self._ready()
-            self._check_open()
-            if self._searched_store is None:
-                self._searched_store = self._open_store(self._searched)
-            return self._searched_store
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise InputError("the corpus is closed; open it again")
-
-    def _open_store(self, catalog: Catalog) -> Store:
-        own = self._embedder
-        space_id = self._space(catalog)
-        return wiring.open_store(catalog, self.settings, space_id=space_id, name=own.name, revision=own.revision, dimension=own.dimension)
-
-    def _finding(self) -> Finder:
-        """What searches, put together when it is first needed."""
-        from unspool.search.finder import AT_ONCE, Finder, Habits
-        from unspool.search.queries import QueryCache
-
-        store, settings = self._searching(), self.settings
-        with self._guard:
-            if self._finder is None:
-                if not self._opened_as:
-                    self._expect_same(store.space_id)
-                queries = QueryCache(
-                    self._embedder, self._windows, cache=self._cache, size=settings.query_cache_size, lifetime_s=settings.query_cache_s
-                )
-                key = settings.continuation_key.encode() or self._searched.signing_key
-                self._finder = Finder(
-                    catalog=self._searched,
-                    store=store,
-                    embedder=self._embedder,
-                    windows=self._windows,
-                    queries=queries,
-                    habits=Habits(
-                        window=settings.window,
-                        prefetch=settings.prefetch == "on",
-                        lifetime_s=settings.continuation_s,
-                        signed=settings.continuations == "signed",
-                        key=key,
-                        at_once=AT_ONCE if self._searched.engine_name == "sqlite" else settings.pool_size,
-                    ),
-                    emit=self._hooks.emit,
-                )
-            return self._finder
 
     def _tied(self, page: Page, caller: str) -> Page:
         """The page, with its way to the next."""
@@ -646,7 +513,7 @@ class Corpus:
 
         asked = error.question
         assert isinstance(asked, Question)
-        with self._searched.read() as connection:
+        with self._parts.searched.read() as connection:
             known = {row.name for row in projects.all_projects(connection)}
         page = self.search(
             asked.query,
@@ -663,118 +530,17 @@ class Corpus:
         reason = str(error).partition(";")[0]
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
-    def _space(self, catalog: Catalog) -> int:
-        from unspool.catalog import spaces
-
-        with catalog.read() as connection:
-            if spaces.active_id(connection) is not None:
-                return spaces.ensure(connection, self._embedder, self._opened_as)
-        with catalog.write() as connection:
-            return spaces.ensure(connection, self._embedder, self._opened_as)
-
-    def _meet(self, space: Space) -> None:
-        """Tell the embedder what its own space says of it: the dimension, which it then need not find out."""
-        from unspool.embedders.model import ModelEmbedder
-
-        own = self._embedder
-        if isinstance(own, ModelEmbedder) and (space.embedder, space.revision) == (own.name, own.revision):
-            own.assume_dimension(space.dimension)
-
-    def _look(self, *, now: bool = True) -> None:
-        """See whether the catalog has gone over to another embedder; where it does not matter for a moment, at most every second."""
-        from unspool.catalog import spaces
-
-        if not now and time.monotonic() - self._looked_at < 1:
-            return
-        catalog = self._catalog if now else self._searched
-        with catalog.read() as connection:
-            active = spaces.active_id(connection)
-        self._follow(active)
-
-    def _look_again(self) -> None:
-        """The same in what is searched."""
-        from unspool.catalog import spaces
-
-        with self._searched.read() as connection:
-            active = spaces.active_id(connection)
-        self._follow(active)
-
-    def _follow(self, active: int | None) -> None:
-        """Go over to the embedder whose vectors are in use now, if that is another one than when this corpus was opened."""
-        from unspool.catalog import spaces
-
-        self._looked_at = time.monotonic()
-        store = self._store or self._searched_store
-        if active is None or store is None or store.space_id == active:
-            return
-        with self._guard:
-            store = self._store or self._searched_store
-            if store is None or store.space_id == active:
-                return
-            with self._searched.read() as connection:
-                space = spaces.active_space(connection)
-            if space is None or space.id == store.space_id:
-                return  # a replica that has not heard of it yet
-            self._go_over(space)
-
-    def _go_over(self, space: Space) -> None:
-        if not space.setting:
-            raise ConflictError(f"this catalog has gone over to embedder {space}, which no setting names; open it again with that one")
-        embedder, opened_as = wiring.open_embedder(self.settings, space.setting)
-        if not space.belongs_to(embedder):
-            raise ConflictError(f"this catalog has gone over to embedder {space}, which {space.setting} is not here; see to its files")
-        self._left += [one for one in (self._finder, self._store, self._searched_store, self._cache) if one is not None]
-        self._finder = self._store = self._searched_store = None
-        self._embedder, self._opened_as = embedder, opened_as
-        self._cache = wiring.open_cache(self.settings, embedder)
-
     def _written(self, write: Callable[[Indexer], IndexReport]) -> IndexReport:
         """What a writer does; once more where the catalog went over to another embedder while it did."""
-        self._look()
+        self._parts.look()
         try:
-            return write(self._indexer())
+            return write(self._parts.indexer())
         except SwitchedError:
-            self._look()
-            return write(self._indexer())
-
-    def _indexer(self) -> Indexer:
-        from unspool.indexing.pipeline import Indexer
-
-        store = self._ready()
-        self._expect_same(store.space_id)
-        return Indexer(
-            catalog=self._catalog,
-            store=store,
-            embedder=self._embedder,
-            opened_as=self._opened_as,
-            cache=self._cache,
-            chunk_tokens=self.settings.chunk_tokens,
-            max_file_bytes=self.settings.max_file_bytes,
-            jobs=self.settings.jobs,
-        )
-
-    def _expect_same(self, space_id: int) -> None:
-        """Have an embedder whose name proves little show, before its vectors are used, that it still makes the same.
-
-        Objects show it before their first query, hosted models before their first passage: one that was typed in as a setting is less easily another.
-        """
-        import numpy as np
-
-        from unspool.catalog import spaces
-        from unspool.embedders.model import ModelEmbedder
-        from unspool.indexing.reembedding import text_of
-
-        own = self._embedder
-        if not isinstance(own, ModelEmbedder) or own.facts.is_certain or self._proved is own:
-            return
-        with self._searched.read() as connection:
-            known = next(spaces.samples(connection, space_id, 1), None)
-        if known is not None:
-            own.expect(text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))
-        self._proved = own
+            self._parts.look()
+            return write(self._parts.indexer())
 
     def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
-        with (catalog or self._catalog).read() as connection:
+        with (catalog or self._parts.catalog).read() as connection:
             return self._found(connection, name)
 
     def _found(self, connection: Connection, name: str) -> ProjectRow:
@@ -796,13 +562,13 @@ class Corpus:
             names = [names]
         if names is not None and not names:
             raise InputError("the list of projects is empty; name at least one, or '*' for all")
-        with self._searched.read() as connection:
+        with self._parts.searched.read() as connection:
             active = spaces.active_id(connection)
             if names is None or "*" in names:
                 rows = projects.all_projects(connection)
             else:
                 rows = [self._found(connection, name) for name in dict.fromkeys(names)]
-        self._follow(active)
+        self._parts.follow(active)
         if names is None and len(rows) > 1:
             shown = ", ".join(row.name for row in rows[:20])
             raise InputError(f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all")
@@ -818,14 +584,14 @@ class Corpus:
         from unspool.catalog import projects
         from unspool.sources.folders import storable
 
-        with self._catalog.read() as connection:
+        with self._parts.catalog.read() as connection:
             taken = {row.name for row in projects.all_projects(connection)}
         base = "".join(c for c in storable(root.name) if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
         names: Iterable[str] = (base, f"{storable(root.parent.name)}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
         return next(name for name in names if name not in taken)
 
     def _clones(self) -> Path:
-        return self._catalog.folder("clones")
+        return self._parts.catalog.folder("clones")
 
     def _clone(self, project: str) -> Path:
         """Where a project's repository is fetched to; its name is only hashed, so no name can lead out of the folder."""

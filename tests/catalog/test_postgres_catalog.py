@@ -70,7 +70,7 @@ def test_catalogs_in_two_schemas_of_a_database_know_nothing_of_each_other(databa
         theirs.put(*[doc(f"{number}.md", f"the penguin {name(number)}", project="zoo") for number in range(8)])
         for corpus in (mine, theirs):
             corpus.refresh()
-        assert mine._catalog.identity != theirs._catalog.identity
+        assert mine._parts.catalog.identity != theirs._parts.catalog.identity
         assert {hit.chunk.text.split()[1] for hit in mine.search("walrus penguin", limit=20).hits} == {"walrus"}
         assert {hit.chunk.text.split()[1] for hit in theirs.search("walrus penguin", limit=20).hits} == {"penguin"}
         page = mine.search("walrus", limit=2)

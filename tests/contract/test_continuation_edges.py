@@ -55,9 +55,9 @@ def test_a_place_inside_a_hit_is_refused_and_does_not_hang(corpus: unspool.Corpu
     corpus.put(*(doc(f"{at}.txt", f"walrus {name(at)}") for at in range(5)), *(doc(f"copy{at}.txt", "moon and stars") for at in range(5)))
     token = corpus.search("walrus", alpha=1, limit=2).continuation
     assert token is not None
-    key, catalog = corpus._catalog.signing_key, corpus._catalog.identity
+    key, catalog = corpus._parts.catalog.signing_key, corpus._parts.catalog.identity
     window, _ = continuations.read(token, catalog=catalog, key=key)
-    entries = corpus._windows.segments(window)[0].entries
+    entries = corpus._parts.windows.segments(window)[0].entries
     inside = next(at for at, is_copy in enumerate(entries["is_copy"].tolist()) if is_copy)
     forged = continuations.write(window, Bookmark(position=inside, number=2, shown=1), catalog=catalog, key=key)
     assert forged is not None

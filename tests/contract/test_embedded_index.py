@@ -76,7 +76,8 @@ def _kind(file: Path) -> str:
 KINDS = [
     "words/meta.json", "words/state.json", "words/.managed.json", "words/.idx", "words/.term",
     "words/.fast", "words/.store", "words/.fieldnorm", "words/.del",
-    "vectors-1/state.json", "vectors-1/vectors-0.f32", "vectors-1/codes-0.u64", "vectors-1/ids-0.i64", "vectors-1/documents-0.i64", "vectors-1/dead-0-1.npy",
+    "vectors-1/state.json", "vectors-1/vectors-0.f32", "vectors-1/codes-0.u64", "vectors-1/ids-0.i64", "vectors-1/documents-0.i64",
+    "vectors-1/dead-0-1.npy",
 ]  # fmt: skip
 
 

@@ -97,14 +97,14 @@ class Desk:
     rows: list[AskedProject] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        with self.corpus._catalog.read() as connection:
+        with self.corpus._parts.catalog.read() as connection:
             found = [row for row in projects.all_projects(connection) if row.name in self.projects]
         for row in found:
-            self.corpus._ready().fresh(row)
+            self.corpus._parts.ready().fresh(row)
         self.rows = [AskedProject(row.id, row.name, row.seq) for row in found]
         self.question = Question(query=QUERY, projects=tuple(self.rows), alpha=self.alpha, limit=self.limit)
-        self.plan = engine.plan_for(QUERY, self.corpus._embedder, alpha=self.alpha, limit=self.limit, window=0)
-        self.request = Request(plan=self.plan, projects=tuple(self.rows), vector=self.corpus._embedder.embed_query(QUERY))
+        self.plan = engine.plan_for(QUERY, self.corpus._parts.embedder, alpha=self.alpha, limit=self.limit, window=0)
+        self.request = Request(plan=self.plan, projects=tuple(self.rows), vector=self.corpus._parts.embedder.embed_query(QUERY))
         self.how = Turn(
             plan=self.plan,
             request=lambda: self.request,
@@ -115,12 +115,12 @@ class Desk:
             goes_on=True,
             count_tokens=self.corpus.count_tokens,
         )
-        catalog = self.corpus._catalog
+        catalog = self.corpus._parts.catalog
         self.seal = Seal(key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000, now=0)
 
     def stores(self) -> Stores:
-        store = self.corpus._ready()
-        return Stores(catalog=self.corpus._catalog, vectors=self.index, words=store.words, kept=CandidateCache(), executor=self.executor)
+        store = self.corpus._parts.ready()
+        return Stores(catalog=self.corpus._parts.catalog, vectors=self.index, words=store.words, kept=CandidateCache(), executor=self.executor)
 
     def first(self, depth: int) -> Page:
         segment = engine.first(self.stores(), self.request, depth=depth)
@@ -160,7 +160,7 @@ def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
 
 @pytest.fixture
 def make(corpus: unspool.Corpus) -> Iterator[Any]:
-    windows = Windows(corpus._catalog.home())
+    windows = Windows(corpus._parts.catalog.home())
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()
@@ -174,14 +174,14 @@ EVERYTHING = sorted(f"{name(at)}.txt" for at in range(COUNT))
 
 
 def test_the_index_of_these_tests_is_one(corpus: unspool.Corpus) -> None:
-    assert isinstance(Scrolling(corpus._ready()), VectorIndex)
+    assert isinstance(Scrolling(corpus._parts.ready()), VectorIndex)
 
 
 @pytest.mark.parametrize("depth", [20, 200])
 @pytest.mark.parametrize("signed", [False, True], ids=["stored", "signed"])
 @pytest.mark.parametrize("alpha", [1.0, 0.4], ids=["meaning", "hybrid"])
 def test_a_walk_goes_on_by_hints_and_finds_everything_once(corpus: unspool.Corpus, make: Any, alpha: float, signed: bool, depth: int) -> None:
-    index = Scrolling(corpus._ready())
+    index = Scrolling(corpus._parts.ready())
     pages = make(index, alpha=alpha, signed=signed).walk(depth)
     assert sorted(found(pages)) == EVERYTHING
     assert index.hints
@@ -193,12 +193,12 @@ def test_a_walk_goes_on_by_hints_and_finds_everything_once(corpus: unspool.Corpu
 @pytest.mark.parametrize("signed", [False, True], ids=["stored", "signed"])
 def test_what_was_found_before_the_hint_and_not_shown_is_not_skipped(corpus: unspool.Corpus, make: Any, signed: bool) -> None:
     """The first page shows all 200 that are ranked; 100 more lie before the place that the hint names."""
-    pages = make(Scrolling(corpus._ready()), signed=signed, limit=200, projects=("a",)).walk(300)
+    pages = make(Scrolling(corpus._parts.ready()), signed=signed, limit=200, projects=("a",)).walk(300)
     assert sorted(found(pages)) == sorted(f"{name(at)}.txt" for at in range(350))
 
 
 def test_each_hint_comes_back_once_as_it_was_given(corpus: unspool.Corpus, make: Any) -> None:
-    index = Scrolling(corpus._ready())
+    index = Scrolling(corpus._parts.ready())
     pages = make(index).walk(20)
     assert index.hints == list(dict.fromkeys(index.hints))
     assert set(index.hints) <= set(index.given)
@@ -207,10 +207,10 @@ def test_each_hint_comes_back_once_as_it_was_given(corpus: unspool.Corpus, make:
 
 def test_an_index_that_does_not_go_on_by_itself_never_gets_a_hint(corpus: unspool.Corpus, make: Any) -> None:
     """Not even where an earlier part of the walk holds one, as after a change of the index."""
-    desk = make(Scrolling(corpus._ready()))
+    desk = make(Scrolling(corpus._parts.ready()))
     first = desk.first(20)
     assert desk.index.given
-    desk.index = Scrolling(corpus._ready(), native=False)
+    desk.index = Scrolling(corpus._parts.ready(), native=False)
     pages = [first]
     while pages[-1].continuation is not None:
         pages.append(desk.more(pages[-1].continuation))

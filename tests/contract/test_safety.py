@@ -60,7 +60,7 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(c
     stale_scan = scan(tree)
     (tree / "new.md").write_text("penguin")
     corpus.index(tree, project="tree")
-    with corpus._catalog.read() as connection:
+    with corpus._parts.catalog.read() as connection:
         row = projects.find(connection, "tree")
         assert row is not None
         known = documents.states(connection, row.id)
@@ -72,14 +72,14 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(c
 
 def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(corpus: unspool.Corpus, tmp_path: Path) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
-    with corpus._catalog.write() as connection:
+    with corpus._parts.catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
         run = projects.begin_run(connection, row.id, "token")
         documents.queue(connection, row.id, new=[], stale=[documents.ids_of(connection, row.id, ["a.md"])["a.md"]])
         assert documents.claim(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
-    with corpus._catalog.read() as connection:
+    with corpus._parts.catalog.read() as connection:
         assert documents.held_by(connection, row.id, ["a.md"], run) == {}
 
 
@@ -114,7 +114,7 @@ def test_a_file_that_kills_its_reader_fails_alone(database: Place, tmp_path: Pat
 
 def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(corpus: unspool.Corpus) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
-    with corpus._catalog.write() as connection:
+    with corpus._parts.catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
         with projects.at_work() as token:

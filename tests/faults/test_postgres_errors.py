@@ -225,7 +225,7 @@ def test_a_port_among_the_options_that_is_no_number_is_an_error_of_the_address(p
 
 def test_a_statement_that_takes_too_long_is_broken_off(database: str) -> None:
     with open_corpus(database, statement_timeout_s=1) as corpus:
-        with pytest.raises(ServiceTimeoutError, match="UNSPOOL_STATEMENT_TIMEOUT_S") as caught, corpus._catalog.read() as connection:
+        with pytest.raises(ServiceTimeoutError, match="UNSPOOL_STATEMENT_TIMEOUT_S") as caught, corpus._parts.catalog.read() as connection:
             connection.exec_driver_sql("SELECT pg_sleep(60)")
         assert caught.value.retryable
         corpus.put(doc("a.md", "the walrus sleeps"))
@@ -490,7 +490,7 @@ def test_a_thread_that_meets_an_error_gives_its_connection_back(database: str) -
         def fail() -> None:
             for _ in range(5):
                 try:
-                    with corpus._catalog.write() as connection:
+                    with corpus._parts.catalog.write() as connection:
                         connection.exec_driver_sql("SELECT * FROM no_such_table")
                 except ConflictError:
                     failures.append("conflict")

@@ -210,8 +210,8 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
     """Also past the window, in a process that has to embed the query first."""
     catalog = Catalog.open(address_of(shelf))
     with open_corpus(shelf) as corpus:
-        embedder = Slow(corpus._embedder)
-        space_id = corpus._ready().space_id
+        embedder = Slow(corpus._parts.embedder)
+        space_id = corpus._parts.ready().space_id
     store = open_store(
         catalog, space_id=space_id, space=f"{embedder.name}@{embedder.revision}", dimension=embedder.dimension, options=VectorOptions()
     )

@@ -123,7 +123,7 @@ def _content(settings: Settings, engine: Any) -> Iterator[Check]:
         with Corpus(settings) as corpus:
             yield _space(corpus)
             for status in corpus.status():
-                yield engine.index(corpus._catalog, corpus._store, corpus._project(status.name), status)
+                yield engine.index(corpus._parts.catalog, corpus._parts.store, corpus._project(status.name), status)
                 yield _documents(corpus, status)
     except ConflictError as error:
         detail, _, cure = str(error).partition("; ")
@@ -136,7 +136,7 @@ def _space(corpus: Corpus) -> Check:
     """The vectors in use, and those that are only kept."""
     from unspool.catalog import spaces
 
-    with corpus._catalog.read() as connection:
+    with corpus._parts.catalog.read() as connection:
         kept = {str(space): spaces.embedding_count(connection, space.id) for space in spaces.all_spaces(connection) if not space.active}
     detail = "it belongs to this embedder"
     if not kept:
@@ -146,7 +146,7 @@ def _space(corpus: Corpus) -> Check:
 
 
 def _row(corpus: Corpus, name: str) -> tuple[Catalog, ProjectRow]:
-    return corpus._catalog, corpus._project(name)
+    return corpus._parts.catalog, corpus._project(name)
 
 
 def _documents(corpus: Corpus, status: ProjectStatus) -> Check:
