@@ -12,6 +12,7 @@ import json
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -51,6 +52,7 @@ class Answer:
     body: Any = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     is_reset: bool = False
+    until: threading.Event | None = None  # the body comes byte by byte, and does not end before
 
 
 Reply = Callable[[Asked], Answer]
@@ -114,6 +116,11 @@ class WireServer:
             return self.proper(asked)
 
         return reply
+
+    def slowly(self, asked: Asked) -> Answer:
+        """A proper answer that takes long enough for others to come in the meantime."""
+        time.sleep(0.01)
+        return self.proper(asked)
 
     def together(self, count: int) -> Reply:
         """For a script, so many times: each is answered when all of them have come, or not at all."""
@@ -209,6 +216,12 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
             for name, value in {"Content-Type": "application/json", **answer.headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
             self.end_headers()
+            if answer.until is not None:
+                with suppress(OSError):  # whoever asked has gone
+                    for place in range(len(body)):
+                        self.wfile.write(body[place : place + 1])
+                        answer.until.wait(0.05)
+                return
             self.wfile.write(body)
 
         def do_GET(self) -> None:

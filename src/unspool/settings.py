@@ -34,7 +34,7 @@ def default_database() -> str:
 def _setting(
     default: Any, about: str, *, low: float | None = None, high: float | None = None, secret: bool = False, choices: tuple[str, ...] = ()
 ) -> Any:
-    return field(default=default, metadata={"about": about, "low": low, "high": high, "secret": secret, "choices": choices})
+    return field(default=default, repr=not secret, metadata={"about": about, "low": low, "high": high, "secret": secret, "choices": choices})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

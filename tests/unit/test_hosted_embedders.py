@@ -191,6 +191,14 @@ def test_an_answer_that_does_not_come_in_time_is_not_waited_for(server: wire.Wir
     never.set()
 
 
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_either(server: wire.WireServer) -> None:
+    enough = threading.Event()
+    server.always = lambda asked: wire.Answer(body=server.proper(asked).body, until=enough)
+    with pytest.raises(ServiceTimeoutError, match="UNSPOOL_EMBEDDER_TIMEOUT_S"):
+        opened(server, timeout_s=0.3, retries=0).embed_query(TEXT)
+    enough.set()
+
+
 def test_an_answer_that_does_not_come_in_time_is_asked_for_again(server: wire.WireServer) -> None:
     never = threading.Event()
     server.script(server.later(never))
@@ -532,6 +540,7 @@ def test_rows_are_in_order_though_the_first_answer_comes_last(server: wire.WireS
 
 def test_several_calls_are_under_way_at_once_and_no_more_than_are_set(server: wire.WireServer) -> None:
     server.script(*[server.together(3)] * 3)
+    server.always = server.slowly
     opened(server, batch=1, concurrency=3).embed_passages(TEXTS)
     assert server.most_at_once == 3
     assert len(server.asked) == 12
@@ -540,6 +549,7 @@ def test_several_calls_are_under_way_at_once_and_no_more_than_are_set(server: wi
 def test_calls_of_several_threads_together_are_no_more_than_are_set(server: wire.WireServer) -> None:
     embedder = opened(server, batch=1, concurrency=2)
     server.script(*[server.together(2)] * 2)
+    server.always = server.slowly
     with ThreadPoolExecutor(4) as threads:
         for rows in threads.map(embedder.embed_passages, [TEXTS] * 4):
             np.testing.assert_allclose(rows, wire.vectors(TEXTS), atol=1e-6)

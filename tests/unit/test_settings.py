@@ -153,3 +153,9 @@ def test_every_setting_is_shown_once_with_its_origin_and_meaning(tmp_path: Path)
     assert all(about for _, _, _, about in rows)
     assert ("limit", "3", "flag") in [row[:3] for row in rows]
     assert next(text for name, text, _, _ in rows if name == "database").startswith("sqlite:///")
+
+
+def test_secrets_are_not_in_the_representation() -> None:
+    settings = Settings.load(arguments={"embedder_key": "sk-secret", "continuation_key": "signing"}, environment={}, folder=Path("/nowhere"))
+    assert "sk-secret" not in repr(settings)
+    assert "signing" not in repr(settings)

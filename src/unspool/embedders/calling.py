@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email.utils
 import re
+import time
 import weakref
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -40,15 +41,24 @@ class Server:
         self._name = name
         self._url = url
         self._key = key
+        self._timeout_s = timeout_s
         self._client = httpx2.Client(timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)), headers=dict(headers))
         weakref.finalize(self, self._client.close)
 
     def post(self, body: Mapping[str, Any]) -> Any:
         """What the server answers, read as JSON; whatever it says instead of an answer is an error that names it."""
+        late = f"{self} did not answer in time; try again, or raise UNSPOOL_EMBEDDER_TIMEOUT_S"
+        deadline = time.monotonic() + self._timeout_s
         try:
-            answer = self._client.post(self._url, json=body)
+            with self._client.stream("POST", self._url, json=body) as coming:
+                data = bytearray()
+                for some in coming.iter_raw():
+                    data += some
+                    if time.monotonic() > deadline:  # the client only bounds the wait for each piece
+                        raise ServiceTimeoutError(late)
+                answer = httpx2.Response(coming.status_code, headers=coming.headers, content=bytes(data))
         except httpx2.TimeoutException as error:
-            raise ServiceTimeoutError(f"{self} did not answer in time; try again, or raise UNSPOOL_EMBEDDER_TIMEOUT_S") from error
+            raise ServiceTimeoutError(late) from error
         except httpx2.HTTPError as error:
             raise UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it, or correct UNSPOOL_EMBEDDER_URL") from error
         if answer.status_code != 200:
