@@ -226,9 +226,13 @@ def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(zo
         page = corpus.search("walrus", where=where, limit=50, alpha=1.0)
         assert len(page.hits) == DOCUMENTS // 5 and not page.warnings
         monkeypatch.setattr(store, "EXACT_RATHER_THAN_SHORT", 0)
-        short = corpus.search("walrus otter", where=where, limit=50, alpha=1.0)
-        assert len(short.hits) < DOCUMENTS // 5
-        assert short.warnings
+        # How far a search gets by so few steps is a matter of the graph, which is made by chance; not one of many gets everywhere.
+        pages = [
+            corpus.search(f"walrus {word}", where=where, limit=50, alpha=1.0)
+            for word in "otter lynx penguin fish heron island day called eats".split()
+        ]
+        assert any(len(page.hits) < DOCUMENTS // 5 for page in pages)
+        assert all(bool(page.warnings) == (len(page.hits) < DOCUMENTS // 5) for page in pages)
         assert not corpus.search("walrus otter lynx", limit=1, alpha=0.0, where=where).warnings
 
 

@@ -184,6 +184,7 @@ class Slow:
     def __init__(self, inner: Embedder) -> None:
         self.inner = inner
         self.is_cheap = False
+        self.facts = inner.facts
         self.name, self.revision, self.dimension, self.max_tokens, self.alpha = (
             inner.name,
             inner.revision,
