@@ -220,7 +220,7 @@ def test_a_filter_never_gives_fewer_than_there_are(
 def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(zoo: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "MIN_EF", 2)
     monkeypatch.setattr(store, "EF_PER_HIT", 0)
-    with open_corpus(zoo, exact_below=1, max_scan_tuples=1) as corpus:
+    with open_corpus(zoo, exact_below=1, max_scan_tuples=1, hnsw_m=2, hnsw_ef_construction=4) as corpus:
         corpus.refresh()
         where = {"path": "heron/**"}
         page = corpus.search("walrus", where=where, limit=50, alpha=1.0)
