@@ -58,6 +58,21 @@ class Answer:
 Reply = Callable[[Asked], Answer]
 
 
+class Clock:
+    """Time that passes only by waiting."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+        self.waits: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        self.now += seconds
+
+
 class WireServer:
     """Listens on a free port of the loopback while it is open."""
 

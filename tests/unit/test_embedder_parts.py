@@ -80,21 +80,6 @@ def test_texts_that_are_padded_go_together_by_length_longest_first() -> None:
 # Pace
 
 
-class Clock:
-    """Time that passes only by waiting."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-        self.waits: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
-
-
 @quick
 @given(
     sizes=st.lists(st.integers(1, 5_000), min_size=1, max_size=40),
@@ -104,7 +89,7 @@ class Clock:
 )
 def test_neither_calls_nor_tokens_exceed_their_rate(sizes: list[int], requests: int, tokens: int, pauses: list[float]) -> None:
     """Whenever the caller comes, a call begins only when the one before it has used up its time."""
-    clock = Clock()
+    clock = wire.Clock()
     pace = pacing.Pace(requests_per_minute=requests, tokens_per_minute=tokens, clock=clock, sleep=clock.sleep)
     began = []
     for number, size in enumerate(sizes):
@@ -117,7 +102,7 @@ def test_neither_calls_nor_tokens_exceed_their_rate(sizes: list[int], requests: 
 
 
 def test_without_rates_nobody_waits() -> None:
-    clock = Clock()
+    clock = wire.Clock()
     pace = pacing.Pace(clock=clock, sleep=clock.sleep)
     for _ in range(100):
         pace.wait(10**9)
@@ -125,7 +110,7 @@ def test_without_rates_nobody_waits() -> None:
 
 
 def test_a_pause_holds_for_the_next_call_and_is_over_afterwards() -> None:
-    clock = Clock()
+    clock = wire.Clock()
     pace = pacing.Pace(clock=clock, sleep=clock.sleep)
     pace.pause(3)
     pace.pause(1)  # a shorter one does not end it
@@ -135,7 +120,7 @@ def test_a_pause_holds_for_the_next_call_and_is_over_afterwards() -> None:
 
 
 def test_a_pause_that_begins_while_others_wait_holds_for_them_too() -> None:
-    clock = Clock()
+    clock = wire.Clock()
     pace = pacing.Pace(requests_per_minute=60, clock=clock, sleep=clock.sleep)
     pace.wait(1)
     interrupted = iter([True])
@@ -151,7 +136,7 @@ def test_a_pause_that_begins_while_others_wait_holds_for_them_too() -> None:
 
 
 def test_a_wait_ends_early_where_nobody_needs_its_call_any_more() -> None:
-    clock = Clock()
+    clock = wire.Clock()
     pace = pacing.Pace(clock=clock, sleep=clock.sleep)
     pace.pause(60)
     asked: list[float] = []

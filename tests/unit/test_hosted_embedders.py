@@ -56,21 +56,6 @@ def opened(server: wire.WireServer, model: str = "openai:m", **options: Any) -> 
     return made
 
 
-class Clock:
-    """Time that passes only by waiting."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.waits: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        self.now += seconds
-
-
 class Unhurried(pacing.Pace):
     """Waits by its own clock, whatever else could end the wait."""
 
@@ -78,9 +63,9 @@ class Unhurried(pacing.Pace):
         super().wait(tokens)
 
 
-def timed(embedder: ModelEmbedder, **rates: int) -> Clock:
+def timed(embedder: ModelEmbedder, **rates: int) -> wire.Clock:
     """Have an embedder wait by a clock that costs no time."""
-    clock = Clock()
+    clock = wire.Clock()
     embedder._pace = Unhurried(clock=clock, sleep=clock.sleep, **rates)
     return clock
 
@@ -280,13 +265,15 @@ def test_an_error_in_one_of_several_batches_ends_them_all(server: wire.WireServe
 
 def test_a_batch_that_waits_for_its_turn_is_not_waited_for_when_another_has_failed_for_good(server: wire.WireServer) -> None:
     """Otherwise the error would come a minute later, and the server be called once more."""
-    told = threading.Event()
+    both, told = threading.Event(), threading.Event()
 
     def limited(asked: wire.Asked) -> wire.Answer:
+        both.wait(wire.WAIT_S)  # otherwise the other one might not even be sent
         told.set()
         return wire.error(429, headers={"Retry-After": "60"})
 
     def refused(asked: wire.Asked) -> wire.Answer:
+        both.set()
         told.wait(wire.WAIT_S)
         return wire.error(400)
 

@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import httpx2
 
+from unspool.embedders.options import EmbedderOptions
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -44,6 +45,18 @@ class Server:
         self._timeout_s = timeout_s
         self._client = httpx2.Client(timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)), headers=dict(headers))
         weakref.finalize(self, self._client.close)
+
+    @classmethod
+    def of(cls, provider: str, model: str, options: EmbedderOptions, *, url: str, example: str) -> Server:
+        """The server of a provider that takes its key as most do; refused without a model, or without the key that the provider's own wants."""
+        if not model:
+            raise ConfigError(f"{provider} needs a model; set UNSPOOL_EMBEDDER={provider}:{example}")
+        if not options.key and not options.url:
+            raise ConfigError(
+                f"{provider} wants a key; set UNSPOOL_EMBEDDER_KEY, or UNSPOOL_EMBEDDER_URL to a server of your own that speaks the same"
+            )
+        headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
+        return cls(options.url or url, name=f"{provider}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers)
 
     def post(self, body: Mapping[str, Any]) -> Any:
         """What the server answers, read as JSON; whatever it says instead of an answer is an error that names it."""

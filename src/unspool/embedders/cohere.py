@@ -10,7 +10,6 @@ import numpy as np
 from unspool.embedders.base import Facts
 from unspool.embedders.calling import Server
 from unspool.embedders.options import EmbedderOptions
-from unspool.errors import ConfigError
 
 if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
@@ -29,14 +28,9 @@ class CohereModel:
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        if not model:
-            raise ConfigError(f"{PROVIDER} needs a model; set UNSPOOL_EMBEDDER={PROVIDER}:embed-v4.0")
-        if not options.key and not options.url:
-            raise ConfigError("Cohere wants a key; set UNSPOOL_EMBEDDER_KEY")
+        self._server = Server.of(PROVIDER, model, options, url=URL, example="embed-v4.0")
         self._model = model
         self._dimension = options.dimension
-        headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
-        self._server = Server(options.url or URL, name=f"{PROVIDER}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers)
         self.facts = Facts(
             name=f"{PROVIDER}:{model}",
             dimension=options.dimension or DIMENSIONS.get(model, 0),

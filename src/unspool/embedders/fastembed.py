@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspool.embedders import folders, onnx
-from unspool.embedders.base import Facts
 from unspool.embedders.options import EmbedderOptions
 from unspool.errors import ConfigError
 
@@ -35,20 +34,10 @@ class FastembedModel:
             self._path = self._fetched(name)
         folder = folders.describe(self._path, name, onnx.weights(self._path), options)
         self._folder = folder
+        if self._is_own:
+            folder.check_pooling()
         self.tokenizer_file = folder.tokenizer_file
-        self.facts = Facts(
-            name=f"{PROVIDER}:{name}",
-            revision=folder.revision,
-            dimension=folder.dimension,
-            max_tokens=folder.max_tokens,
-            over_limit=options.over_limit,
-            max_batch=onnx.MAX_BATCH,
-            is_padded=True,
-            query_prefix=folder.query_prefix,
-            passage_prefix=folder.passage_prefix,
-            is_local=True,
-            alpha=folder.alpha,
-        )
+        self.facts = folder.facts(PROVIDER, options, max_batch=onnx.MAX_BATCH)
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """Queries and passages differ by their prefix alone, which is in the texts already."""

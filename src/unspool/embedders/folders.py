@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from unspool.embedders.base import Facts
 from unspool.embedders.families import family_of
 from unspool.embedders.options import EmbedderOptions
 from unspool.embedders.tokens import file_in, marks
@@ -34,6 +35,29 @@ class ModelFolder:
     pooling: str  # mean or cls
     tokenizer_file: str
     alpha: float
+
+    def facts(self, provider: str, options: EmbedderOptions, *, max_batch: int) -> Facts:
+        """What a model that computes in this process states."""
+        return Facts(
+            name=f"{provider}:{self.name}",
+            revision=self.revision,
+            dimension=self.dimension,
+            max_tokens=self.max_tokens,
+            over_limit=options.over_limit,
+            max_batch=max_batch,
+            is_padded=True,
+            query_prefix=self.query_prefix,
+            passage_prefix=self.passage_prefix,
+            is_local=True,
+            alpha=self.alpha,
+        )
+
+    def check_pooling(self) -> None:
+        """Refuse a model whose tokens become one vector in a way that only sentence-transformers knows."""
+        if self.pooling == "other":
+            raise ConfigError(
+                f"{self.path} pools its tokens neither by mean nor by first token; use it as UNSPOOL_EMBEDDER=sentence-transformers:{self.path}"
+            )
 
 
 def describe(path: Path, name: str, weights: Path, options: EmbedderOptions) -> ModelFolder:

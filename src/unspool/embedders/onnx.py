@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspool.embedders import folders
-from unspool.embedders.base import Facts
 from unspool.embedders.options import EmbedderOptions
 from unspool.errors import ConfigError
 
@@ -31,26 +30,13 @@ class OnnxModel:
         path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED)
         self._file = weights(path)
         folder = folders.describe(path, name, self._file, options)
-        if folder.pooling == "other":
-            raise ConfigError(f"{path} pools its tokens neither by mean nor by first token; use it as UNSPOOL_EMBEDDER=sentence-transformers:...")
+        folder.check_pooling()
         self._pooling = folder.pooling
         self._session: Any = None
         self._tokenizer: Any = None
         self._guard = threading.Lock()
         self.tokenizer_file = folder.tokenizer_file
-        self.facts = Facts(
-            name=f"{PROVIDER}:{folder.name}",
-            revision=folder.revision,
-            dimension=folder.dimension,
-            max_tokens=folder.max_tokens,
-            over_limit=options.over_limit,
-            max_batch=MAX_BATCH,
-            is_padded=True,
-            query_prefix=folder.query_prefix,
-            passage_prefix=folder.passage_prefix,
-            is_local=True,
-            alpha=folder.alpha,
-        )
+        self.facts = folder.facts(PROVIDER, options, max_batch=MAX_BATCH)
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """Tokens, the network, then the mean over each text's own tokens, or its first."""
@@ -60,7 +46,9 @@ class OnnxModel:
         mask = np.array([one.attention_mask for one in encoded], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         inputs = {one.name for one in session.get_inputs()}
-        output = session.run(None, {name: value for name, value in given.items() if name in inputs})[0]
+        outputs = [one.name for one in session.get_outputs()]
+        wanted = "sentence_embedding" if "sentence_embedding" in outputs else outputs[0]
+        output = session.run([wanted], {name: value for name, value in given.items() if name in inputs})[0]
         if output.ndim == 2:  # the file does the pooling itself
             pooled = output
         elif self._pooling == "cls":

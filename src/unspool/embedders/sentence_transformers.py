@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspool.embedders import folders
-from unspool.embedders.base import Facts
 from unspool.embedders.options import EmbedderOptions
 from unspool.embedders.tokens import marks
 from unspool.errors import ConfigError
@@ -33,19 +32,7 @@ class SentenceTransformersModel:
         self._loaded: Any = None
         self._guard = threading.Lock()
         self.tokenizer_file = folder.tokenizer_file
-        self.facts = Facts(
-            name=f"{PROVIDER}:{folder.name}",
-            revision=folder.revision,
-            dimension=folder.dimension,
-            max_tokens=folder.max_tokens,
-            over_limit=options.over_limit,
-            max_batch=MAX_BATCH,
-            is_padded=True,
-            query_prefix=folder.query_prefix,
-            passage_prefix=folder.passage_prefix,
-            is_local=True,
-            alpha=folder.alpha,
-        )
+        self.facts = folder.facts(PROVIDER, options, max_batch=MAX_BATCH)
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """The prefixes are in the texts already, so the model's own prompts are switched off."""

@@ -9,7 +9,6 @@ from unspool.embedders.base import Facts
 from unspool.embedders.calling import Server
 from unspool.embedders.openai import vectors_of
 from unspool.embedders.options import EmbedderOptions
-from unspool.errors import ConfigError
 
 if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
@@ -27,14 +26,9 @@ class VoyageModel:
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        if not model:
-            raise ConfigError(f"{PROVIDER} needs a model; set UNSPOOL_EMBEDDER={PROVIDER}:voyage-3.5")
-        if not options.key and not options.url:
-            raise ConfigError("Voyage wants a key; set UNSPOOL_EMBEDDER_KEY")
+        self._server = Server.of(PROVIDER, model, options, url=URL, example="voyage-3.5")
         self._model = model
         self._dimension = options.dimension
-        headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
-        self._server = Server(options.url or URL, name=f"{PROVIDER}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers)
         self.facts = Facts(
             name=f"{PROVIDER}:{model}",
             dimension=options.dimension or (DIMENSION if model in PRICES else 0),
