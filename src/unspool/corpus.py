@@ -19,6 +19,7 @@ from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress, ReembedPlan, ReembedReport
 from unspool.errors import (
+    ConfigError,
     ConflictError,
     ContinuationError,
     DimensionError,
@@ -139,7 +140,9 @@ def _catalog_of(settings: Settings) -> Iterator[Catalog]:
     from unspool.catalog import Catalog
 
     wiring.check(settings)
-    catalog = Catalog.open(settings.database_address, connecting=wiring.connecting(settings))
+    if settings.database_read and not settings.database:
+        raise ConfigError("only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary")
+    catalog = Catalog.open(settings.database_address, create=False, connecting=wiring.connecting(settings))
     try:
         yield catalog
     finally:

@@ -9,18 +9,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from unspool import wiring
-from unspool.errors import AddressError, ConfigError, ConflictError, InputError
+from unspool.errors import AddressError, ConfigError, ConflictError, InputError, UnspoolError
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
     from unspool.catalog import Catalog
     from unspool.catalog.spaces import Space
     from unspool.domain.events import PageServed
-    from unspool.embedders.base import Embedder
     from unspool.embedders.cache import RedisCache
+    from unspool.embedders.proof import Proof
     from unspool.indexing.pipeline import Indexer
     from unspool.search.finder import Finder
     from unspool.stores import Store
+    from unspool.vectors.base import Vectors
 
 GLANCE_S = 1.0  # a page of a walk that has begun may come from vectors that were put out of use this long ago
 
@@ -44,7 +45,7 @@ class Parts:
         self._finder: Finder | None = None
         self._left: list[Store | Finder | RedisCache] = []  # of embedders that are not in use any more; somebody may be searching with them
         self._looked_at = 0.0
-        self._proved: Embedder | None = None
+        self._proof: Proof | None = None
         self.searched: Catalog = self._opened()
         self.windows = None if settings.database_read else Windows(self.searched.home())
         try:
@@ -139,13 +140,17 @@ class Parts:
         from unspool.search.finder import AT_ONCE, Finder, Habits
         from unspool.search.queries import QueryCache
 
-        store, settings = self.searching(), self.settings
-        with self._guard:
+        settings = self.settings
+        with self._guard:  # around all of it: another thread may be going over to another embedder
+            store = self.searching()
             if self._finder is None:
-                if not self._opened_as:
-                    self._expect_same(store.space_id)
                 queries = QueryCache(
-                    self.embedder, self.windows, cache=self._cache, size=settings.query_cache_size, lifetime_s=settings.query_cache_s
+                    self.embedder,
+                    self.windows,
+                    cache=self._cache,
+                    prove=self._proof_of(store.space_id),
+                    size=settings.query_cache_size,
+                    lifetime_s=settings.query_cache_s,
                 )
                 key = settings.continuation_key.encode() or self.searched.signing_key
                 self._finder = Finder(
@@ -172,6 +177,7 @@ class Parts:
         with catalog.read() as connection:
             if spaces.active_id(connection) is not None:
                 return spaces.ensure(connection, self.embedder, self._opened_as)
+        _ = self.embedder.dimension  # which may have to be asked for: not while others wait to write
         with catalog.write() as connection:
             return spaces.ensure(connection, self.embedder, self._opened_as)
 
@@ -215,48 +221,57 @@ class Parts:
             self._go_over(space)
 
     def _go_over(self, space: Space) -> None:
+        from unspool.catalog import spaces
+
         if not space.setting:
             raise ConflictError(f"this catalog has gone over to embedder {space}, which no setting names; open it again with that one")
-        embedder, opened_as = wiring.open_embedder(self.settings, space.setting)
-        if not space.belongs_to(embedder):
-            raise ConflictError(f"this catalog has gone over to embedder {space}, which {space.setting} is not here; see to its files")
+        try:
+            embedder, opened_as = wiring.open_embedder(self.settings, space.setting)
+            is_same = space.belongs_to(embedder)
+        except UnspoolError as error:
+            raise ConflictError(f"this catalog has gone over to embedder {space}, which cannot be opened here: {error}") from error
+        if not is_same:
+            raise ConflictError(f"this catalog has gone over to embedder {space}; {spaces.how_to_meet(space, embedder)}")
         self._left += [one for one in (self._finder, self.store, self._searched_store, self._cache) if one is not None]
         self._finder = self.store = self._searched_store = None
         self.embedder, self._opened_as = embedder, opened_as
         self._cache = wiring.open_cache(self.settings, embedder)
+        self._proof = None
 
     def indexer(self) -> Indexer:
         from unspool.indexing.pipeline import Indexer
 
         store = self.ready()
-        self._expect_same(store.space_id)
         return Indexer(
             catalog=self.catalog,
             store=store,
             embedder=self.embedder,
             opened_as=self._opened_as,
             cache=self._cache,
+            prove=self._proof_of(store.space_id),
             chunk_tokens=self.settings.chunk_tokens,
             max_file_bytes=self.settings.max_file_bytes,
             jobs=self.settings.jobs,
         )
 
-    def _expect_same(self, space_id: int) -> None:
-        """Have an embedder whose name proves little show, before its vectors are used, that it still makes the same.
+    def _proof_of(self, space_id: int) -> Proof | None:
+        """What an embedder whose name proves little has to show before its vectors are used; None for one that cannot be another."""
+        from unspool.embedders.model import ModelEmbedder
+        from unspool.embedders.proof import Proof
 
-        Objects show it before their first query, hosted models before their first passage: one that was typed in as a setting is less easily another.
-        """
+        with self._guard:
+            own = self.embedder
+            if self._proof is None and isinstance(own, ModelEmbedder) and not own.facts.is_certain:
+                self._proof = Proof(own, lambda: self._sample(space_id))
+            return self._proof
+
+    def _sample(self, space_id: int) -> tuple[str, Vectors] | None:
+        """A passage that the catalog has a vector of."""
         import numpy as np
 
         from unspool.catalog import spaces
-        from unspool.embedders.model import ModelEmbedder
         from unspool.indexing.reembedding import text_of
 
-        own = self.embedder
-        if not isinstance(own, ModelEmbedder) or own.facts.is_certain or self._proved is own:
-            return
         with self.searched.read() as connection:
             known = next(spaces.samples(connection, space_id, 1), None)
-        if known is not None:
-            own.expect(text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))
-        self._proved = own
+        return None if known is None else (text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))

@@ -21,7 +21,7 @@ from unspool.errors import ConfigError
 PREFIX = "UNSPOOL_"
 MASK = "***"
 _PASSWORD = re.compile(r"^([a-zA-Z][\w+.-]*://[^:/@]*):.*@", re.DOTALL)
-_PASSWORD_OPTION = re.compile(r"([?&](?:ssl)?password=)[^&]*", re.IGNORECASE)
+_PASSWORD_OPTION = re.compile(r"([?&](?:sslpassword|password|api[-_]?key|key|token|sig|code)=)[^&]*", re.IGNORECASE)
 
 
 def default_database() -> str:
@@ -34,10 +34,10 @@ def default_database() -> str:
 def _setting(
     default: Any, about: str, *, low: float | None = None, high: float | None = None, secret: bool = False, choices: tuple[str, ...] = ()
 ) -> Any:
-    return field(default=default, repr=not secret, metadata={"about": about, "low": low, "high": high, "secret": secret, "choices": choices})
+    return field(default=default, metadata={"about": about, "low": low, "high": high, "secret": secret, "choices": choices})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Settings:
     """Every setting; field `max_tokens` is the flag `--max-tokens` and the variable `UNSPOOL_MAX_TOKENS`."""
 
@@ -47,6 +47,7 @@ class Settings:
     embedder: str = _setting("static", "who turns text into vectors, as provider[:model]")
     embedder_url: str = _setting("", "address of the server that embeds, such as http://localhost:11434/v1; empty means the provider's own")
     embedder_key: str = _setting("", "the key for that server", secret=True)
+    embedder_revision: str = _setting("", "a word of your own that tells this model from an earlier one of the same name")
     embedder_dimension: int = _setting(0, "how many numbers a vector has; 0 means as many as the model gives", low=0, high=16_000)
     embedder_max_tokens: int = _setting(0, "how many tokens of a text the model reads; 0 means what is known of it", low=0, high=1_000_000)
     embedder_over_limit: str = _setting(
@@ -137,6 +138,10 @@ class Settings:
         """The same settings with those that are given as arguments on top."""
         given = {name: _checked(name, value, "argument") for name, value in arguments.items() if value is not None}
         return replace(self, **given, origins=MappingProxyType({**self.origins, **dict.fromkeys(given, "argument")}))
+
+    def __repr__(self) -> str:
+        """What was set, without keys and passwords."""
+        return f"Settings({', '.join(f'{name}={text!r}' for name, text, origin, _ in self.shown() if origin != 'default')})"
 
     @property
     def database_address(self) -> str:

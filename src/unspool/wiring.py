@@ -74,6 +74,7 @@ def embedder_options(settings: Settings) -> EmbedderOptions:
     return EmbedderOptions(
         url=settings.embedder_url,
         key=settings.embedder_key,
+        revision=settings.embedder_revision,
         dimension=settings.embedder_dimension,
         max_tokens=settings.embedder_max_tokens,
         over_limit=OverLimit(settings.embedder_over_limit),
@@ -102,7 +103,7 @@ def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, s
 
 def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:
     """The cache that the settings name, for one embedder's vectors."""
-    if not settings.cache:
+    if not settings.cache or not embedder.facts.is_shared:
         return None
     from unspool.embedders.cache import RedisCache
 

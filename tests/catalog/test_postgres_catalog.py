@@ -290,6 +290,18 @@ def test_partitions_change_no_answer_and_can_be_undone(cli: Cli, database: str, 
     assert differences(database) == []
 
 
+@pytest.mark.usefixtures("hashing")
+def test_partitions_need_no_embedder(cli: Cli, database: str) -> None:
+    """A catalog may belong to one that no setting names here."""
+    with open_corpus(database, embedder="hashing:a") as corpus:
+        corpus.put(doc("a.md", "The walrus lives on the island."))
+        before = corpus.search("walrus").hits
+    done = cli("migrate", "--partitions", "4", "--database", database)
+    assert done.exit_code == 0, done.stderr
+    with open_corpus(database, embedder="hashing:a") as corpus:
+        assert corpus.search("walrus").hits == before
+
+
 def test_another_number_of_partitions_moves_everything_again(database: str) -> None:
     with open_corpus(database) as corpus:
         fill(corpus)

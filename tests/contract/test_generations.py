@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import unspool
 from hashing import BATCH, Asked, Words
-from support import Place, Places, assert_no_orphans, beside, contents, doc, name, open_corpus, paths, settings_for, write
+from support import Place, Places, address_of, assert_no_orphans, beside, contents, doc, name, open_corpus, paths, settings_for, write
+from unspool.catalog import Catalog
+from unspool.catalog.spaces import prepare
+from unspool.embedders import open_embedder
 from unspool.errors import ConflictError, InputError, NotFoundError, OutdatedContinuationError, ServiceError, UnreachableError
 from unspool.indexing import embedding, reembedding
 
@@ -183,7 +187,37 @@ def test_each_project_is_found_in_its_own(database: Place) -> None:
     assert_no_orphans(database, embedder=B)
 
 
+def test_where_there_is_no_catalog_none_is_made(database: Place) -> None:
+    with pytest.raises(NotFoundError):
+        go_over(database, A)
+
+
+def test_what_was_killed_between_making_and_using_the_first_space_does_not_stop_the_next(database: Place) -> None:
+    open_corpus(database, embedder=A).close()
+    with closing(Catalog.open(address_of(database))) as catalog, catalog.write() as connection:
+        prepare(connection, open_embedder(A), A)
+    with open_corpus(database, embedder=A) as corpus:
+        corpus.put(*notes(0))
+        assert paths(corpus.search("walrus")) == ["0.md"]
+
+
+def test_a_text_that_is_refused_is_named_and_the_others_are_kept(database: Place, hashing: Asked) -> None:
+    filled(database)
+
+    def refuse(texts: Sequence[str]) -> None:
+        if any(text(7) in one for one in texts):
+            raise InputError("no")
+
+    hashing.before["b"] = refuse
+    with pytest.raises(InputError, match=r"7\.md from line 1"):
+        go_over(database, B)
+    assert len(set(hashing.passages["b"])) == 39
+    hashing.before.clear()
+    assert go_over(database, B).embedded == 1
+
+
 def test_an_empty_catalog_goes_over_at_once(database: Place) -> None:
+    open_corpus(database, embedder=A).close()
     for embedder, before in ((A, ""), (B, A)):
         report = go_over(database, embedder)
         assert (report.embedded, report.chunks, report.before.partition(" ")[0]) == (0, 0, before)

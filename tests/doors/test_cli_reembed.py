@@ -156,3 +156,20 @@ def test_a_provider_that_fails_is_a_service_that_failed(cli: Cli, small: Path, h
     result = cli("reembed", "--embedder", "hashing:b", "--yes", "--json")
     assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (3, "unreachable")
     assert cli("search", "session").exit_code == 0
+
+
+def test_dropping_does_not_go_over_to_what_a_variable_names(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable may still name the old one."""
+    cli("reembed", "--embedder", "hashing:b", "--yes")
+    monkeypatch.setenv("UNSPOOL_EMBEDDER", "static")
+    dropped = cli("reembed", "--drop-old", "--yes")
+    assert (dropped.exit_code, dropped.stdout) == (0, f"forgotten: {STATIC}\n")
+    assert cli("search", "session", "--embedder", "hashing:b").exit_code == 0
+
+
+def test_a_replica_alone_is_not_enough(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UNSPOOL_DATABASE", raising=False)
+    monkeypatch.setenv("UNSPOOL_DATABASE_READ", "postgresql://nobody@127.0.0.1:9/none")
+    result = cli("reembed", "--embedder", "hashing:b", "--yes")
+    assert result.exit_code == 2
+    assert "UNSPOOL_DATABASE" in result.stderr

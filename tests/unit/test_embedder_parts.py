@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,10 @@ from unspool.embedders.base import Facts, OverLimit, Tokenizer
 from unspool.embedders.batching import batches
 from unspool.embedders.families import family_of
 from unspool.embedders.model import MIN_TOKENS, ModelEmbedder
+from unspool.embedders.onnx import weights as onnx_weights
 from unspool.embedders.options import EmbedderOptions
+from unspool.embedders.parallel import run_all
+from unspool.embedders.proof import Proof
 from unspool.embedders.tokens import DefaultTokenizer, FileTokenizer, TokenCounting, marks
 from unspool.errors import (
     ConfigError,
@@ -305,7 +309,6 @@ def test_counting_in_another_process_agrees_with_the_embedder(tmp_path: Path) ->
 def test_a_family_is_known_by_a_models_name(model: str, query: str, passage: str, pooling: str) -> None:
     family = family_of(model)
     assert (family.query, family.passage, family.pooling) == (query, passage, pooling)
-    assert 0 <= family.alpha <= 1
 
 
 # Folders
@@ -326,7 +329,7 @@ class Folder:
         (self.path / name).write_text(json.dumps(content))
 
     def described(self, **options: Any) -> folders.ModelFolder:
-        return folders.describe(self.path, self.path.name, self.path / "model.onnx", EmbedderOptions(**options))
+        return folders.describe(self.path, self.path.name, onnx_weights(self.path), EmbedderOptions(**options))
 
 
 @pytest.fixture
@@ -389,14 +392,13 @@ def test_the_dimension_is_read_in_the_newer_form_and_behind_a_further_layer(fold
     assert folder.described().dimension == 32
 
 
-def test_prompts_of_the_folder_go_before_the_familys_and_settings_before_both(tmp_path: Path) -> None:
+def test_prompts_of_the_folder_go_before_the_familys(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "e5-small")
     assert (folder.described().query_prefix, folder.described().passage_prefix) == ("query: ", "passage: ")
     folder.write("config_sentence_transformers.json", {"prompts": {"query": "ask: ", "passage": "tell: "}})
     assert (folder.described().query_prefix, folder.described().passage_prefix) == ("ask: ", "tell: ")
     folder.write("config_sentence_transformers.json", {"prompts": {"query": "ask: ", "document": "say: "}})
     assert (folder.described().query_prefix, folder.described().passage_prefix) == ("ask: ", "say: ")
-    assert (folder.described(query_prefix="q ").query_prefix, folder.described(passage_prefix="p ").passage_prefix) == ("q ", "p ")
 
 
 def test_empty_prompts_which_a_library_writes_into_every_folder_say_nothing(tmp_path: Path) -> None:
@@ -406,7 +408,7 @@ def test_empty_prompts_which_a_library_writes_into_every_folder_say_nothing(tmp_
 
 
 def test_the_revision_changes_with_all_that_changes_vectors(folder: Folder) -> None:
-    seen = {folder.described().revision, folder.described(query_prefix="q ").revision, folder.described(passage_prefix="q ").revision}
+    seen = {folder.described().revision}
     folder.write("1_Pooling/config.json", {"pooling_mode": "cls"})
     seen.add(folder.described().revision)
     (folder.path / "model.onnx").write_bytes(b"weighty")
@@ -414,7 +416,9 @@ def test_the_revision_changes_with_all_that_changes_vectors(folder: Folder) -> N
     (folder.path / "tokenizer.json").unlink()
     (folder.path / "tokenizer.json").write_bytes(tokenizer_file().read_bytes().replace(b'"max_length":128', b'"max_length":129'))
     seen.add(folder.described().revision)
-    assert len(seen) == 6
+    (folder.path / "model.onnx_data").write_bytes(b"more weights")
+    seen.add(folder.described().revision)
+    assert len(seen) == 5
 
 
 def test_the_revision_does_not_change_with_what_does_not(folder: Folder, tmp_path: Path) -> None:
@@ -426,14 +430,28 @@ def test_the_revision_does_not_change_with_what_does_not(folder: Folder, tmp_pat
     assert folder.described().revision == before
 
 
-@pytest.mark.parametrize("place", [0, -1], ids=["beginning", "end"])
-def test_large_weights_are_told_apart_by_either_end(folder: Folder, place: int) -> None:
+@pytest.mark.parametrize("place", [0, 1_234_567, -1], ids=["beginning", "middle", "end"])
+def test_weights_are_told_apart_wherever_they_differ(folder: Folder, place: int) -> None:
     content = bytearray(3 << 20)
     (folder.path / "model.onnx").write_bytes(content)
     before = folder.described().revision
     content[place] = 1
     (folder.path / "model.onnx").write_bytes(content)
     assert folder.described().revision != before
+
+
+def test_weights_that_are_too_large_to_read_are_told_apart_by_parts_from_all_over(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_READ_WHOLE", 1000)
+    monkeypatch.setattr(folders, "_BLOCK", 100)
+    monkeypatch.setattr(folders, "_BLOCKS", 10)
+    seen = set()
+    for place in range(-1, 10):
+        content = bytearray(10_000)
+        if place >= 0:
+            content[1000 * place] = 1
+        (folder.path / "model.onnx").write_bytes(content)
+        seen.add(folder.described().revision)
+    assert len(seen) == 11
 
 
 def test_a_file_that_is_damaged_is_named(folder: Folder) -> None:
@@ -772,55 +790,48 @@ def test_a_failure_in_this_process_is_not_repeated() -> None:
     assert len(model.asked) == 1
 
 
-def expecting(model: Words, text: str = "the known tide") -> ModelEmbedder:
-    embedder = ModelEmbedder(model)
-    embedder.expect(text, wire.vectors([text])[0])
-    return embedder
+def test_prefixes_that_are_set_go_before_the_models_own_and_change_the_revision() -> None:
+    plain = ModelEmbedder(Words())
+    seen = {plain.revision}
+    for options in ({"query_prefix": "q "}, {"passage_prefix": "q "}, {"revision": "second"}):
+        embedder = ModelEmbedder(Words(), EmbedderOptions(**options))
+        seen.add(embedder.revision)
+        assert embedder.facts.query_prefix == options.get("query_prefix", "")
+        assert embedder.facts.passage_prefix == options.get("passage_prefix", "")
+    assert len(seen) == 4
 
 
-def test_another_model_under_the_same_name_is_noticed() -> None:
+KNOWN = "the known tide"
+
+
+def proof_of(model: Words) -> Proof:
+    return Proof(ModelEmbedder(model), lambda: (KNOWN, wire.vectors([KNOWN])[0]))
+
+
+def test_another_model_under_the_same_name_is_noticed_every_time() -> None:
     model = Words()
-    embedder = expecting(model)
+    proof = proof_of(model)
     model.model = "other words altogether"
-    for _ in range(2):  # not only the first time
-        with pytest.raises(ConflictError, match="mine:words"):
-            embedder.embed_passages(["walrus"])
-
-
-def test_the_same_model_is_asked_for_the_known_text_once_and_gives_what_it_would() -> None:
-    model = Words()
-    embedder = expecting(model)
-    texts = [f"boat {number}" for number in range(9)]
     for _ in range(2):
-        np.testing.assert_allclose(embedder.embed_passages(texts), wire.vectors(texts), atol=1e-6)
-    assert sum(some.count("the known tide") for some in model.asked) == 1
+        with pytest.raises(ConflictError, match=r"mine:words.*UNSPOOL_EMBEDDER_REVISION"):
+            proof()
+    assert not proof.is_given
 
 
-def test_another_model_is_noticed_by_a_query_and_by_no_texts_too() -> None:
-    model = Words(dimension=wire.DIMENSION)
-    embedder = expecting(model)
-    model.model = "other words altogether"
-    for ask in (lambda: embedder.embed_query("walrus"), lambda: embedder.embed_passages([])):
-        with pytest.raises(ConflictError):
-            ask()
-
-
-def test_a_query_asks_for_the_known_text_once_and_gets_what_it_would() -> None:
+def test_the_same_model_shows_it_once() -> None:
     model = Words()
-    embedder = expecting(model)
-    for _ in range(2):
-        np.testing.assert_allclose(embedder.embed_query("walrus"), wire.vectors(["walrus"])[0], atol=1e-6)
-    assert model.asked == [["the known tide"], ["walrus"], ["walrus"]]
+    proof = proof_of(model)
+    for _ in range(3):
+        proof()
+    assert model.asked == [[KNOWN]]
 
 
-def test_a_failure_does_not_make_the_known_text_forgotten() -> None:
+def test_nothing_has_to_be_shown_where_nothing_is_known() -> None:
     model = Words()
-    embedder = expecting(model)
-    with pytest.raises(InputError):
-        embedder.embed_passages([" "])
-    model.model = "other words altogether"
-    with pytest.raises(ConflictError):
-        embedder.embed_passages(["walrus"])
+    proof = Proof(ModelEmbedder(model), lambda: None)
+    proof()
+    assert proof.is_given
+    assert model.asked == []
 
 
 # Objects that are given
@@ -939,3 +950,40 @@ print(embedder.embed_passages(["walrus"]).shape)
 def test_a_process_that_used_coroutines_ends() -> None:
     done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "(1, 2)\n", "")
+
+
+# Calls at once
+
+
+def test_calls_at_once_give_their_results_in_order_and_are_no_more_than_allowed() -> None:
+    now, most, guard = [0], [0], threading.Lock()
+
+    def job(number: int) -> int:
+        with guard:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        threading.Event().wait(0.01)
+        with guard:
+            now[0] -= 1
+        return number
+
+    assert run_all([partial(job, number) for number in range(12)], at_once=3) == list(range(12))
+    assert most[0] <= 3
+
+
+def test_a_call_that_fails_is_told_while_others_are_still_under_way() -> None:
+    end = threading.Event()
+    begun = []
+
+    def slow() -> None:
+        begun.append(1)
+        end.wait(20)
+
+    def failing() -> None:
+        raise KeyError("no")
+
+    with pytest.raises(KeyError):
+        run_all([slow, failing, slow, slow, slow], at_once=2)
+    assert not end.is_set()
+    assert len(begun) <= 2
+    end.set()

@@ -116,7 +116,7 @@ def test_a_date_is_waited_for(server: wire.WireServer) -> None:
     embedder = opened(server)
     clock = timed(embedder)
     server.script(wire.failing(429, Retry_After=format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)))
-    embedder.embed_query(TEXT)
+    embedder.embed_passages([TEXT])
     assert 30 < clock.waits[0] <= 60
 
 
@@ -138,7 +138,18 @@ def test_a_wait_that_is_too_long_is_left_to_the_caller(server: wire.WireServer, 
 def test_it_is_given_up_after_so_many_repetitions(server: wire.WireServer, reply: wire.Reply, kind: type[UnspoolError]) -> None:
     server.always = reply
     with pytest.raises(kind, match="openai:m"):
-        opened(server, retries=3).embed_query(TEXT)
+        opened(server, retries=3).embed_passages([TEXT])
+    assert len(server.asked) == 4
+
+
+def test_a_query_which_somebody_waits_for_is_given_up_sooner(server: wire.WireServer) -> None:
+    server.always = wire.failing(503)
+    with pytest.raises(UnreachableError):
+        opened(server, retries=20).embed_query(TEXT)
+    assert len(server.asked) == 3
+    server.always = wire.failing(429, Retry_After="30")
+    with pytest.raises(RateLimitedError):
+        opened(server, retries=20).embed_query(TEXT)
     assert len(server.asked) == 4
 
 
@@ -155,7 +166,7 @@ def test_pauses_grow_and_end_somewhere(server: wire.WireServer, monkeypatch: pyt
     clock = timed(embedder)
     server.always = wire.failing(500)
     with pytest.raises(UnreachableError):
-        embedder.embed_query(TEXT)
+        embedder.embed_passages([TEXT])
     longest = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
     assert len(clock.waits) == len(longest)
     assert all(most / 2 <= wait <= most + 1e-6 for wait, most in zip(clock.waits, longest, strict=True))
@@ -645,7 +656,7 @@ def test_shorter_vectors_can_be_had_of_others_too(server: wire.WireServer, model
 @pytest.mark.parametrize("model", OTHERS)
 def test_calls_to_others_are_repeated_too(server: wire.WireServer, model: str) -> None:
     server.script(wire.failing(429, Retry_After="0"), wire.reset, wire.failing(503))
-    opened(server, model, url=server.address + OTHERS[model]).embed_query(TEXT)
+    opened(server, model, url=server.address + OTHERS[model]).embed_passages([TEXT])
     assert len(server.asked) == 4
 
 

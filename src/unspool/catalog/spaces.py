@@ -54,6 +54,8 @@ class Passage(NamedTuple):
 
     id: int
     text_sha: bytes
+    path: str
+    line: int
     title: str
     headings: str  # one per line
     symbol: str
@@ -91,23 +93,31 @@ def ensure(connection: Connection, owner: Owner, setting: str) -> int:
         connection.execute(sa.select(meta.c.value).where(meta.c.key == IDENTITY).with_for_update())  # one at a time makes the first
         active = active_space(connection)
     if active is None:
-        _insert(connection, owner, setting, active=True)
+        switch(connection, prepare(connection, owner, setting).id)
         active = active_space(connection)
         assert active is not None
     if not active.belongs_to(owner):
-        back = f"set UNSPOOL_EMBEDDER={active.setting} to go on with it" if active.setting else "open it with that one"
         raise ConflictError(
             f"this catalog was made with embedder {active}, not {owner.name} (revision {owner.revision}, {owner.dimension}); "
-            f"{back}, or change over with `unspool reembed --embedder {setting or 'NAME'}`"
+            f"{how_to_meet(active, owner)}, or change over with `unspool reembed --embedder {setting or 'NAME'}`"
         )
     return active.id
+
+
+def how_to_meet(space: Space, owner: Owner) -> str:
+    """What to change for an embedder to be the one that a space belongs to."""
+    if space.embedder != owner.name:
+        return f"set UNSPOOL_EMBEDDER={space.setting} to go on with it" if space.setting else "open it with that one to go on"
+    if space.revision == owner.revision:
+        return f"set UNSPOOL_EMBEDDER_DIMENSION={space.dimension} to go on with it"
+    return "put back what has changed since: the model's files, UNSPOOL_EMBEDDER_REVISION, or a prefix"
 
 
 def prepare(connection: Connection, owner: Owner, setting: str) -> Space:
     """The vector space of an embedder beside the one in use, made if need be."""
     known = next((space for space in all_spaces(connection) if space.belongs_to(owner)), None)
     if known is None:
-        _insert(connection, owner, setting, active=False)
+        _insert(connection, owner, setting)
         known = next(space for space in all_spaces(connection) if space.belongs_to(owner))
     elif known.setting != setting:
         connection.execute(sa.update(spaces).where(spaces.c.id == known.id).values(setting=setting))
@@ -124,7 +134,9 @@ def check_active(connection: Connection, space_id: int) -> None:
 def switch(connection: Connection, space_id: int) -> None:
     """Put another space in use; in a transaction that has every project and the embeddings to itself."""
     connection.execute(sa.update(spaces).where(spaces.c.active).values(active=False))
-    connection.execute(sa.update(spaces).where(spaces.c.id == space_id).values(active=True))
+    switched = connection.execute(sa.update(spaces).where(spaces.c.id == space_id).values(active=True))
+    if switched.rowcount != 1:
+        raise ConflictError("the vectors that were made have been dropped by another process; begin again")
 
 
 def take_all(connection: Connection) -> list[int]:
@@ -199,8 +211,8 @@ def _has_none(space_id: int) -> sa.ColumnElement[bool]:
     return ~sa.exists().where(embeddings.c.space_id == space_id, embeddings.c.text_sha == chunks.c.text_sha)
 
 
-def _insert(connection: Connection, owner: Owner, setting: str, *, active: bool) -> None:
-    values: dict[str, Any] = {"embedder": owner.name, "revision": owner.revision, "dimension": owner.dimension, "active": active, "setting": setting}
+def _insert(connection: Connection, owner: Owner, setting: str) -> None:
+    values: dict[str, Any] = {"embedder": owner.name, "revision": owner.revision, "dimension": owner.dimension, "active": False, "setting": setting}
     if connection.dialect.name == "sqlite":
         values["id"] = _unused_id(connection)
     connection.execute(sa.insert(spaces).values(**values, created_at=datetime.now(UTC)))
@@ -227,6 +239,6 @@ _LAST_ID = "last_space"
 _SELECT = sa.select(spaces.c.id, spaces.c.embedder, spaces.c.revision, spaces.c.dimension, spaces.c.active, spaces.c.setting)
 _ACTIVE = _SELECT.where(spaces.c.active)
 _ACTIVE_ID = sa.select(spaces.c.id).where(spaces.c.active)
-_PASSAGES = sa.select(chunks.c.id, chunks.c.text_sha, documents.c.title, chunks.c.headings, chunks.c.symbol, chunks.c.text).join_from(
-    chunks, documents, documents.c.id == chunks.c.document_id
-)
+_PASSAGES = sa.select(
+    chunks.c.id, chunks.c.text_sha, documents.c.path, chunks.c.first_line, documents.c.title, chunks.c.headings, chunks.c.symbol, chunks.c.text
+).join_from(chunks, documents, documents.c.id == chunks.c.document_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -43,7 +44,9 @@ class Facts:
     tells_queries: bool = False  # it is told whether a text is a query, beside any prefix
     is_unit: bool = False  # its vectors have length 1 already
     is_local: bool = False  # it computes in this process: one call at a time, never repeated
-    is_certain: bool = True  # the name and revision cannot belong to another model; otherwise known vectors are compared
+    is_certain: bool = True  # the name and revision cannot belong to another model; otherwise a known vector is compared before any is used
+    is_shared: bool = True  # the name tells it from other models, so that its vectors may be shared with other catalogs
+    place: str = ""  # where it is asked; two servers may have the same name for different models
     alpha: float = 0.5  # the share of meaning that serves it best in hybrid search; it belongs to the model, not to the engine
     price: float | None = None  # US dollars for a million tokens, where that is known
 
@@ -51,6 +54,11 @@ class Facts:
     def is_symmetric(self) -> bool:
         """Whether a text has the same vector as a query and as a passage."""
         return self.query_prefix == self.passage_prefix and not self.tells_queries
+
+
+def revision(*parts: str) -> str:
+    """A short name for all that decides what a model's vectors are."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 class Tokenizer(Protocol):

@@ -46,6 +46,7 @@ class RedisCache:
             self._redis: Any = redis.Redis.from_url(
                 address, socket_timeout=WAIT_S, socket_connect_timeout=WAIT_S, retry=Retry(NoBackoff(), 0), health_check_interval=30
             )
+            self._redis.connection_pool.make_connection()  # which looks at the options
         except (ValueError, TypeError) as error:
             raise AddressError("UNSPOOL_CACHE is an address that Redis does not take; give redis://host:6379/0, or leave it empty") from error
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
@@ -106,7 +107,7 @@ class RedisCache:
 
     def _key(self, kind: Kind, sha: bytes) -> str:
         facts = self._embedder.facts
-        space = hashlib.sha256(f"{facts.name}\0{facts.revision}\0{facts.dimension}".encode()).hexdigest()[:16]
+        space = hashlib.sha256(f"{facts.name}\0{facts.revision}\0{facts.dimension}\0{facts.place}".encode()).hexdigest()[:16]
         return f"unspool:{kind}:{space}:{sha.hex()}"
 
     def _is_sound(self, value: bytes) -> bool:

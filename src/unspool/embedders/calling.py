@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import logging
 import re
 import time
 import weakref
@@ -45,6 +46,7 @@ class Server:
         self._timeout_s = timeout_s
         self._client = httpx2.Client(timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)), headers=dict(headers))
         weakref.finalize(self, self._client.close)
+        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it notes every address it calls, and one may hold a password
 
     @classmethod
     def of(cls, provider: str, model: str, options: EmbedderOptions, *, url: str, example: str) -> Server:

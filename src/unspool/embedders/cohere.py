@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "cohere"
 URL = "https://api.cohere.com/v2/embed"
-MAX_BATCH = 96  # as published by Cohere in November 2026
+MAX_BATCH, BATCH_TOKENS = 96, 100_000  # the first as published by Cohere in November 2026; the second keeps a call short
 MAX_TOKENS = {"embed-v4.0": 128_000}  # the models before it read 512
 DIMENSIONS = {"embed-v4.0": 1536, "embed-english-v3.0": 1024, "embed-multilingual-v3.0": 1024, "embed-english-light-v3.0": 384}
 PRICES = {"embed-v4.0": 0.12, "embed-english-v3.0": 0.10, "embed-multilingual-v3.0": 0.10, "embed-english-light-v3.0": 0.10}
@@ -37,8 +37,10 @@ class CohereModel:
             max_tokens=options.max_tokens or MAX_TOKENS.get(model, 512),
             over_limit=options.over_limit,
             max_batch=MAX_BATCH,
+            batch_tokens=BATCH_TOKENS,
             tells_queries=True,
             is_certain=False,
+            place=self._server.place,
             price=PRICES.get(model),
         )
 

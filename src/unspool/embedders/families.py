@@ -12,7 +12,6 @@ class Family(NamedTuple):
     query: str = ""
     passage: str = ""
     pooling: str = "mean"
-    alpha: float = 0.5
 
 
 _SEARCHED = "Represent this sentence for searching relevant passages: "

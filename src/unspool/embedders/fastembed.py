@@ -26,7 +26,7 @@ class FastembedModel:
         self._guard = threading.Lock()
         self._opened: Any = None
         if Path(model).expanduser().is_dir() or not model:
-            self._path, name = folders.find(model, provider=PROVIDER, wanted=())
+            self._path, name = folders.find(model, provider=PROVIDER, wanted=(), is_whole=lambda path: True)
             self._name, self._is_own = name, True
         else:
             name = self._name = _known(model)
@@ -69,7 +69,7 @@ class FastembedModel:
                 normalization=True,
                 sources=ModelSource(url="file://none"),
                 dim=self._folder.dimension,
-                model_file=onnx.weights(self._path).relative_to(self._path).as_posix(),
+                model_file=onnx.weights(self._path)[0].relative_to(self._path).as_posix(),
             )
         return name
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool.embedders.base import Facts
+from unspool.embedders.base import Facts, revision
 from unspool.embedders.families import family_of
 from unspool.embedders.options import EmbedderOptions
 from unspool.embedders.tokens import file_in, marks
@@ -18,7 +19,8 @@ from unspool.errors import ConfigError, UnreachableError
 MAX_TOKENS = 512  # where a folder does not say: what models of the BERT kind read
 HUB_S = 5.0  # a hub that has not answered by then is taken for unreachable
 _NO_LIMIT = 10_000_000  # tokens; what is above stands for a limit that is not known
-_EDGE = 1 << 20  # bytes at either end of a file of weights that tell it from another of the same size
+# Reading 100 MB takes a tenth of a second; larger models are read a megabyte at a time, at so many places.
+_BLOCK, _READ_WHOLE, _BLOCKS = 1 << 20, 256 << 20, 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,6 @@ class ModelFolder:
     passage_prefix: str
     pooling: str  # mean or cls
     tokenizer_file: str
-    alpha: float
 
     def facts(self, provider: str, options: EmbedderOptions, *, max_batch: int) -> Facts:
         """What a model that computes in this process states."""
@@ -49,7 +50,6 @@ class ModelFolder:
             query_prefix=self.query_prefix,
             passage_prefix=self.passage_prefix,
             is_local=True,
-            alpha=self.alpha,
         )
 
     def check_pooling(self) -> None:
@@ -60,8 +60,8 @@ class ModelFolder:
             )
 
 
-def describe(path: Path, name: str, weights: Path, options: EmbedderOptions) -> ModelFolder:
-    """Read what a folder says; what is set goes before it. `weights` is the file that tells this model from another."""
+def describe(path: Path, name: str, weights: Sequence[Path], options: EmbedderOptions) -> ModelFolder:
+    """Read what a folder says; what is set goes before it. `weights` are the files that tell this model from another."""
     config = _json(path / "config.json")
     own = _json(path / "sentence_bert_config.json")
     tokenizer_file = file_in(path)
@@ -70,32 +70,26 @@ def describe(path: Path, name: str, weights: Path, options: EmbedderOptions) -> 
     family = family_of(name)
     prompts = _json(path / "config_sentence_transformers.json").get("prompts") or {}
     # An empty prompt is no statement: sentence-transformers 5 and later write one into every folder.
-    query = options.query_prefix or prompts.get("query") or family.query
-    passage = options.passage_prefix or prompts.get("document") or prompts.get("passage") or family.passage
+    query = prompts.get("query") or family.query
+    passage = prompts.get("document") or prompts.get("passage") or family.passage
     pooling = _pooling(path, family.pooling)
     limit = options.max_tokens or int(own.get("max_seq_length") or _limit(config, _json(path / "tokenizer_config.json")))
     return ModelFolder(
         path=path,
         name=name,
-        revision=revision(_fingerprint(weights, Path(tokenizer_file)), query, passage, pooling),
+        revision=revision(_fingerprint([*weights, Path(tokenizer_file)]), query, passage, pooling),
         dimension=_dimension(path, config),
         max_tokens=limit - marks(tokenizer_file),
         query_prefix=query,
         passage_prefix=passage,
         pooling=pooling,
         tokenizer_file=tokenizer_file,
-        alpha=family.alpha,
     )
 
 
-def revision(*parts: str) -> str:
-    """A short name for all that decides what a model's vectors are."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
-
-
-def find(model: str, *, provider: str, wanted: tuple[str, ...]) -> tuple[Path, str]:
-    """The folder of a model and its name: a folder on this machine, or a hub's name. A hub's copy on this machine is taken first, and a hub is
-    asked only where it answers at once. `wanted` are the files of it that are needed."""
+def find(model: str, *, provider: str, wanted: tuple[str, ...], is_whole: Callable[[Path], bool]) -> tuple[Path, str]:
+    """The folder of a model and its name: a folder on this machine, or a hub's name. A hub's copy on this machine is taken first if it is whole, and
+    a hub is asked only where it answers at once. `wanted` are the files of it that are needed."""
     if not model:
         raise ConfigError(f"{provider} needs a model; set UNSPOOL_EMBEDDER={provider}:/path/of/a/folder, or {provider}:name for one of a hub")
     path = Path(model).expanduser()
@@ -103,15 +97,17 @@ def find(model: str, *, provider: str, wanted: tuple[str, ...]) -> tuple[Path, s
         return path.resolve(), path.resolve().name
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ConfigError(f"there is no folder {model}; UNSPOOL_EMBEDDER={provider}:... names the folder that holds a model's files")
-    return _from_hub(model if "/" in model else f"sentence-transformers/{model}", provider, wanted), model
+    return _from_hub(model if "/" in model else f"sentence-transformers/{model}", provider, wanted, is_whole), model
 
 
-def _from_hub(name: str, provider: str, wanted: tuple[str, ...]) -> Path:
+def _from_hub(name: str, provider: str, wanted: tuple[str, ...], is_whole: Callable[[Path], bool]) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, local_files_only=True, allow_patterns=list(wanted)))
+        kept = Path(snapshot_download(name, local_files_only=True, allow_patterns=list(wanted)))
+        if is_whole(kept):  # another program may have fetched other files of it
+            return kept
     except HFValidationError as error:
         raise ConfigError(f"{name!r} is no name that a hub has; UNSPOOL_EMBEDDER={provider}:/path/of/a/folder takes one from disk") from error
     except LocalEntryNotFoundError:
@@ -187,13 +183,18 @@ def _dimension(path: Path, config: dict[str, Any]) -> int:
     return int(pooling.get("word_embedding_dimension") or pooling.get("embedding_dimension") or config.get("hidden_size") or 0)
 
 
-def _fingerprint(weights: Path, tokenizer: Path) -> str:
-    digest = hashlib.sha256(tokenizer.read_bytes())
-    size = weights.stat().st_size
-    with weights.open("rb") as file:
-        digest.update(f"{size}".encode() + file.read(_EDGE))
-        file.seek(max(0, size - _EDGE))
-        digest.update(file.read(_EDGE))
+def _fingerprint(files: Sequence[Path]) -> str:
+    """What tells these files from all others. Of very large ones only a part is read, from all over them."""
+    digest = hashlib.sha256()
+    sizes = [file.stat().st_size for file in files]
+    whole = sum(sizes) <= _READ_WHOLE
+    for file, size in zip(files, sizes, strict=True):
+        digest.update(f"{size}\0".encode())
+        step = _BLOCK if whole else max(_BLOCK, size // _BLOCKS)
+        with file.open("rb") as opened:
+            for start in range(0, size, step):
+                opened.seek(start)
+                digest.update(opened.read(_BLOCK))
     return digest.hexdigest()
 
 

@@ -8,11 +8,10 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from unspool.embedders.base import Facts
 from unspool.embedders.options import EmbedderOptions
-from unspool.errors import ConfigError, ServiceError, UnspoolError
+from unspool.embedders.own import as_rows, translated
+from unspool.errors import ConfigError
 
 if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
@@ -42,24 +41,16 @@ class LangChainModel:
             max_tokens=options.max_tokens or MAX_TOKENS,
             over_limit=options.over_limit,
             max_batch=MAX_BATCH,
-            query_prefix=options.query_prefix,
-            passage_prefix=options.passage_prefix,
             tells_queries=True,
             is_certain=False,
+            is_shared=bool(named or options.revision),
         )
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """One call; whatever the object raises is told with its name."""
-        try:
+        with translated(self._name):
             rows = [self._either("embed_query", text) for text in texts] if is_query else self._either("embed_documents", list(texts))
-        except UnspoolError:
-            raise
-        except Exception as error:  # it may raise anything
-            raise ServiceError(f"{self._name} failed with {type(error).__name__}; see to that object") from error
-        try:
-            return np.asarray(rows, dtype=np.float32)
-        except (ValueError, TypeError) as error:
-            raise ServiceError(f"{self._name} gave vectors that cannot be read, or of different lengths; nothing of it was kept") from error
+        return as_rows(self._name, rows)
 
     def _either(self, method: str, given: Any) -> Any:
         if self._waits:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unspool.embedders.base import Facts, Model, OverLimit
+from unspool.embedders.base import Facts, Model, OverLimit, revision
 from unspool.embedders.batching import batches
 from unspool.embedders.options import EmbedderOptions
-from unspool.embedders.pacing import Pace, pause_after
+from unspool.embedders.pacing import LONGEST_WAIT_S, Pace, pause_after
+from unspool.embedders.parallel import run_all
 from unspool.embedders.tokens import TokenCounting, open_tokenizer
 from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
 
 MIN_TOKENS = 32  # a model that reads less than this cannot be given chunks
+# A query is waited for: it is repeated for what goes by in a moment, and not while a server asks for long.
+QUERY_RETRIES, QUERY_PATIENCE_S = 2, 10.0
 SAME = 0.98  # cosine; the same model on other hardware or in other batches stays above .999, other models are near 0
 
 
@@ -32,13 +36,11 @@ class ModelEmbedder:
 
     def __init__(self, model: Model, options: EmbedderOptions | None = None) -> None:
         options = options or EmbedderOptions()
-        self.facts: Facts = model.facts
-        if options.dimension and not self.facts.dimension:
-            self.facts = replace(self.facts, dimension=options.dimension)
+        self.facts: Facts = _stated(model.facts, options)
         self._model = model
         self._retries = 0 if self.facts.is_local else options.retries
         self.concurrency = 1 if self.facts.is_local else options.concurrency
-        self._most = options.batch or self.facts.max_batch
+        self.batch = options.batch or self.facts.max_batch
         self._pace = Pace(requests_per_minute=options.requests_per_minute, tokens_per_minute=options.tokens_per_minute)
         self._tokenizer = open_tokenizer(model.tokenizer_file)
         prefixes = [self._tokenizer.count(prefix) if prefix else 0 for prefix in (self.facts.query_prefix, self.facts.passage_prefix)]
@@ -52,7 +54,6 @@ class ModelEmbedder:
         self._dimension = self.facts.dimension
         self._guard = threading.Lock()
         self._turns = threading.BoundedSemaphore(self.concurrency)  # for all threads; what computes in this process uses all its cores by itself
-        self._expected: tuple[str, Vectors] | None = None
 
     @property
     def name(self) -> str:
@@ -78,10 +79,13 @@ class ModelEmbedder:
         with self._guard:
             self._dimension = self._dimension or dimension
 
-    def expect(self, text: str, vector: Vectors) -> None:
-        """Look, when something is next embedded, whether this passage still has the vector that it had: a name alone does not prove the model."""
-        with self._guard:
-            self._expected = text, vector
+    def check(self, text: str, vector: Vectors) -> None:
+        """See whether a passage still has the vector that it had: a name alone does not prove the model."""
+        if float(self._embed([text], is_query=False)[0] @ vector) < SAME:
+            raise ConflictError(
+                f"{self.name} does not give the vectors any more that this catalog was made with: another model answers to that name; "
+                "put the old one back, or set UNSPOOL_EMBEDDER_REVISION to a new word and run `unspool reembed`"
+            )
 
     def count_tokens(self, text: str) -> int:
         """As the model's tokenizer counts, or the default's where that cannot be had."""
@@ -93,27 +97,10 @@ class ModelEmbedder:
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One unit row per text. A blank text is refused, one that is too long is cut or refused, as the facts say."""
-        with self._guard:
-            expected, self._expected = self._expected, None
-        if expected is None:
-            return self._embed(texts, is_query=False)
-        try:
-            rows = self._embed([*texts, expected[0]], is_query=False)
-        except BaseException:
-            self.expect(*expected)
-            raise
-        if float(rows[-1] @ expected[1]) < SAME:
-            self.expect(*expected)
-            raise ConflictError(
-                f"{self.name} does not give the vectors any more that this catalog was made with: another model answers to that name; "
-                "put the old one back, or run `unspool reembed` under a new name"
-            )
-        return rows[:-1]
+        return self._embed(texts, is_query=False)
 
     def embed_query(self, text: str) -> Vectors:
-        """The vector of a question."""
-        if self._expected is not None:
-            self.embed_passages([])
+        """The vector of a question. Somebody waits for it, so a call that fails is not repeated for long."""
         row: Vectors = self._embed([text], is_query=True)[0]
         return row
 
@@ -122,26 +109,18 @@ class ModelEmbedder:
         fitted = [self._fitted(text, place, len(texts)) for place, text in enumerate(texts)]
         given = [prefix + text for text, _ in fitted]
         sizes = [size for _, size in fitted]
-        plan = batches(sizes, most=self._most, tokens=self.facts.batch_tokens, is_padded=self.facts.is_padded)
+        plan = batches(sizes, most=self.batch, tokens=self.facts.batch_tokens, is_padded=self.facts.is_padded)
 
         abandoned = threading.Event()  # nobody waits any more: one call has failed for good, or the user has had enough
 
         def call(places: list[int]) -> Vectors:
             return self._call([given[place] for place in places], sum(sizes[place] for place in places), abandoned, is_query=is_query)
 
-        if len(plan) <= 1 or self.concurrency == 1:
-            found = [call(places) for places in plan]
-        else:
-            with ThreadPoolExecutor(min(self.concurrency, len(plan)), thread_name_prefix="unspool-embed") as threads:
-                calls = [threads.submit(call, places) for places in plan]
-                try:
-                    for one in as_completed(calls):
-                        one.result()  # the first that fails ends them all, also those before it that wait for their turn
-                    found = [one.result() for one in calls]
-                except BaseException:
-                    abandoned.set()
-                    threads.shutdown(wait=False, cancel_futures=True)
-                    raise
+        try:
+            found = run_all([partial(call, places) for places in plan], at_once=self.concurrency)
+        except BaseException:
+            abandoned.set()
+            raise
         rows = np.empty((len(texts), self._dimension), dtype=np.float32)
         for places, some in zip(plan, found, strict=True):
             rows[places] = some
@@ -168,6 +147,7 @@ class ModelEmbedder:
         if self.facts.is_local:
             with self._turns:
                 return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
+        retries, patience_s = (min(self._retries, QUERY_RETRIES), QUERY_PATIENCE_S) if is_query else (self._retries, LONGEST_WAIT_S)
         for attempt in count(1):
             self._pace.wait(tokens, sleep=abandoned.wait)
             if abandoned.is_set():
@@ -177,7 +157,7 @@ class ModelEmbedder:
                     return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
             except UnspoolError as error:
                 pause = pause_after(error, attempt)
-                if pause is None or attempt > self._retries or abandoned.is_set():
+                if pause is None or pause > patience_s or attempt > retries or abandoned.is_set():
                     raise
             self._pace.pause(pause)
         raise AssertionError("unreachable")
@@ -202,6 +182,16 @@ class ModelEmbedder:
         if not lengths.all():
             raise ServiceError(f"{self.name} gave a vector of zeros, which has no direction; nothing of it was kept")
         return rows if self.facts.is_unit and np.allclose(lengths, 1, atol=1e-3) else rows / lengths
+
+
+def _stated(facts: Facts, options: EmbedderOptions) -> Facts:
+    """A model's facts with what was set. Whatever changes the vectors is part of the revision."""
+    query, passage = options.query_prefix or facts.query_prefix, options.passage_prefix or facts.passage_prefix
+    if (query, passage) != (facts.query_prefix, facts.passage_prefix):
+        facts = replace(facts, query_prefix=query, passage_prefix=passage, revision=revision(facts.revision, query, passage))
+    if options.revision:
+        facts = replace(facts, revision=f"{facts.revision}+{options.revision}"[:100])
+    return replace(facts, dimension=facts.dimension or options.dimension)
 
 
 def _encodable(text: str) -> str:

@@ -27,9 +27,9 @@ class OnnxModel:
     """Loaded when something is first embedded; counting tokens needs the tokenizer only."""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED)
-        self._file = weights(path)
-        folder = folders.describe(path, name, self._file, options)
+        path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: _file(path) is not None)
+        self._file, *_ = files = weights(path)
+        folder = folders.describe(path, name, files, options)
         folder.check_pooling()
         self._pooling = folder.pooling
         self._session: Any = None
@@ -76,12 +76,16 @@ class OnnxModel:
             return self._session
 
 
-def weights(path: Path) -> Path:
-    """The ONNX file in a model's folder."""
-    found = next((path / name for name in _FILES if (path / name).is_file()), None) or next(iter(sorted(path.glob("*.onnx"))), None)
+def weights(path: Path) -> list[Path]:
+    """The ONNX file in a model's folder, and those beside it that hold what did not fit."""
+    found = _file(path)
     if found is None:
         raise ConfigError(f"{path} has no model.onnx; UNSPOOL_EMBEDDER={PROVIDER}:... names the folder that holds a model's files")
-    return found
+    return [found, *sorted(found.parent.glob(f"{found.name}?*"))]
+
+
+def _file(path: Path) -> Path | None:
+    return next((path / name for name in _FILES if (path / name).is_file()), None) or next(iter(sorted(path.glob("*.onnx"))), None)
 
 
 def _padding(own: dict[str, Any] | None) -> dict[str, Any]:

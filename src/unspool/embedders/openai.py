@@ -11,10 +11,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
-from unspool.embedders.base import Facts
+from unspool.embedders.base import Facts, revision
 from unspool.embedders.calling import Server, is_about, parts_of
 from unspool.embedders.families import family_of
-from unspool.embedders.folders import revision
 from unspool.embedders.options import EmbedderOptions
 from unspool.errors import ConfigError, InputError
 
@@ -59,7 +58,6 @@ class OpenAIModel:
         if options.dimension and known and (options.dimension > known.dimension or not known.shortens):
             raise ConfigError(f"UNSPOOL_EMBEDDER_DIMENSION is {options.dimension}, {model} gives {known.dimension}; leave it out")
         family = family_of(model)
-        query, passage = options.query_prefix or family.query, options.passage_prefix or family.passage
         self._model = model
         self._dimensions = options.dimension if known and options.dimension != known.dimension else 0
         self._format = "base64"  # or '', once the server has said that it knows no formats
@@ -72,17 +70,17 @@ class OpenAIModel:
         )
         self.facts = Facts(
             name=f"{PROVIDER}:{model}",
-            revision=revision(query, passage) if query or passage else "1",
+            revision=revision(family.query, family.passage) if family.query or family.passage else "1",
             dimension=options.dimension or (known.dimension if known else 0),
             max_tokens=options.max_tokens or (MAX_TOKENS if known else OTHERS_MAX_TOKENS),
             over_limit=options.over_limit,
             max_batch=MAX_BATCH if known else OTHERS_MAX_BATCH,
-            batch_tokens=BATCH_TOKENS if known else 0,
-            query_prefix=query,
-            passage_prefix=passage,
+            batch_tokens=BATCH_TOKENS if known else OTHERS_MAX_BATCH * OTHERS_MAX_TOKENS,
+            query_prefix=family.query,
+            passage_prefix=family.passage,
             is_unit=known is not None,
             is_certain=False,
-            alpha=family.alpha,
+            place=self._server.place,
             price=known.price if known and not options.url else None,
         )
 

@@ -11,8 +11,9 @@ from unspool.embedders.base import OverLimit
 class EmbedderOptions:
     """Each field is the setting `embedder_<field>`; 0 and '' leave the provider's own."""
 
-    url: str = ""
+    url: str = field(default="", repr=False)  # it may hold a password
     key: str = field(default="", repr=False)
+    revision: str = ""
     dimension: int = 0
     max_tokens: int = 0
     over_limit: OverLimit = OverLimit.CUT

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unspool.embedders.base import Facts
 from unspool.embedders.options import EmbedderOptions
-from unspool.errors import ServiceError
+from unspool.errors import ServiceError, ServiceTimeoutError, UnreachableError, UnspoolError
 
 if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
@@ -31,11 +32,32 @@ class OwnModel:
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """One call."""
         given = self._embedder
-        rows = [given.embed_query(text) for text in texts] if is_query else given.embed_passages(list(texts))
-        try:
-            return np.asarray(rows, dtype=np.float32)
-        except (ValueError, TypeError) as error:
-            raise ServiceError(f"{self.facts.name} gave vectors that cannot be read, or of different lengths; nothing of it was kept") from error
+        with translated(self.facts.name):
+            rows = [given.embed_query(text) for text in texts] if is_query else given.embed_passages(list(texts))
+        return as_rows(self.facts.name, rows)
+
+
+@contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Whatever an object raises, told with its name; what may go by is repeated."""
+    try:
+        yield
+    except UnspoolError:
+        raise
+    except TimeoutError as error:
+        raise ServiceTimeoutError(f"{name} did not answer in time; try again, or see to that object") from error
+    except OSError as error:
+        raise UnreachableError(f"{name} cannot be reached ({type(error).__name__}); try again, or see to that object") from error
+    except Exception as error:  # it may raise anything
+        raise ServiceError(f"{name} failed with {type(error).__name__}; see to that object") from error
+
+
+def as_rows(name: str, rows: Any) -> Vectors:
+    """What an object gave, as rows."""
+    try:
+        return np.asarray(rows, dtype=np.float32)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ServiceError(f"{name} gave vectors that cannot be read, or of different lengths; nothing of it was kept") from error
 
 
 def is_own(given: object) -> bool:

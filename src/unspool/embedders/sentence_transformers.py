@@ -26,7 +26,7 @@ class SentenceTransformersModel:
     """Loaded when something is first embedded; counting tokens needs the tokenizer only."""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED)
+        self._path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: bool(_found(path)))
         folder = folders.describe(self._path, name, _weights(self._path), options)
         self._limit = folder.max_tokens + marks(folder.tokenizer_file)
         self._loaded: Any = None
@@ -54,9 +54,12 @@ class SentenceTransformersModel:
             return self._loaded
 
 
-def _weights(path: Path) -> Path:
-    found = next((path / name for name in ("model.safetensors", "pytorch_model.bin") if (path / name).is_file()), None)
-    found = found or next(iter(sorted(path.glob("*.safetensors")) or sorted(path.glob("*/*.safetensors"))), None)
-    if found is None:
+def _weights(path: Path) -> list[Path]:
+    found = _found(path)
+    if not found:
         raise ConfigError(f"{path} has no weights (model.safetensors); UNSPOOL_EMBEDDER={PROVIDER}:... names the folder that holds a model's files")
     return found
+
+
+def _found(path: Path) -> list[Path]:
+    return sorted([*path.glob("*.safetensors"), *path.glob("*/*.safetensors")]) or sorted(path.glob("pytorch_model*.bin"))

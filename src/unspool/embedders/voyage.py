@@ -39,6 +39,7 @@ class VoyageModel:
             tells_queries=True,
             is_unit=True,
             is_certain=False,
+            place=self._server.place,
             price=PRICES.get(model),
         )
 

@@ -30,6 +30,7 @@ class Maker:
     known: Known
     cache: RedisCache | None = None
     keep: Keep | None = None
+    prove: Callable[[], None] | None = None  # called before anything is embedded
     made: int = 0  # vectors so far
     cut: int = 0  # texts of which the model did not read the end
     portion: int = field(init=False)
@@ -37,7 +38,7 @@ class Maker:
     def __post_init__(self) -> None:
         facts = self.embedder.facts
         times = LOCAL_BATCHES if facts.is_local else CALLS_AHEAD * getattr(self.embedder, "concurrency", 1)
-        self.portion = CHEAP_BATCH if self.embedder.is_cheap else facts.max_batch * times
+        self.portion = CHEAP_BATCH if self.embedder.is_cheap else getattr(self.embedder, "batch", facts.max_batch) * times
 
     def gathered(self, results: Iterator[list[Outcome]]) -> Iterator[list[Outcome]]:
         """The same documents with vectors, so many together that the embedder is used well."""
@@ -66,7 +67,10 @@ class Maker:
         missing = [sha for sha in wanted if sha not in have]
         if not missing:
             return {}
+        if self.prove is not None:
+            self.prove()
         found = self.cache.get(Kind.PASSAGE, missing) if self.cache else {}
+        self.cut += self._too_long([wanted[sha] for sha in found])
         if found and self.keep:
             self.keep(found)
         for some in batches([sha for sha in missing if sha not in found], self.portion):

@@ -18,7 +18,8 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, spaces
 from unspool.catalog.projects import ProjectRow
-from unspool.catalog.statements import batches
+from unspool.catalog.schema import embeddings
+from unspool.catalog.statements import batches, hold
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
@@ -55,6 +56,7 @@ class Indexer:
     embedder: Embedder
     opened_as: str  # how another process opens the same embedder; empty where it cannot
     cache: RedisCache | None
+    prove: Callable[[], None] | None
     chunk_tokens: int
     max_file_bytes: int
     jobs: int
@@ -68,6 +70,7 @@ class Indexer:
         """Keep vectors as soon as they are made, ahead of the documents that they are for."""
 
         def keep(connection: Connection) -> None:
+            hold(connection, embeddings, alone=False)
             spaces.check_active(connection, self.store.space_id)  # otherwise it may be dropped already
             documents.keep_embeddings(connection, self.store.space_id, vectors)
 
@@ -333,7 +336,7 @@ def _maker(indexer: Indexer, keep: Keep) -> Maker:
     """What makes the vectors of a run. An embedder that is cheap is asked again rather than anybody else."""
     if indexer.embedder.is_cheap:
         return Maker(embedder=indexer.embedder, known=indexer.known)
-    return Maker(embedder=indexer.embedder, known=indexer.known, cache=indexer.cache, keep=keep)
+    return Maker(embedder=indexer.embedder, known=indexer.known, cache=indexer.cache, keep=keep, prove=indexer.prove)
 
 
 def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:

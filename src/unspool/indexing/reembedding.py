@@ -19,7 +19,8 @@ from unspool.catalog.spaces import Passage, Space
 from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder, OverLimit
 from unspool.embedders.cache import RedisCache
-from unspool.errors import ConflictError, ServiceError
+from unspool.embedders.model import SAME
+from unspool.errors import ConflictError, InputError, ServiceError
 from unspool.indexing.embedding import Maker
 from unspool.indexing.preparing import passage
 from unspool.stores import Store
@@ -29,7 +30,6 @@ TASK = "reembed"
 ROUNDS = 8
 CHEAP_PAGE = 2_000
 SAMPLE = 16  # texts that are embedded once more, to see that each vector is where it belongs
-SAME = 0.98  # cosine; as in `embedders.model`
 
 OnProgress = Callable[[Progress], None]
 OpenStore = Callable[[Space], Store]
@@ -70,11 +70,10 @@ def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedR
             raise ConflictError("another process is changing this catalog's embedder; wait until it is done")
         with work.catalog.read() as connection:
             before = spaces.active_space(connection)
+        _ = work.embedder.dimension  # which may have to be asked for: not while others wait to write
         space = work.catalog.transact(lambda connection: spaces.prepare(connection, work.embedder, work.setting))
         run = _Run(work, space, tell)
-        if before is None:
-            work.catalog.transact(lambda connection: spaces.switch(connection, space.id))
-        elif not space.active:
+        if not space.active:
             run.go_over()
     with work.catalog.read() as connection:
         kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
@@ -119,6 +118,7 @@ class _Run:
         self.work = work
         self.space = space
         self.tell = tell
+        self.refused: list[tuple[Passage, InputError]] = []
         self.maker = Maker(embedder=work.embedder, known=lambda shas: set(), cache=None if work.embedder.is_cheap else work.cache)
         self._page = CHEAP_PAGE if work.embedder.is_cheap else self.maker.portion  # texts in a transaction
 
@@ -148,12 +148,30 @@ class _Run:
             with self.work.catalog.read() as connection:
                 page = spaces.without_vector(connection, self.space.id, after=after, limit=self._page)
             if not page:
-                return
-            vectors = self._vectors(page)
-            self.work.catalog.transact(lambda connection, vectors=vectors: documents.keep_embeddings(connection, self.space.id, vectors))  # type: ignore[misc]
+                break
+            done += self._keep(page)
             after = page[-1].id
-            done += len(vectors)
             self.tell(Progress(task="embedding", done=min(done, total), total=total))
+        if self.refused:
+            one, error = self.refused[0]
+            others = f" and {len(self.refused) - 1} more" if len(self.refused) > 1 else ""
+            raise InputError(
+                f"{self.space.embedder} refuses what stands in {one.path} from line {one.line}{others} ({error}); nothing was switched, all other "
+                "vectors are kept: forget or shorten what it refuses, and begin again"
+            )
+
+    def _keep(self, page: Sequence[Passage]) -> int:
+        """Embed texts and keep their vectors; returns how many. Where the embedder refuses one, it is looked for by halves."""
+        try:
+            vectors = self._vectors(page)
+        except InputError as error:
+            if len(page) == 1:
+                self.refused.append((page[0], error))
+                return 0
+            middle = len(page) // 2
+            return self._keep(page[:middle]) + self._keep(page[middle:])
+        self.work.catalog.transact(lambda connection: documents.keep_embeddings(connection, self.space.id, vectors))
+        return len(vectors)
 
     def _vectors(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
         return self.maker.vectors({one.text_sha: text_of(one) for one in page})
@@ -177,7 +195,7 @@ class _Run:
         wrong = sum(cosine < SAME for cosine in cosines)
         if wrong:
             raise ServiceError(
-                f"{wrong} of {len(found)} texts have another vector now than a moment ago, so {self.space.embedder} cannot be relied on; "
+                f"{wrong} of {len(found)} texts have another vector now than the one that was stored, so {self.space.embedder} cannot be relied on; "
                 "nothing was switched. See to that embedder, drop what it made with `unspool reembed --drop-old`, and begin again"
             )
 

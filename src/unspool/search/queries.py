@@ -10,12 +10,14 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from unspool.catalog.windows import Windows
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import Kind, RedisCache
+from unspool.embedders.parallel import run_all
 from unspool.errors import ServiceError
 from unspool.search.plan import checked
 from unspool.vectors.base import Vectors
@@ -44,12 +46,14 @@ class QueryCache:
         windows: Windows | None,
         *,
         cache: RedisCache | None = None,
+        prove: Callable[[], None] | None = None,
         size: int,
         lifetime_s: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._embedder = embedder
         self._cache = cache
+        self._prove = prove
         self._windows = windows
         self._size = size
         self._lifetime_s = lifetime_s
@@ -104,9 +108,19 @@ class QueryCache:
             self._windows.keep_vectors(vectors, lifetime_s=lifetime_s)
 
     def _computed(self, key: bytes, text: str) -> Vectors:
-        vector = self._embedder.embed_query(text)
+        vector = self._embed(text)
         if self._cache is not None:
             self._cache.put(Kind.QUERY, {key: np.ascontiguousarray(vector, dtype="<f4").tobytes()})
+        return vector
+
+    def _embed(self, text: str) -> Vectors:
+        """The query's vector, and beside it, the first time, the proof that it is worth something."""
+        if self._prove is None:
+            return self._embedder.embed_query(text)
+        jobs: list[Callable[[], Vectors | None]] = [self._prove, partial(self._embedder.embed_query, text)]
+        _, vector = run_all(jobs, at_once=2)
+        self._prove = None
+        assert vector is not None
         return vector
 
     def _stored(self, key: bytes) -> Vectors | None:

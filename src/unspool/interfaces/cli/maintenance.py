@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,9 +89,9 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
     from unspool.corpus import reembed as go_over
 
     settings = Settings.load(flags=flags)
-    if settings.origins["embedder"] == "default":
-        if not drop_old:
-            raise click.UsageError("name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER")
+    if settings.origins["embedder"] == "default" and not drop_old:
+        raise click.UsageError("name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER")
+    if drop_old and flags["embedder"] is None:  # what a variable names is not gone over to by the way
         dropped = drop(settings=settings)
         if as_json:
             print_json({"dropped": dropped})
@@ -175,20 +176,21 @@ def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
 
 def _partition(settings: Settings, partitions: int) -> None:
     """Rearrange a catalog's tables, and build anew what went with the old ones."""
-    from unspool.catalog import Catalog
+    from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
-    from unspool.corpus import Corpus
     from unspool.postgres.partitioning import partition
-    from unspool.wiring import connecting
+    from unspool.wiring import connecting, store_opener
 
-    catalog = Catalog.open(settings.database_address, connecting=connecting(settings))
-    assert isinstance(catalog, PostgresCatalog)
-    try:
+    with closing(Catalog.open(settings.database_address, connecting=connecting(settings))) as catalog, Bar() as bar:
+        assert isinstance(catalog, PostgresCatalog)
         partition(catalog, partitions)
-    finally:
-        catalog.close()
-    with Corpus(settings) as corpus, Bar() as bar:
-        corpus.refresh(on_progress=bar)
+        with catalog.read() as connection:
+            space, rows = spaces.active_space(connection), projects.all_projects(connection)
+        if space is None:
+            return
+        with closing(store_opener(catalog, settings)(space)) as store:
+            for row in rows:
+                store.absorb(row.id, on_progress=bar)
 
 
 @command(
