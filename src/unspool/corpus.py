@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -411,11 +412,15 @@ class Corpus:
         )
 
     def embed(self, text: str) -> list[float]:
-        """A text's vector in this corpus's space, as `nearest` takes it."""
+        """A text's vector in this corpus's space, as `nearest` takes it. Python warns where the embedder reads only its beginning."""
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
         self._parts.look(searched=True)  # `nearest` would search with it in the space that is in use
-        return [float(value) for value in self._parts.embedder.embed_query(text.encode("utf-8", "replace").decode())]
+        embedder = self._parts.embedder
+        text = text.encode("utf-8", "replace").decode()
+        if embedder.facts.over_limit == "cut" and (count := embedder.count_tokens(text)) > embedder.max_tokens:
+            warnings.warn(f"the text has {count} tokens, {embedder.name} reads the first {embedder.max_tokens}", stacklevel=2)
+        return [float(value) for value in embedder.embed_query(text)]
 
     def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
         """What is known of each document, by project and path."""

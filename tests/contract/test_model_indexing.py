@@ -73,6 +73,15 @@ def test_a_query_that_is_too_long_is_cut_and_that_is_told(database: Place) -> No
 
 
 @pytest.mark.usefixtures("hashing")
+def test_a_text_that_is_embedded_by_itself_is_not_cut_in_silence(database: Place) -> None:
+    with open_corpus(database, embedder="hashing:short") as corpus:
+        corpus.put(doc("a.md", "The walrus lives on the island."))
+        corpus.embed("walrus")
+        with pytest.warns(UserWarning, match="reads the first 40"):
+            corpus.embed("walrus island " * 60)
+
+
+@pytest.mark.usefixtures("hashing")
 def test_a_query_that_is_too_long_is_refused_where_that_is_set(database: Place) -> None:
     with open_corpus(database, embedder="hashing:short", embedder_over_limit="refuse") as corpus:
         corpus.put(doc("a.md", "The walrus lives on the island."))
