@@ -239,20 +239,22 @@ class Parts:
         self._proof = None
 
     def indexer(self) -> Indexer:
+        """What a writer works with: the store and the embedder that belong together at this moment."""
         from unspool.indexing.pipeline import Indexer
 
-        store = self.ready()
-        return Indexer(
-            catalog=self.catalog,
-            store=store,
-            embedder=self.embedder,
-            opened_as=self._opened_as,
-            cache=self._cache,
-            prove=self._proof_of(store.space_id),
-            chunk_tokens=self.settings.chunk_tokens,
-            max_file_bytes=self.settings.max_file_bytes,
-            jobs=self.settings.jobs,
-        )
+        with self._guard:
+            store = self.ready()
+            return Indexer(
+                catalog=self.catalog,
+                store=store,
+                embedder=self.embedder,
+                opened_as=self._opened_as,
+                cache=self._cache,
+                prove=self._proof_of(store.space_id),
+                chunk_tokens=self.settings.chunk_tokens,
+                max_file_bytes=self.settings.max_file_bytes,
+                jobs=self.settings.jobs,
+            )
 
     def _proof_of(self, space_id: int) -> Proof | None:
         """What an embedder whose name proves little has to show before its vectors are used; None for one that cannot be another."""
