@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "sentence-transformers"
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors", "*/*.json", "*/*.safetensors")
-MAX_BATCH = 16  # on two cores 8, 16 and 32 texts a call are about as fast (bench/providers.py --batches); the fewer, the sooner a query has its turn
+MAX_BATCH = 16  # on two cores 4 to 16 texts a call are about as fast, 32 slower (bench/providers.py --batches)
 
 
 class SentenceTransformersModel:
