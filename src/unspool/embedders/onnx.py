@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PROVIDER = "onnx"
 _FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx", "model_optimized.onnx")
 _WANTED = ("*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*")
-# On two cores 4 and 8 texts a call are 1.4 times as fast as 32, on a busy machine more, and take a third of the memory (bench/providers.py --batches).
+# With two cores 4 and 8 texts a call are 1.4 times as fast as 32, when busy more, and take a third of its memory (bench/providers.py --batches).
 MAX_BATCH = 8
 
 
