@@ -413,12 +413,15 @@ class Corpus:
 
     def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it. Python warns where the embedder reads only its beginning."""
+        from unspool.embedders.base import is_cut
+
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
         self._parts.look(searched=True)  # `nearest` would search with it in the space that is in use
         embedder = self._parts.embedder
         text = text.encode("utf-8", "replace").decode()
-        if embedder.facts.over_limit == "cut" and (count := embedder.count_tokens(text)) > embedder.max_tokens:
+        if is_cut(embedder, text):
+            count = embedder.count_tokens(text)
             warnings.warn(f"the text has {count} tokens, {embedder.name} reads the first {embedder.max_tokens}", stacklevel=2)
         return [float(value) for value in embedder.embed_query(text)]
 

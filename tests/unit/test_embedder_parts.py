@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 import wire
 from models import MINILM, needed, onnx_folder, tokenizer_file, torch_folder
 from unspool.embedders import PROVIDERS, as_embedder, folders, open_embedder, pacing, setting_of
-from unspool.embedders.base import Facts, OverLimit, Tokenizer
+from unspool.embedders.base import Facts, OverLimit, Tokenizer, is_cut
 from unspool.embedders.batching import batches
 from unspool.embedders.families import family_of
 from unspool.embedders.model import MIN_TOKENS, ModelEmbedder
@@ -682,8 +682,8 @@ def test_a_text_over_the_limit_is_cut() -> None:
     assert model.asked[0][0] == "short"
     assert LONG.startswith(model.asked[0][1])
     assert embedder.count_tokens(model.asked[0][1]) == 64
-    assert embedder.is_too_long(LONG)
-    assert not embedder.is_too_long("short")
+    assert is_cut(embedder, LONG)
+    assert not is_cut(embedder, "short")
 
 
 def test_a_text_over_the_limit_is_refused_with_its_place_and_size() -> None:
@@ -699,7 +699,7 @@ def test_a_text_over_a_limit_that_is_advice_goes_whole() -> None:
     model = Words(over_limit=OverLimit.WHOLE)
     ModelEmbedder(model).embed_query(LONG)
     assert model.asked == [[LONG]]
-    assert not ModelEmbedder(model).is_too_long(LONG)
+    assert not is_cut(ModelEmbedder(model), LONG)
 
 
 def test_a_prefix_takes_its_share_of_the_limit() -> None:

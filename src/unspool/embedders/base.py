@@ -120,3 +120,10 @@ class Embedder(Protocol):
 
     def embed_query(self, text: str) -> Vectors:
         """One row, as a vector."""
+
+
+def is_cut(embedder: Embedder, text: str) -> bool:
+    """Whether an embedder reads only the beginning of a text. Most need not be counted: a token has a byte, save the first perhaps."""
+    if embedder.facts.over_limit is not OverLimit.CUT or len(text.encode("utf-8", "replace")) < embedder.max_tokens:
+        return False
+    return embedder.count_tokens(text) > embedder.max_tokens

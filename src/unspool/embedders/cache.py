@@ -51,6 +51,8 @@ class RedisCache:
             raise AddressError("UNSPOOL_CACHE is an address that Redis does not take; give redis://host:6379/0, or leave it empty") from error
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._embedder = embedder
+        facts = embedder.facts
+        self._space = hashlib.sha256(f"{facts.name}\0{facts.revision}\0{facts.dimension}\0{facts.place}".encode()).hexdigest()[:16]
         self._lifetime_s = lifetime_s
         self._clock = clock
         self._guard = threading.Lock()
@@ -106,9 +108,7 @@ class RedisCache:
             return None
 
     def _key(self, kind: Kind, sha: bytes) -> str:
-        facts = self._embedder.facts
-        space = hashlib.sha256(f"{facts.name}\0{facts.revision}\0{facts.dimension}\0{facts.place}".encode()).hexdigest()[:16]
-        return f"unspool:{kind}:{space}:{sha.hex()}"
+        return f"unspool:{kind}:{self._space}:{sha.hex()}"
 
     def _is_sound(self, value: bytes) -> bool:
         """Whether it is a vector of this space: others may write to the same server."""

@@ -91,10 +91,6 @@ class ModelEmbedder:
         """As the model's tokenizer counts, or the default's where that cannot be had."""
         return self._tokenizer.count(_encodable(text)) if text else 0
 
-    def is_too_long(self, text: str) -> bool:
-        """Whether the model reads less than all of a text."""
-        return self.facts.over_limit is not OverLimit.WHOLE and self.count_tokens(text) > self.max_tokens
-
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One unit row per text. A blank text is refused, one that is too long is cut or refused, as the facts say."""
         return self._embed(texts, is_query=False)

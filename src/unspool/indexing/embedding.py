@@ -9,7 +9,7 @@ import numpy as np
 
 from unspool.catalog.statements import batches
 from unspool.domain.prepared import PreparedDocument
-from unspool.embedders.base import Embedder, OverLimit
+from unspool.embedders.base import Embedder, is_cut
 from unspool.embedders.cache import Kind, RedisCache
 from unspool.errors import InputError
 from unspool.indexing.preparing import Failed, Outcome, passages
@@ -70,7 +70,7 @@ class Maker:
         if self.prove is not None:
             self.prove()
         found = self.cache.get(Kind.PASSAGE, missing) if self.cache else {}
-        self.cut += self._too_long([wanted[sha] for sha in found])
+        self.cut += sum(is_cut(self.embedder, wanted[sha]) for sha in found)
         if found and self.keep:
             self.keep(found)
         for some in batches([sha for sha in missing if sha not in found], self.portion):
@@ -78,7 +78,7 @@ class Maker:
             rows = np.ascontiguousarray(self.embedder.embed_passages(texts), dtype="<f4")
             new = {sha: row.tobytes() for sha, row in zip(some, rows, strict=True)}
             self.made += len(new)
-            self.cut += self._too_long(texts)
+            self.cut += sum(is_cut(self.embedder, text) for text in texts)
             found |= new
             if self.keep:
                 self.keep(new)
@@ -91,11 +91,6 @@ class Maker:
         if not self.cut:
             return ""
         return f"{self.cut} passages are longer than the {self.embedder.max_tokens} tokens that {self.embedder.name} reads; their ends have no vector"
-
-    def _too_long(self, texts: Sequence[str]) -> int:
-        if self.embedder.facts.over_limit is OverLimit.WHOLE:
-            return 0
-        return sum(self.embedder.count_tokens(text) > self.embedder.max_tokens for text in texts)
 
     def _one_by_one(self, outcomes: Sequence[Outcome], error: InputError) -> list[Outcome]:
         """Find the documents that the embedder refuses; where it refuses all of several, it is not the documents."""

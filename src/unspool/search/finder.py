@@ -18,7 +18,7 @@ from unspool.domain.continuations import Bookmark
 from unspool.domain.events import Event, PageServed
 from unspool.domain.queries import Page
 from unspool.domain.reports import Progress
-from unspool.embedders.base import Embedder, OverLimit
+from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
@@ -106,7 +106,7 @@ class Finder:
             turned = self._first_page(question, first, turn, None if query is None else query.kept, caller)
         if waiting:
             turned = turned.warning(_WAITING.format(waiting))
-        if query is not None and self._is_too_long(planned.query):
+        if query is not None and is_cut(self._embedder, planned.query):
             turned = turned.warning(_TOO_LONG.format(self._embedder.max_tokens, self._embedder.name))
         return self._told(turned, clock)
 
@@ -224,11 +224,6 @@ class Finder:
         clock.embed_s += time.perf_counter() - begun
         clock.embedding = "computed" if query.computed else "cached"
         return query
-
-    def _is_too_long(self, query: str) -> bool:
-        """Whether the embedder reads less than all of a query. Most need not be counted: a token has a byte at least."""
-        own = self._embedder
-        return own.facts.over_limit is OverLimit.CUT and len(query.encode()) > own.max_tokens and own.count_tokens(query) > own.max_tokens
 
     def _seal(self, caller: str) -> Seal:
         habits = self._habits
