@@ -522,7 +522,7 @@ def test_several_projects_rank_nearly_as_one_that_holds_them_all(corpus: unspool
 def test_one_of_another_catalog_is_foreign(library: unspool.Corpus, places: Places) -> None:
     text = library.search("walrus", limit=5).continuation or ""
     codes = set()
-    for _ in range(4):  # one catalog in 256 has the same fingerprint; then the window is just not known
+    for _ in range(4):  # one catalog in 256 has the same fingerprint; and one of those has the same signature: then the window is just not known
         with open_corpus(places.new()) as other:
             other.put(*walruses(3))
             for restart in (False, True):

@@ -62,10 +62,8 @@ def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Bookmark]:
     tag, checksum, signature = (data[at : at + 1] for at in range(NAME_BYTES, _HEAD))
     if len(text) > MAX_CHARACTERS or data[0] >> 5 != STORED or checksum != _digest(name + numbers):
         raise MalformedContinuationError(_malformed(text))
-    if tag != _tag(catalog):
+    if tag != _tag(catalog) or signature != _digest(name + numbers, key):  # one foreign catalog in 256 has the same tag, and another key
         raise ForeignContinuationError("this continuation was given out by another catalog, or mistyped; open that one, or search again here")
-    if signature != _digest(name + numbers, key):
-        raise MalformedContinuationError(_malformed(text))
     values = _numbers(numbers)
     if not 3 <= len(values) <= 4:
         raise MalformedContinuationError(_malformed(text))
