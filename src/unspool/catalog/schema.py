@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0004"  # the newest migration; a test compares it with the scripts
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004")
+HEAD = "0005"  # the newest migration; a test compares it with the scripts
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005")
 APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
 
 metadata = sa.MetaData()
@@ -212,6 +212,58 @@ skipped = sa.Table(
     sa.Column("recipe", sa.String(64), nullable=False),
     sa.Column("reason", sa.String(40), nullable=False),
     sa.Column("detail", sa.Text, nullable=False),
+)
+
+conversations = sa.Table(
+    "conversations",  # what a document has beside its own row where it is a conversation
+    metadata,
+    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("project_id", sa.BigInteger, nullable=False),
+    sa.Column("title", sa.Text, nullable=False),
+    sa.Column("scenario_title", sa.Text, nullable=False),
+    sa.Column("url", sa.Text, nullable=False),
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("message_count", sa.Integer, nullable=False),
+    sa.Index("ix_conversations_created", "project_id", "created_at", "document_id"),
+)
+
+messages = sa.Table(
+    "messages",  # the line of a chunk is the number of its message
+    metadata,
+    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),  # from 1
+    sa.Column("name", sa.Text, nullable=False),  # as it is called where it comes from; may be empty
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("speaker", plain_text(200), nullable=False),  # the author, or the kind where there is none, as it is compared: in lower case
+    sa.Column("kind", sa.String(10), nullable=False),
+    sa.Column("at", UtcTime),
+    sa.Column("sha", _Sha, nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+    sa.Index("ix_messages_speaker", "speaker"),
+    sa.Index("ix_messages_at", "at"),
+)
+
+streams = sa.Table(
+    "streams",
+    metadata,
+    sa.Column("id", _Id, primary_key=True, autoincrement=True),
+    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("name_sha", _Sha, nullable=False),
+    sa.Column("last", sa.BigInteger, nullable=False),  # the number of the newest record
+    sa.UniqueConstraint("project_id", "name_sha", name="uq_streams_name"),
+    sqlite_autoincrement=True,
+)
+
+records = sa.Table(
+    "records",
+    metadata,
+    sa.Column("stream_id", sa.BigInteger, sa.ForeignKey("streams.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),  # in the order in which they came
+    sa.Column("at", UtcTime, nullable=False),
+    sa.Column("sha", _Sha, nullable=False),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Index("ix_records_at", "stream_id", "at", "number"),
 )
 
 

@@ -38,6 +38,7 @@ class Kind(StrEnum):
     CODE = "code"
     DOCS = "docs"
     DATA = "data"
+    CHAT = "chat"  # a conversation: its chunks are messages
 
 
 class Origin(StrEnum):

@@ -1,0 +1,115 @@
+"""Conversations: what was said, by whom and when."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from unspool.domain.documents import MAX_PATH_LENGTH, Metadata, check_path, check_project, checked_metadata, storable
+from unspool.errors import InputError
+
+DEFAULT_PROJECT = "conversations"
+MAX_AUTHOR_LENGTH = 200
+
+
+class AuthorKind(StrEnum):
+    """Who speaks: a person, a model, whoever set the two up, or something that was called."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One turn of a conversation. `id` is the name that it has where it comes from, if any."""
+
+    text: str
+    author: str = ""
+    kind: AuthorKind = AuthorKind.USER
+    at: datetime | None = None
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str):
+            raise InputError(f"the text of a message is a {type(self.text).__name__}; give text")
+        for name, value, most in (("author", self.author, MAX_AUTHOR_LENGTH), ("id", self.id, MAX_PATH_LENGTH)):
+            if not isinstance(value, str) or len(value) > most or not storable(value) or "\n" in value:
+                raise InputError(f"the {name} of a message cannot be used; give one line of at most {most} characters, without NUL or lone surrogates")
+        if self.kind not in list(AuthorKind):
+            raise InputError(f"kind {self.kind!r} of a message does not exist; it is one of {', '.join(AuthorKind)}")
+        object.__setattr__(self, "kind", AuthorKind(self.kind))
+        object.__setattr__(self, "at", _aware(self.at, "the time of a message"))
+
+    @property
+    def speaker(self) -> str:
+        """Who is shown to have said it: the author's name, or the kind where there is none."""
+        return self.author or self.kind.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """Messages in their order. The project and the id together are its name."""
+
+    id: str
+    messages: Sequence[Message] = ()
+    project: str = DEFAULT_PROJECT
+    title: str = ""
+    scenario_title: str = ""
+    url: str = ""
+    created_at: datetime | None = None  # unset, the time of the first message that has one
+    metadata: Metadata = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_project(self.project)
+        check_path(self.id)
+        for name in ("title", "scenario_title", "url"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not storable(value):
+                raise InputError(f"{name} of conversation {self.id!r} holds a NUL or a lone surrogate, or is no text; leave it out")
+        object.__setattr__(self, "messages", tuple(self.messages))
+        seen: set[str] = set()
+        for message in self.messages:
+            if not isinstance(message, Message):
+                raise InputError(f"conversation {self.id!r} holds a {type(message).__name__} among its messages; give unspool.Message objects")
+            if message.id and message.id in seen:
+                raise InputError(f"two messages of conversation {self.id!r} have the id {message.id[:80]!r}; give each its own, or none")
+            seen.add(message.id)
+        object.__setattr__(self, "created_at", _aware(self.created_at, f"created_at of conversation {self.id!r}"))
+        object.__setattr__(self, "metadata", checked_metadata(self.metadata))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRecord:
+    """A conversation in a list: everything but what was said."""
+
+    project: str
+    id: str
+    title: str
+    scenario_title: str
+    url: str
+    created_at: datetime
+    updated_at: datetime
+    messages: int
+    metadata: Metadata
+
+
+def fingerprint(message: Message) -> bytes:
+    """The same for the same message: who said what, when, under which name."""
+    digest = hashlib.sha256()
+    for part in (message.id, message.author, message.kind.value, "" if message.at is None else message.at.isoformat(), message.text):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big") + data)
+    return digest.digest()
+
+
+def _aware(moment: datetime | None, what: str) -> datetime | None:
+    if moment is None:
+        return None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise InputError(f"{what} has no time zone; give an aware datetime such as datetime.now(UTC)")
+    return moment.astimezone(UTC)
