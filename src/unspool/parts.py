@@ -6,10 +6,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from unspool import wiring
-from unspool.errors import AddressError, ConfigError, ConflictError, InputError, UnspoolError
+from unspool.errors import AddressError, ConfigError, ConflictError, InputError, SwitchedError, UnspoolError
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.vectors.base import Vectors
 
 GLANCE_S = 1.0  # a page of a walk that has begun may come from vectors that were put out of use this long ago
+_T = TypeVar("_T")
 
 
 class Parts:
@@ -255,6 +256,15 @@ class Parts:
                 max_file_bytes=self.settings.max_file_bytes,
                 jobs=self.settings.jobs,
             )
+
+    def written(self, write: Callable[[Indexer], _T]) -> _T:
+        """What a writer does; once more where the catalog went over to another embedder while it did."""
+        self.look()
+        try:
+            return write(self.indexer())
+        except SwitchedError:
+            self.look()
+            return write(self.indexer())
 
     def _proof_of(self, space_id: int) -> Proof | None:
         """What an embedder whose name proves little has to show before its vectors are used; None for one that cannot be another."""

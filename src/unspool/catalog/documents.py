@@ -15,7 +15,7 @@ from unspool.catalog import spaces
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
 from unspool.catalog.statements import batches, hold, insert_many, insert_missing
-from unspool.domain.documents import Kind, Origin, Status, chunk_id, copy_key
+from unspool.domain.documents import Kind, Metadata, Origin, Status, chunk_id, copy_key
 from unspool.domain.prepared import PreparedChunk, PreparedDocument
 from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
@@ -45,6 +45,7 @@ class NewChunk(NamedTuple):
     id: int
     document_id: int
     text_sha: bytes
+    kind: str
     path: str
     title: str
     headings: str
@@ -164,13 +165,13 @@ def store(
     gone = sorted(old.keys() - {row[0] for row in rows})
     if feeds:
         insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
-    insert_many(connection, chunks, _CHUNK_COLUMNS, rows)
+    insert_many(connection, chunks, CHUNK_COLUMNS, rows)
     vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
-    embedded = _store_vectors(connection, kept, vectors, space_id)
+    embedded = store_vectors(connection, {chunk.text_sha for document in kept for chunk in document.chunks}, vectors, space_id)
     connection.execute(_UPDATE, [_document_row(document, held[document.path], seq) for document in kept])
     for ids in batches(before):
         connection.execute(sa.delete(document_fields).where(document_fields.c.document_id.in_(ids)))
-    _store_fields(connection, kept, held)
+    store_fields(connection, {held[document.path]: document.metadata for document in kept})
     if project.root:  # text that was given is never skipped
         forget_skips(connection, project.id, [document.path for document in kept])
     changes = Changes(added=added, removed=gone, vectors=vectors)
@@ -307,7 +308,7 @@ def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[
     return old
 
 
-_CHUNK_COLUMNS = (
+CHUNK_COLUMNS = (
     "id",
     "project_id",
     "document_id",
@@ -360,6 +361,7 @@ def _new_chunk(row: tuple[Any, ...], chunk: PreparedChunk, document: PreparedDoc
         id=row[0],
         document_id=row[2],
         text_sha=chunk.text_sha,
+        kind=document.kind,
         path=document.path,
         title=document.title,
         headings="\n".join(chunk.piece.headings),
@@ -374,11 +376,12 @@ def keep_embeddings(connection: Connection, space_id: int, vectors: Mapping[byte
     return insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
 
 
-def _store_vectors(connection: Connection, prepared: Sequence[PreparedDocument], vectors: Mapping[bytes, bytes], space_id: int) -> int:
+def store_vectors(connection: Connection, shas: Collection[bytes], vectors: Mapping[bytes, bytes], space_id: int) -> int:
+    """Store vectors, and see that every text of these has one; returns how many were new."""
     hold(connection, embeddings, alone=False)
     spaces.check_active(connection, space_id)
     embedded = keep_embeddings(connection, space_id, vectors)
-    wanted = {chunk.text_sha for document in prepared for chunk in document.chunks} - vectors.keys()
+    wanted = set(shas) - vectors.keys()
     missing = wanted - known_embeddings(connection, space_id, wanted)
     if missing:  # they were there when the batch was prepared
         raise ConflictError(f"{len(missing)} embeddings were removed while they were needed; run again")
@@ -436,16 +439,17 @@ def _document_row(document: PreparedDocument, document_id: int, seq: int) -> dic
     }
 
 
-def _store_fields(connection: Connection, prepared: Sequence[PreparedDocument], held: Mapping[str, int]) -> None:
+def store_fields(connection: Connection, fields: Mapping[int, Metadata]) -> None:
+    """The metadata of documents once more, by their ids, as filters look at it."""
     rows = [
         {
-            "document_id": held[document.path],
+            "document_id": document_id,
             "key": key,
             "text": field_text(value) if isinstance(value, str) else None,
             "number": float(value) if not isinstance(value, str) else None,
         }
-        for document in prepared
-        for key, value in document.metadata.items()
+        for document_id, metadata in fields.items()
+        for key, value in metadata.items()
     ]
     if rows:
         connection.execute(sa.insert(document_fields), rows)

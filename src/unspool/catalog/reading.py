@@ -42,6 +42,7 @@ class ChangedChunk(NamedTuple):
     id: int
     document_id: int
     seq: int
+    kind: str
     path: str
     title: str
     headings: str
@@ -181,6 +182,12 @@ def chunk_at(connection: Connection, project_id: int, path: str, line: int) -> C
     return _chunk(row) if row else None
 
 
+def chunks_in(connection: Connection, project_id: int, path: str) -> list[Chunk]:
+    """The chunks of a document, in order."""
+    query = _WHOLE.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(path))
+    return [_chunk(row) for row in connection.execute(query.order_by(chunks.c.position))]
+
+
 def vector_of(connection: Connection, chunk_id: int, space_id: int) -> bytes | None:
     """The stored vector of a chunk."""
     query = sa.select(embeddings.c.vector).join(chunks, chunks.c.text_sha == embeddings.c.text_sha)
@@ -216,6 +223,7 @@ def changed(connection: Connection, project_id: int, *, space_id: int, after: tu
             chunks.c.id,
             chunks.c.document_id,
             chunks.c.seq,
+            documents.c.kind,
             documents.c.path,
             documents.c.title,
             chunks.c.headings,
@@ -229,7 +237,7 @@ def changed(connection: Connection, project_id: int, *, space_id: int, after: tu
         .order_by(chunks.c.seq, chunks.c.id)
         .limit(limit)
     )
-    return [ChangedChunk(*row) for row in connection.execute(query).all()]
+    return [ChangedChunk._make(row) for row in connection.execute(query).all()]
 
 
 def removed(connection: Connection, project_id: int, *, after: int) -> list[int]:

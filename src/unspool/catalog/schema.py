@@ -236,11 +236,11 @@ messages = sa.Table(
     sa.Column("author", sa.Text, nullable=False),
     sa.Column("speaker", plain_text(200), nullable=False),  # the author, or the kind where there is none, as it is compared: in lower case
     sa.Column("kind", sa.String(10), nullable=False),
-    sa.Column("at", UtcTime),
+    sa.Column("at_ns", sa.BigInteger),  # nanoseconds since 1970
     sa.Column("sha", _Sha, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     sa.Index("ix_messages_speaker", "speaker"),
-    sa.Index("ix_messages_at", "at"),
+    sa.Index("ix_messages_at", "at_ns"),
 )
 
 streams = sa.Table(
@@ -248,9 +248,10 @@ streams = sa.Table(
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
     sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
-    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("name", plain_text(), nullable=False),
     sa.Column("name_sha", _Sha, nullable=False),
     sa.Column("last", sa.BigInteger, nullable=False),  # the number of the newest record
+    sa.Column("kept", sa.BigInteger, nullable=False),  # how many records there are, so that nobody has to count them
     sa.UniqueConstraint("project_id", "name_sha", name="uq_streams_name"),
     sqlite_autoincrement=True,
 )
@@ -262,6 +263,7 @@ records = sa.Table(
     sa.Column("number", sa.BigInteger, primary_key=True),  # in the order in which they came
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("sha", _Sha, nullable=False),
+    sa.Column("length", sa.Integer, nullable=False),  # characters of the body
     sa.Column("body", sa.Text, nullable=False),
     sa.Index("ix_records_at", "stream_id", "at", "number"),
 )

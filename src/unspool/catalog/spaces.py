@@ -56,6 +56,7 @@ class Passage(NamedTuple):
     text_sha: bytes
     path: str
     line: int
+    kind: str
     title: str
     headings: str  # one per line
     symbol: str
@@ -240,5 +241,13 @@ _SELECT = sa.select(spaces.c.id, spaces.c.embedder, spaces.c.revision, spaces.c.
 _ACTIVE = _SELECT.where(spaces.c.active)
 _ACTIVE_ID = sa.select(spaces.c.id).where(spaces.c.active)
 _PASSAGES = sa.select(
-    chunks.c.id, chunks.c.text_sha, documents.c.path, chunks.c.first_line, documents.c.title, chunks.c.headings, chunks.c.symbol, chunks.c.text
+    chunks.c.id,
+    chunks.c.text_sha,
+    documents.c.path,
+    chunks.c.first_line,
+    documents.c.kind,
+    documents.c.title,
+    chunks.c.headings,
+    chunks.c.symbol,
+    chunks.c.text,
 ).join_from(chunks, documents, documents.c.id == chunks.c.document_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -39,7 +39,9 @@ class Message:
             raise InputError(f"the text of a message is a {type(self.text).__name__}; give text")
         for name, value, most in (("author", self.author, MAX_AUTHOR_LENGTH), ("id", self.id, MAX_PATH_LENGTH)):
             if not isinstance(value, str) or len(value) > most or not storable(value) or "\n" in value:
-                raise InputError(f"the {name} of a message cannot be used; give one line of at most {most} characters, without NUL or lone surrogates")
+                raise InputError(
+                    f"the {name} of a message cannot be used; give one line of at most {most} characters, without NUL or lone surrogates"
+                )
         if self.kind not in list(AuthorKind):
             raise InputError(f"kind {self.kind!r} of a message does not exist; it is one of {', '.join(AuthorKind)}")
         object.__setattr__(self, "kind", AuthorKind(self.kind))
@@ -105,6 +107,14 @@ def fingerprint(message: Message) -> bytes:
         data = part.encode("utf-8", "surrogatepass")
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.digest()
+
+
+def chained(sha256: str, fingerprints: Iterable[bytes]) -> str:
+    """The fingerprint of a conversation with more messages: it follows from the one it had, so that appending need not read the others."""
+    digest = bytes.fromhex(sha256)
+    for one in fingerprints:
+        digest = hashlib.sha256(digest + one).digest()
+    return digest.hex()
 
 
 def _aware(moment: datetime | None, what: str) -> datetime | None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
+from unspool.domain.conversations import Message
 from unspool.domain.documents import Kind, Metadata, Origin, Piece
 from unspool.domain.reports import Masked
 
@@ -35,6 +37,34 @@ class PreparedDocument:
     chunks: tuple[PreparedChunk, ...]
     vectors: Mapping[bytes, bytes] = field(default_factory=dict)
     metadata: Metadata = field(default_factory=dict)
+    masked: tuple[Masked, ...] = ()
+
+
+class PreparedMessage(NamedTuple):
+    """A message with its secrets masked, the fingerprint that it had before, and its chunks; a blank one has none."""
+
+    message: Message
+    sha: bytes
+    chunks: tuple[PreparedChunk, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedConversation:
+    """Everything the catalog stores of a conversation from a message on; the first `start` are stored already."""
+
+    path: str
+    sha256: str
+    title: str
+    scenario_title: str
+    url: str
+    created_at: datetime
+    updated_at: datetime
+    metadata: Metadata
+    recipe: str
+    size_bytes: int
+    follows: str  # the fingerprint of the conversation that the first `start` messages are of
+    start: int
+    messages: tuple[PreparedMessage, ...]
     masked: tuple[Masked, ...] = ()
 
 

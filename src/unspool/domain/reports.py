@@ -54,6 +54,34 @@ class IndexReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecord:
+    """Something in an export that could not be read; the rest was."""
+
+    source: str
+    position: str  # "line 17", "conversation 3"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RememberReport:
+    """What became of conversations. A message that was there already in the same place is not counted."""
+
+    project: str
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    messages: int = 0  # new or changed
+    chunks: int = 0
+    embedded: int = 0
+    duplicates: int = 0  # records of an export that were there twice
+    bad_count: int = 0
+    bad: tuple[BadRecord, ...] = ()  # the first of them
+    seconds: float = 0.0
+    masked: tuple[Masked, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """How far a long task is. `total` is 0 while it is not known."""
 

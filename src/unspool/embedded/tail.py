@@ -59,7 +59,7 @@ def vectors_of(changed: Sequence[ChangedChunk], dimension: int) -> Vectors:
 
 def terms_of(chunk: ChangedChunk) -> list[str]:
     """What the word index holds for a chunk."""
-    return analysis.chunk_terms(path=chunk.path, title=chunk.title, headings=chunk.headings, symbol=chunk.symbol, text=chunk.text)
+    return analysis.chunk_terms(kind=chunk.kind, path=chunk.path, title=chunk.title, headings=chunk.headings, symbol=chunk.symbol, text=chunk.text)
 
 
 def chosen(rest: Tail, selection: Selection | None) -> npt.NDArray[np.bool_]:

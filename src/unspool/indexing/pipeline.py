@@ -174,7 +174,7 @@ class _Run:
         self.tally = tally
         self.tell = tell
         self.total = total
-        self.maker = _maker(indexer, self._keep)
+        self.maker = maker_of(indexer, self._keep)
 
     def work(self, plan: Changes) -> None:
         """Prepare everything and store it as it comes."""
@@ -307,7 +307,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     """Store documents given as text, all of one project, in one transaction; findable when this returns."""
     started = time.monotonic()
     outcomes = [preparing.prepare_document(one, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens) for one in given]
-    maker = _maker(indexer, indexer.keep)
+    maker = maker_of(indexer, indexer.keep)
     if indexer.embedder.is_cheap and len(given) <= LOOKED_UP:
         maker.known = lambda shas: set()
     vectors = maker.vectors(preparing.passages(outcomes))
@@ -332,7 +332,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     return _report(row.name, tally, list(filter(None, [maker.warning()])), time.monotonic() - started)
 
 
-def _maker(indexer: Indexer, keep: Keep) -> Maker:
+def maker_of(indexer: Indexer, keep: Keep) -> Maker:
     """What makes the vectors of a run. An embedder that is cheap is asked again rather than anybody else."""
     if indexer.embedder.is_cheap:
         return Maker(embedder=indexer.embedder, known=indexer.known)

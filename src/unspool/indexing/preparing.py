@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from unspool import chunking
-from unspool.domain.documents import Document, Origin, Piece, nanoseconds, sha256
+from unspool.domain.documents import Document, Kind, Origin, Piece, nanoseconds, sha256
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_text, text_fingerprint
 from unspool.domain.reports import Skip
 from unspool.errors import UnspoolError
@@ -72,10 +72,10 @@ Outcome = PreparedDocument | Same | Failed | Skipped
 def recipe(counter: TokenCounter, chunk_tokens: int) -> str:
     """How documents are cut; a change makes them stale."""
     most = min(MOST_TOKENS, counter.max_tokens)
-    return f"{CHUNKER}/{min(chunk_tokens, _limit(counter))}/{most}"
+    return f"{CHUNKER}/{min(chunk_tokens, limit_of(counter))}/{most}"
 
 
-def _limit(counter: TokenCounter) -> int:
+def limit_of(counter: TokenCounter) -> int:
     """How long a chunk may be. A model that reads little keeps less free for the place."""
     most = min(MOST_TOKENS, counter.max_tokens)
     return most - min(PLACE_TOKENS, most // 4)
@@ -118,7 +118,7 @@ def _from_reading(path: str, reading: Reading, counter: TokenCounter, chunk_toke
     language = language.lower() or reading.language or chunking.language_of(path, reading.text[:2000])
     kind = chunking.kind_of(language)
     title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
-    limit = _limit(counter)
+    limit = limit_of(counter)
     pieces = chunking.chunk(
         reading.text,
         language=language,
@@ -138,18 +138,21 @@ def _from_reading(path: str, reading: Reading, counter: TokenCounter, chunk_toke
         kind=kind,
         recipe=recipe(counter, chunk_tokens),
         origin=Origin.FILE,
-        chunks=tuple(_chunk(piece, reading.text, title) for piece in pieces),
+        chunks=tuple(_chunk(piece, reading.text, kind, title) for piece in pieces),
         masked=reading.masked,
     )
 
 
-def _chunk(piece: Piece, text: str, title: str) -> PreparedChunk:
+def _chunk(piece: Piece, text: str, kind: Kind, title: str) -> PreparedChunk:
     own = text[piece.start : piece.end]
-    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(passage(title, piece.headings, piece.symbol, own)))
+    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(passage(kind, title, piece.headings, piece.symbol, own)))
 
 
-def passage(title: str, headings: Sequence[str], symbol: str, text: str) -> str:
-    """What is embedded for a chunk."""
+def passage(kind: str, title: str, headings: Sequence[str], symbol: str, text: str) -> str:
+    """What is embedded for a chunk. Of a message nothing but what it says: the speaker in front changes nothing on meetings, and so a
+    conversation can get another title without being embedded again."""
+    if kind == Kind.CHAT:
+        return text
     return embedded_text(title=title[:100], headings=tuple(heading[:60] for heading in headings[-3:]), symbol=symbol[:60], text=text)
 
 
@@ -160,5 +163,5 @@ def passages(outcomes: Iterable[Outcome]) -> dict[bytes, str]:
         if isinstance(one, PreparedDocument):
             for chunk in one.chunks:
                 if chunk.text_sha not in found:
-                    found[chunk.text_sha] = passage(one.title, chunk.piece.headings, chunk.piece.symbol, chunk.text)
+                    found[chunk.text_sha] = passage(one.kind, one.title, chunk.piece.headings, chunk.piece.symbol, chunk.text)
     return found

@@ -214,4 +214,4 @@ class _Run:
 
 def text_of(one: Passage) -> str:
     """What was embedded for a chunk."""
-    return passage(one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text)
+    return passage(one.kind, one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text)

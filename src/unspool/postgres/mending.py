@@ -106,7 +106,7 @@ def missing_vectors(connection: Connection, project: int, table: VectorTable) ->
 
 def _missing(connection: Connection, project: int, table: str, after: int) -> list[NewChunk]:
     statement = (
-        "SELECT c.id, c.document_id, c.text_sha, d.path, d.title, c.headings, c.symbol, c.text "
+        "SELECT c.id, c.document_id, c.text_sha, d.kind, d.path, d.title, c.headings, c.symbol, c.text "
         f"{_MISSING.format(table=table)} ORDER BY c.id LIMIT {PAGE}"
     )
     return [NewChunk(*row) for row in connection.exec_driver_sql(statement, {"project": project, "after": after})]

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from unspool.words.analysis import PADDING
+
 PLACES = 2**28  # of a vector; with a level a place still fits into 31 bits
 K1, B = 1.2, 0.75  # as the embedded index has them
 # The terms of a chunk on average. It is the same for every project, so that what is kept of a chunk depends on the chunk alone, not on what
@@ -67,10 +69,12 @@ class Places(dict[str, int]):
 def body(places: Places, terms: Iterable[str]) -> Body:
     """The vector of a chunk."""
     counts = Counter(terms)
+    total = counts.total()
+    counts.pop(PADDING, None)  # makes a text longer, and is not looked for
     # Of two terms in one place, which is one pair in a quarter of a billion, one counts.
     at, first = np.unique(np.fromiter(map(places.__getitem__, counts), dtype=np.int32, count=len(counts)), return_index=True)
     found = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))[first]
-    return Body(at, (found * (K1 + 1) / (found + K1 * (1 - B + B * counts.total() / AVERAGE))).astype(np.float32))
+    return Body(at, (found * (K1 + 1) / (found + K1 * (1 - B + B * total / AVERAGE))).astype(np.float32))
 
 
 def keys_of(places: Iterable[int]) -> list[int]:

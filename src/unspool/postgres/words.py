@@ -130,7 +130,9 @@ def _sparse(query: Mapping[int, float]) -> SparseVector:
 def add(connection: Connection, project: int, chunks: Sequence[NewChunk], *, with_tokens: bool) -> None:
     """Take in the words of chunks."""
     places = bm25.Places(project)
-    terms = [analysis.chunk_terms(path=one.path, title=one.title, headings=one.headings, symbol=one.symbol, text=one.text) for one in chunks]
+    terms = [
+        analysis.chunk_terms(kind=one.kind, path=one.path, title=one.title, headings=one.headings, symbol=one.symbol, text=one.text) for one in chunks
+    ]
     bodies = [bm25.body(places, own) for own in terms]
     keys = [body.keys for body in bodies]
     rows: Iterable[tuple[object, ...]] = (

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain, pairwise
 
+from unspool.domain.documents import Kind
+
 # A word is a run of letters, digits and underscores; runs of CJK characters carry no spaces and are cut into pairs below.
 _WORD = re.compile(r"\w+")
 _WORD_ASCII = re.compile(r"[A-Za-z0-9_]+")  # the same for such text, in two thirds of the time
@@ -139,9 +141,21 @@ def _is_inner(character: str) -> bool:
 PATH_WEIGHT = 3
 
 
-def chunk_terms(*, path: str, title: str, headings: str, symbol: str, text: str) -> list[str]:
-    """The terms under which a chunk is found: what it says, and where it stands."""
-    return [*terms(text), *_document_terms(path, title), *(terms(headings) if headings else ()), *(terms(symbol) if symbol else ())]
+# A message of three words is not worth more than one of thirty for being short, as BM25 has it. So many terms that nobody asks for in every
+# message do what lowering its b from .75 to about .3 would: +.018 nDCG@10 on meetings.
+PADDING = "\x01"
+PADDING_TERMS = 30
+
+
+def chunk_terms(*, kind: str, path: str, title: str, headings: str, symbol: str, text: str) -> list[str]:
+    """The terms under which a chunk is found: what it says, and where it stands. A message stands in its conversation's title, day and speaker."""
+    own = [*terms(text), *(terms(headings) if headings else ()), *(terms(symbol) if symbol else ())]
+    if kind == Kind.CHAT:
+        return [*own, *terms(title), *_PADDING] if title else [*own, *_PADDING]
+    return [*own, *_document_terms(path, title)]
+
+
+_PADDING = (PADDING,) * PADDING_TERMS
 
 
 @lru_cache(maxsize=1024)  # the chunks of a document come one after the other

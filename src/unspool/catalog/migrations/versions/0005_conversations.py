@@ -31,19 +31,20 @@ def upgrade() -> None:
         sa.Column("author", sa.Text(), nullable=False),
         sa.Column("speaker", schema.plain_text(200), nullable=False),
         sa.Column("kind", sa.String(length=10), nullable=False),
-        sa.Column("at", schema.UtcTime()),
+        sa.Column("at_ns", sa.BigInteger()),
         sa.Column("sha", sa.LargeBinary(length=32), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
     )
     op.create_index("ix_messages_speaker", "messages", ["speaker"])
-    op.create_index("ix_messages_at", "messages", ["at"])
+    op.create_index("ix_messages_at", "messages", ["at_ns"])
     op.create_table(
         "streams",
         sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True, autoincrement=True),
         sa.Column("project_id", sa.BigInteger(), sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("name", schema.plain_text(), nullable=False),
         sa.Column("name_sha", sa.LargeBinary(length=32), nullable=False),
         sa.Column("last", sa.BigInteger(), nullable=False),
+        sa.Column("kept", sa.BigInteger(), nullable=False),
         sa.UniqueConstraint("project_id", "name_sha", name="uq_streams_name"),
         sqlite_autoincrement=True,
     )
@@ -53,6 +54,7 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger(), primary_key=True),
         sa.Column("at", schema.UtcTime(), nullable=False),
         sa.Column("sha", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("length", sa.Integer(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
     )
     op.create_index("ix_records_at", "records", ["stream_id", "at", "number"])

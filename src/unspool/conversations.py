@@ -1,0 +1,119 @@
+"""The conversations of a corpus: saved, continued, read, listed, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
+from unspool.domain.documents import Chunk, check_project
+from unspool.domain.reports import Progress, RememberReport
+from unspool.errors import InputError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+    from unspool.catalog.projects import ProjectRow
+    from unspool.parts import Parts
+
+MAX_LIMIT = 1000
+OnProgress = Callable[[Progress], None]
+_T = TypeVar("_T")
+
+
+class Conversations:
+    """`corpus.conversations`. Where no project is named, the settings' one is meant, and without that 'conversations'."""
+
+    def __init__(self, parts: Parts, project: str) -> None:
+        self._parts = parts
+        self._project = project or DEFAULT_PROJECT
+
+    def save(self, *conversations: Conversation) -> RememberReport:
+        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        from unspool.indexing import remembering
+
+        if not conversations:
+            raise InputError("no conversation was given; save takes at least one")
+        if len({one.project for one in conversations}) > 1:
+            raise InputError("the conversations belong to several projects; save one project at a time")
+        if len({one.id for one in conversations}) < len(conversations):
+            raise InputError("two of the conversations have the same id; give each id once")
+        return self._parts.written(lambda indexer: remembering.remember(indexer, conversations))
+
+    def load(self, files: Sequence[Path], *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
+        """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
+        from unspool.indexing import remembering
+
+        if not files:
+            raise InputError("no file was given; name at least one export")
+        name = project or self._project
+        check_project(name)
+        return self._parts.written(lambda indexer: remembering.load(indexer, files, project=name, on_progress=on_progress))
+
+    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
+        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them."""
+        from unspool.indexing import remembering
+
+        if not messages:
+            raise InputError("no message was given; append takes at least one")
+        name = project or self._project
+        return self._parts.written(lambda indexer: remembering.append(indexer, name, id, messages))
+
+    def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
+        """A conversation with its messages in order, or only the last so many of them; None where there is none."""
+        from unspool.catalog import conversations
+
+        if last is not None and (not isinstance(last, int) or last < 0):
+            raise InputError(f"last is {last!r}; give how many messages are wanted, or None for all")
+        return self._read(project, lambda connection, row: conversations.get(connection, row, id, last=last), None)
+
+    def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+        """Whether there is a conversation of that id."""
+        from unspool.catalog import conversations
+
+        return self._read(project, lambda connection, row: conversations.record(connection, row, id) is not None, False)
+
+    def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+        """Conversations without their messages, those that began last first."""
+        from unspool.catalog import conversations
+
+        if not (isinstance(skip, int) and skip >= 0):
+            raise InputError(f"skip is {skip!r}; give how many conversations to leave out, 0 for none")
+        if not (isinstance(limit, int) and 1 <= limit <= MAX_LIMIT):
+            raise InputError(f"limit is {limit!r}; give a whole number from 1 to {MAX_LIMIT}")
+        return self._read(project, lambda connection, row: conversations.records(connection, [row.id], skip=skip, limit=limit), [])
+
+    def count(self, *, project: str | None = None) -> int:
+        """How many conversations there are."""
+        from unspool.catalog import conversations
+
+        return self._read(project, lambda connection, row: conversations.count(connection, [row.id]), 0)
+
+    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
+        """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
+        from unspool.catalog import reading
+
+        return self._read(project, lambda connection, row: reading.chunks_in(connection, row.id, id), [])
+
+    def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+        """Remove a conversation with everything under it; False where there was none."""
+        from unspool.catalog import conversations
+        from unspool.indexing import forgetting
+
+        def found(connection: Connection, row: ProjectRow) -> tuple[int, int] | None:
+            head = conversations.heads(connection, row.id, [id]).get(id)
+            return None if head is None else (row.id, head.document_id)
+
+        known = self._read(project, found, None)
+        if known is None:
+            return False
+        self._parts.look()
+        return forgetting.forget_documents(self._parts.catalog, self._parts.ready(), known[0], [known[1]]) > 0
+
+    def _read(self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T) -> _T:
+        from unspool.catalog import projects
+
+        with self._parts.catalog.read() as connection:
+            row = projects.find(connection, project or self._project)
+            return otherwise if row is None else read(connection, row)

@@ -1,0 +1,257 @@
+"""Conversations on their way in: only what is new or changed is prepared and embedded, and each is stored whole or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import conversations as stored
+from unspool.catalog import projects
+from unspool.domain.conversations import Conversation, Message, fingerprint
+from unspool.domain.prepared import PreparedConversation
+from unspool.domain.reports import BadRecord, Masked, RememberReport
+from unspool.errors import ConflictError, InputError, SwitchedError
+from unspool.indexing import messages, preparing
+from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
+from unspool.sources import conversations as exports
+
+BATCH_CHARACTERS = 600_000  # of an import in one transaction; beside its text a message counts for so many
+MESSAGE_CHARACTERS = 200
+ABSORB_CHUNKS = 8_000  # of an import between commits to the index, as a run over a folder has it
+LISTED = 100  # bad records
+_TRIES = 20
+
+
+class MovedError(Exception):
+    """The stored conversation is another than the one that was prepared for; prepare again."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done so far."""
+
+    added: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    messages: int = 0
+    chunks: int = 0
+    embedded: int = 0
+    duplicates: int = 0
+    bad_count: int = 0
+    bad: list[BadRecord] = field(default_factory=list)
+    masked: list[Masked] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def report(self, project: str, seconds: float) -> RememberReport:
+        return RememberReport(
+            project=project,
+            added=self.added,
+            updated=self.updated,
+            unchanged=self.unchanged,
+            messages=self.messages,
+            chunks=self.chunks,
+            embedded=self.embedded,
+            duplicates=self.duplicates,
+            bad_count=self.bad_count,
+            bad=tuple(self.bad),
+            seconds=round(seconds, 3),
+            masked=tuple(self.masked),
+            warnings=tuple(dict.fromkeys(self.warnings)),
+        )
+
+    def refuse(self, bad: BadRecord) -> None:
+        """Note something that could not be taken in."""
+        self.bad_count += 1
+        if len(self.bad) < LISTED:
+            self.bad.append(bad)
+
+
+def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
+    """Store conversations of one project, all in one transaction; findable when this returns."""
+    started = time.monotonic()
+    tally = Tally()
+    project_id = save(indexer, given, tally)
+    if tally.chunks and project_id is not None:
+        indexer.store.settle(project_id, put=tally.chunks)
+    return tally.report(given[0].project, time.monotonic() - started)
+
+
+def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) -> RememberReport:
+    """Store messages behind a conversation's last; one that does not exist yet begins with them. What was said before is not looked at."""
+    started = time.monotonic()
+    tally = Tally()
+    new = Conversation(project=project, id=id_, messages=said)
+    prepared = messages.prepare(new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
+    vectors = _vectors(indexer, [prepared], tally)
+    project_id, existed, written = indexer.catalog.transact(
+        lambda connection: _write(connection, indexer, project, [prepared], vectors, appends=True)
+    )
+    indexer.store.settle(project_id, put=written.chunks)
+    _count(tally, [prepared], written, old=existed)
+    return tally.report(project, time.monotonic() - started)
+
+
+def save(indexer: Indexer, given: Sequence[Conversation], tally: Tally) -> int | None:
+    """Store conversations of one project in one transaction; returns the project's id, None where there was nothing to do."""
+    vectors: dict[bytes, bytes] = {}
+    for _ in range(_TRIES):
+        prepared, unchanged = _prepared(indexer, given)
+        if not prepared:
+            tally.unchanged += unchanged
+            return None
+        vectors |= _vectors(indexer, prepared, tally, known=vectors)
+        try:
+            project_id, existed, written = indexer.catalog.transact(
+                lambda connection, prepared=prepared: _write(connection, indexer, given[0].project, prepared, vectors)  # type: ignore[misc]
+            )
+        except MovedError:  # somebody else wrote one of them meanwhile
+            continue
+        tally.unchanged += unchanged
+        _count(tally, prepared, written, old=existed)
+        return project_id
+    raise ConflictError(f"others kept writing the same conversations for {_TRIES} attempts; save them again")
+
+
+def _prepared(indexer: Indexer, given: Sequence[Conversation]) -> tuple[list[PreparedConversation], int]:
+    """What has to be written, and how many are stored as they are."""
+    recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
+    out: list[PreparedConversation] = []
+    with indexer.catalog.read() as connection:
+        row = projects.find(connection, given[0].project)
+        heads = {} if row is None else stored.heads(connection, row.id, [one.id for one in given])
+        for one in given:
+            head, start = heads.get(one.id), 0
+            if head is not None:
+                if head.sha256 == messages.whole_fingerprint(one, recipe):
+                    continue
+                if (head.title, head.recipe) == (messages.title_of(one), recipe):
+                    start = stored.kept(stored.fingerprints(connection, head.document_id), [fingerprint(message) for message in one.messages])
+            prepared = messages.prepare(one, start=start, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
+            out.append(prepared if head is None else replace(prepared, follows=head.sha256))
+    return out, len(given) - len(out)
+
+
+def _vectors(
+    indexer: Indexer, prepared: Sequence[PreparedConversation], tally: Tally, *, known: Mapping[bytes, bytes] | None = None
+) -> dict[bytes, bytes]:
+    """The vectors of texts that have none yet."""
+    wanted = {sha: text for sha, text in messages.passages(prepared).items() if not known or sha not in known}
+    maker = maker_of(indexer, indexer.keep)
+    if indexer.embedder.is_cheap and len(wanted) <= LOOKED_UP:
+        maker.known = lambda shas: set()
+    found = maker.vectors(wanted)
+    tally.warnings += filter(None, [maker.warning()])
+    if maker.keep is not None:
+        tally.embedded += maker.made  # they were stored as they were made
+    return found
+
+
+def _write(
+    connection: Connection,
+    indexer: Indexer,
+    project: str,
+    prepared: Sequence[PreparedConversation],
+    vectors: Mapping[bytes, bytes],
+    *,
+    appends: bool = False,
+) -> tuple[int, int, stored.Written]:
+    """The project, how many of the conversations there were already, and what was written."""
+    row = projects.ensure(connection, project)
+    heads = stored.heads(connection, row.id, [one.path for one in prepared])
+    for one in prepared:
+        head = heads.get(one.path)
+        if one.start and (head is None or head.sha256 != one.follows):
+            raise MovedError
+    feeds = indexer.store.catches_up
+    written = stored.write(connection, row, prepared, heads, vectors, space_id=indexer.store.space_id, feeds=feeds, appends=appends)
+    indexer.store.follow(connection, row.id, written.changes)
+    if feeds:
+        projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
+    return row.id, len(heads), written
+
+
+def _count(tally: Tally, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int) -> None:
+    tally.updated += old
+    tally.added += len(prepared) - old
+    tally.messages += sum(len(one.messages) for one in prepared)
+    tally.chunks += written.chunks
+    tally.embedded += written.embedded
+    for one in prepared:
+        tally.masked += one.masked
+
+
+class _Import:
+    """Exports on their way in, so many messages at a time."""
+
+    def __init__(self, indexer: Indexer, project: str, tally: Tally) -> None:
+        self.indexer = indexer
+        self.project = project
+        self.tally = tally
+        self._project_id: int | None = None
+        self._waiting: dict[str, Conversation] = {}
+        self._size = 0
+        self._absorbed = 0
+
+    def take(self, conversation: Conversation) -> None:
+        """Store a conversation, together with others."""
+        if conversation.id in self._waiting:
+            self.flush()
+        self._waiting[conversation.id] = conversation
+        self._size += sum(len(message.text) + MESSAGE_CHARACTERS for message in conversation.messages)
+        if self._size >= BATCH_CHARACTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Store what waits."""
+        waiting, self._waiting, self._size = list(self._waiting.values()), {}, 0
+        if waiting:
+            self._save(waiting)
+            if self.tally.chunks - self._absorbed >= ABSORB_CHUNKS and self._project_id is not None:
+                self.indexer.store.keep_up(self._project_id)
+                self._absorbed = self.tally.chunks
+
+    def finish(self) -> None:
+        """Store the rest and make all of it findable."""
+        self.flush()
+        if self._project_id is not None:
+            self.tally.warnings += filter(None, [self.indexer.store.settle(self._project_id)])
+
+    def _save(self, some: Sequence[Conversation]) -> None:
+        try:
+            self._project_id = save(self.indexer, some, self.tally) or self._project_id
+        except (InputError, ConflictError) as error:
+            if isinstance(error, SwitchedError):
+                raise
+            if len(some) > 1:  # find out which it is, and let the others in
+                for one in some:
+                    self._save([one])
+                return
+            self.tally.refuse(BadRecord(source=some[0].id, position="the whole conversation", reason=str(error)))
+
+
+def load(indexer: Indexer, files: Sequence[Path], *, project: str, on_progress: Callable[[Progress], None] | None = None) -> RememberReport:
+    """Take in exports of conversations. Each conversation is stored whole or not at all; what cannot be read is reported, the rest goes on."""
+    started = time.monotonic()
+    tally = Tally()
+    imported = _Import(indexer, project, tally)
+    total, done = sum(exports.size(file) for file in files), 0
+    for file in files:
+        counts = exports.Tally()
+
+        def tell(count: int, before: int = done) -> None:
+            if on_progress is not None:
+                on_progress(Progress(task="remembering", done=before + count, total=total, chunks=tally.chunks))
+
+        for one in exports.read(file, project=project, on_bytes=tell, tally=counts):
+            if isinstance(one, BadRecord):
+                tally.refuse(one)
+            else:
+                imported.take(one)
+        tally.duplicates += counts.duplicates
+        done += exports.size(file)
+    imported.finish()
+    return tally.report(project, time.monotonic() - started)
