@@ -1,20 +1,24 @@
-"""Calls to hosted models over HTTP: one client, and one table of what an answer means."""
+"""Calls to hosted models over HTTP: one client, and one table of what an answer means. Embedders and answers use it."""
 
 from __future__ import annotations
 
 import email.utils
 import logging
 import re
+import socket
+import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx2
 
-from unspool.embedders.options import EmbedderOptions
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -24,6 +28,7 @@ from unspool.errors import (
     ServiceError,
     ServiceTimeoutError,
     UnreachableError,
+    UnspoolError,
 )
 
 _REASON = re.compile(r"[\w.-]{1,60}")  # a word such as context_length_exceeded; a sentence may repeat what was sent, or the key
@@ -31,39 +36,51 @@ _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 CONNECT_S = 10.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What messages tell to change: the beginning of the variables' names, the one that names the model, and two hints."""
+
+    prefix: str
+    model: str
+    slower: str  # what helps where a server asks to be called less often
+    refused: str  # what may be the matter where it refuses what it was sent
+
+    @property
+    def url(self) -> str:
+        return f"{self.prefix}_URL"
+
+    @property
+    def key(self) -> str:
+        return f"{self.prefix}_KEY"
+
+    @property
+    def timeout(self) -> str:
+        return f"{self.prefix}_TIMEOUT_S"
+
+
 class Server:
     """One address that is called. Safe to use from several threads; it follows no redirection, which could carry the key elsewhere."""
 
-    def __init__(self, url: str, *, name: str, key: str, timeout_s: float, headers: Mapping[str, str]) -> None:
-        parts = parts_of(url)
+    def __init__(self, url: str, *, name: str, key: str, timeout_s: float, headers: Mapping[str, str], names: Names, kept: int = 20) -> None:
+        parts = parts_of(url, names)
         if not key.isascii() or re.search(r"[\s\x00-\x1f]", key):
-            raise ConfigError("UNSPOOL_EMBEDDER_KEY holds a space or a character that no key has; copy it again")
+            raise ConfigError(f"{names.key} holds a space or a character that no key has; copy it again")
         port = f":{parts.port}" if parts.port else ""
         self.place = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        self.names = names
+        self.timeout_s = timeout_s
         self._name = name
         self._url = url
         self._key = key
-        self._timeout_s = timeout_s
-        self._client = httpx2.Client(timeout=httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s)), headers=dict(headers))
+        patience = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
+        self._client = httpx2.Client(timeout=patience, headers=dict(headers), limits=httpx2.Limits(max_keepalive_connections=kept))
         weakref.finalize(self, self._client.close)
         logging.getLogger("httpx2").setLevel(logging.WARNING)  # it notes every address it calls, and one may hold a password
 
-    @classmethod
-    def of(cls, provider: str, model: str, options: EmbedderOptions, *, url: str, example: str) -> Server:
-        """The server of a provider that takes its key as most do; refused without a model, or without the key that the provider's own wants."""
-        if not model:
-            raise ConfigError(f"{provider} needs a model; set UNSPOOL_EMBEDDER={provider}:{example}")
-        if not options.key and not options.url:
-            raise ConfigError(
-                f"{provider} wants a key; set UNSPOOL_EMBEDDER_KEY, or UNSPOOL_EMBEDDER_URL to a server of your own that speaks the same"
-            )
-        headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
-        return cls(options.url or url, name=f"{provider}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers)
-
     def post(self, body: Mapping[str, Any]) -> Any:
         """What the server answers, read as JSON; whatever it says instead of an answer is an error that names it."""
-        late = f"{self} did not answer in time; try again, or raise UNSPOOL_EMBEDDER_TIMEOUT_S"
-        deadline = time.monotonic() + self._timeout_s
+        late = f"{self} did not answer in time; try again, or raise {self.names.timeout}"
+        deadline = time.monotonic() + self.timeout_s
         try:
             with self._client.stream("POST", self._url, json=body) as coming:
                 data = bytearray()
@@ -75,13 +92,21 @@ class Server:
         except httpx2.TimeoutException as error:
             raise ServiceTimeoutError(late) from error
         except httpx2.HTTPError as error:
-            raise UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it, or correct UNSPOOL_EMBEDDER_URL") from error
+            raise self.away(error) from error
         if answer.status_code != 200:
-            raise self._error(answer)
+            raise self.error_of(answer)
         try:
             return answer.json()
         except ValueError as error:
-            raise ServiceError(f"{self} did not answer with JSON; is UNSPOOL_EMBEDDER_URL the address of its API?") from error
+            raise ServiceError(f"{self} did not answer with JSON; is {self.names.url} the address of its API?") from error
+
+    def stream(self, body: Mapping[str, Any]) -> Stream:
+        """What the server answers, piece by piece as it comes."""
+        return Stream(self, lambda extensions: self._client.stream("POST", self._url, json=body, extensions=extensions))
+
+    def away(self, error: Exception) -> UnreachableError:
+        """A server that could not be reached, or that broke off."""
+        return UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it, or correct {self.names.url}")
 
     def wrong(self, what: str) -> ServiceError:
         """An answer that is none."""
@@ -90,30 +115,119 @@ class Server:
     def __str__(self) -> str:
         return f"{self._name} at {self.place}"
 
-    def _error(self, answer: httpx2.Response) -> Exception:
+    def error_of(self, answer: httpx2.Response) -> UnspoolError:
+        """What an answer that is no success means."""
         status, reason = answer.status_code, _reason(answer)
         if self._key and self._key in reason:
             reason = ""
         said = f"{status} {reason}".strip()
         if status == 429 and reason not in ("insufficient_quota", "billing_hard_limit_reached"):
             after = retry_after(answer.headers)
-            return RateLimitedError(f"{self} asks to be called less often ({said}); lower UNSPOOL_EMBEDDER_CONCURRENCY", retry_after=after)
+            return RateLimitedError(f"{self} asks to be called less often ({said}); {self.names.slower}", retry_after=after)
+        if status in (503, 529) and (after := retry_after(answer.headers)) is not None:
+            return RateLimitedError(f"{self} has too much to do ({said}); try again later", retry_after=after)
         if status in (401, 403):
-            return RejectedError(f"{self} refused the key ({said}); set UNSPOOL_EMBEDDER_KEY to one that may use this model")
+            return RejectedError(f"{self} refused the key ({said}); set {self.names.key} to one that may use this model")
         if status in (402, 429):
-            return RejectedError(f"{self} has no quota left for this key ({said}); raise it there, or set another UNSPOOL_EMBEDDER_KEY")
+            return RejectedError(f"{self} has no quota left for this key ({said}); raise it there, or set another {self.names.key}")
         if status in (404, 405) or 300 <= status < 400:
-            return RejectedError(f"{self} has no such model or address ({said}); correct UNSPOOL_EMBEDDER or UNSPOOL_EMBEDDER_URL")
+            return RejectedError(f"{self} has no such model or address ({said}); correct {self.names.model} or {self.names.url}")
         if status == 408:
             return ServiceTimeoutError(f"{self} gave up waiting ({said}); try again")
         if 400 <= status < 500:
-            return _RefusedError(
-                f"{self} refused what it was sent ({said}); a text it does not take, or a setting such as UNSPOOL_EMBEDDER_DIMENSION", answer
-            )
+            return _RefusedError(f"{self} refused what it was sent ({said}); {self.names.refused}", answer)
         return UnreachableError(f"{self} is not well ({said}); try again later")
 
 
-def parts_of(url: str) -> SplitResult:
+class Stream:
+    """One answer in bytes, as they come. `close` may be called from any thread and ends the request at once; so does the time limit."""
+
+    def __init__(self, server: Server, call: Callable[[dict[str, Any]], AbstractContextManager[httpx2.Response]]) -> None:
+        self._server = server
+        self._call = call
+        self._guard = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._is_closed = self._is_late = False
+        self.content_type = ""  # known with the first bytes
+
+    def __iter__(self) -> Generator[bytes, None, None]:
+        late = threading.Timer(self._server.timeout_s, self._expire)  # the client only bounds the wait for each piece
+        late.daemon = True
+        late.start()
+        try:
+            with self._call({"trace": self._trace}) as coming:
+                if coming.status_code != 200:
+                    coming.read()
+                    raise self._server.error_of(coming)
+                self.content_type = coming.headers.get("content-type", "").partition(";")[0].strip().lower()
+                yield from coming.iter_bytes()
+            self._check()  # a connection that was cut can look like one that ended
+        except httpx2.HTTPError as error:
+            self._check()
+            if isinstance(error, httpx2.TimeoutException):
+                raise self._late() from error
+            raise self._server.away(error) from error
+        finally:
+            late.cancel()
+            with self._guard:
+                self._socket = None
+
+    def close(self) -> None:
+        """End it. Whoever is reading gets a `CancelledError`."""
+        self._is_closed = True
+        self._cut()
+
+    def _expire(self) -> None:
+        self._is_late = True
+        self._cut()
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise CancelledError
+        if self._is_late:
+            raise self._late()
+
+    def _late(self) -> ServiceTimeoutError:
+        return ServiceTimeoutError(f"{self._server} did not answer in time; try again, or raise {self._server.names.timeout}")
+
+    def _trace(self, name: str, details: dict[str, Any]) -> None:
+        """Told by the client of each step: the way to the socket, which closing the response from another thread would not wake."""
+        if name.endswith(("connect_tcp.complete", "start_tls.complete")):
+            with self._guard:
+                self._socket = details["return_value"].get_extra_info("socket")
+            self._check()  # it may have been closed before there was a socket to cut
+
+    def _cut(self) -> None:
+        with self._guard:
+            if self._socket is not None:
+                with suppress(OSError):  # it is gone already
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not that of TLS, which would say good-bye first
+
+
+def check_access(provider: str, model: str, *, url: str, key: str, example: str, names: Names) -> None:
+    """Refuse a provider without a model, or without the key that the provider's own server wants."""
+    if not model:
+        raise ConfigError(f"{provider} needs a model; set {names.model}={provider}:{example}, or the name your server has for one")
+    if not key and not url:
+        raise ConfigError(f"{provider} wants a key; set {names.key}, or {names.url} to a server of your own that speaks the same")
+
+
+def key_headers(key: str, url: str) -> dict[str, str]:
+    """How a key is shown to a server that speaks as OpenAI does; Azure wants it under another name."""
+    if not key:
+        return {}
+    is_azure = (urlsplit(url).hostname or "").endswith((".azure.com", ".azure.us", ".azure.cn"))
+    return {"api-key": key} if is_azure else {"Authorization": f"Bearer {key}"}
+
+
+def endpoint(url: str, path: str, names: Names) -> str:
+    """An address with the path of a call, unless it ends with it already; what stands behind a question mark, as Azure has it, stays."""
+    parts = parts_of(url, names)
+    given = parts.path.rstrip("/")
+    return urlunsplit(parts._replace(path=given if given.endswith(path) else f"{given}{path}"))
+
+
+def parts_of(url: str, names: Names) -> SplitResult:
     """The parts of an address, if it is one that can be called."""
     try:
         parts = urlsplit(url)
@@ -124,7 +238,7 @@ def parts_of(url: str) -> SplitResult:
         httpx2.InvalidURL,
     ):  # a port that is no number, a name that is none; the message would repeat the address, with what it may hold
         pass
-    raise AddressError("UNSPOOL_EMBEDDER_URL is no address of a server; give one such as http://localhost:11434/v1")
+    raise AddressError(f"{names.url} is no address of a server; give one such as http://localhost:11434/v1")
 
 
 class _RefusedError(InputError):

@@ -1,4 +1,4 @@
-"""When a call may be made: not while a server has asked to be left alone, and not more often than allowed."""
+"""When a call may be made, and made again: not while a server has asked to be left alone, and not more often than allowed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError
+from itertools import count
+from typing import TypeVar
 
 from unspool.errors import RateLimitedError, UnspoolError
+
+_T = TypeVar("_T")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
 LONGEST_WAIT_S = 120.0  # a server that asks for more than this is believed and not waited for
@@ -62,3 +67,24 @@ class Pace:
         with self._guard:
             self._paused_until = max(self._paused_until, self._clock() + seconds)
             self._free_at = max(self._free_at, self._paused_until)
+
+
+def repeated(
+    call: Callable[[], _T], *, pace: Pace, tokens: int = 0, retries: int, patience_s: float = LONGEST_WAIT_S, abandoned: threading.Event
+) -> _T:
+    """What a call gives, made again as long as that may help and nobody has to wait longer than `patience_s` for the next attempt.
+
+    Set `abandoned` where nobody waits any more: it ends the waiting with a `CancelledError`.
+    """
+    for attempt in count(1):
+        pace.wait(tokens, sleep=abandoned.wait)
+        if abandoned.is_set():
+            raise CancelledError
+        try:
+            return call()
+        except UnspoolError as error:
+            pause = pause_after(error, attempt)
+            if pause is None or pause > patience_s or attempt > retries or abandoned.is_set():
+                raise
+        pace.pause(pause)
+    raise AssertionError("unreachable")

@@ -13,9 +13,10 @@ from unspool.errors import AddressError, ConfigError, ConflictError, InputError,
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+    from unspool.answering.answer import Answers
     from unspool.catalog import Catalog
     from unspool.catalog.spaces import Space
-    from unspool.domain.events import PageServed
+    from unspool.domain.events import Event
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.proof import Proof
     from unspool.indexing.pipeline import Indexer
@@ -30,7 +31,7 @@ _T = TypeVar("_T")
 class Parts:
     """Opened when they are first needed. Safe to use from several threads."""
 
-    def __init__(self, settings: Settings, embedder: object, *, emit: Callable[[PageServed], None]) -> None:
+    def __init__(self, settings: Settings, embedder: object, *, emit: Callable[[Event], None]) -> None:
         from unspool.catalog import spaces
         from unspool.catalog.windows import Windows
 
@@ -44,6 +45,7 @@ class Parts:
         self.store: Store | None = None
         self._searched_store: Store | None = None
         self._finder: Finder | None = None
+        self._answers: Answers | None = None
         self._left: list[Store | Finder | RedisCache] = []  # of embedders that are not in use any more; somebody may be searching with them
         self._looked_at = 0.0
         self._proof: Proof | None = None
@@ -63,6 +65,10 @@ class Parts:
         """Let go of every file and connection."""
         with self._guard:
             self._is_closed = True
+            answers = self._answers
+        if answers is not None:  # first: they are the only ones that may be waiting for somebody else
+            answers.close()
+        with self._guard:
             if self._finder is not None:
                 self._finder.close()
                 self._finder = None
@@ -171,6 +177,21 @@ class Parts:
                     emit=self._emit,
                 )
             return self._finder
+
+    def answers(self) -> Answers:
+        """What answers questions, put together when it is first needed."""
+        from unspool.answering.answer import Answers
+
+        with self._guard:
+            self._check_open()
+            if self._answers is None:
+                self._answers = Answers(
+                    count_tokens=lambda text: self.embedder.count_tokens(text),
+                    context_tokens=self.settings.answer_context_tokens,
+                    max_tokens=self.settings.answer_max_tokens,
+                    emit=self._emit,
+                )
+            return self._answers
 
     def _space(self, catalog: Catalog) -> int:
         from unspool.catalog import spaces

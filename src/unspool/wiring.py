@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from unspool.domain.history import Retention
 from unspool.errors import ConfigError
-from unspool.settings import Settings
+from unspool.settings import Settings, variable
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+    from unspool.answering.models import AnswerModel
     from unspool.catalog import Catalog
     from unspool.catalog.database import Connecting
     from unspool.embedders.base import Embedder
@@ -22,17 +24,21 @@ def check(settings: Settings) -> None:
     """Refuse settings that no part could work with."""
     if settings.vectors:
         raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
-    if settings.embedder_key and settings.embedder_url and _is_foreign(settings):
-        raise ConfigError(
-            f"UNSPOOL_EMBEDDER_KEY is yours, but where it would be sent is said by {settings.origins['embedder_url']} in this folder, which "
-            "somebody else may have written; set UNSPOOL_EMBEDDER_URL in the environment, or put the key beside it"
-        )
+    for part in ("embedder", "answer"):
+        if _is_foreign(settings, part):
+            key, url = variable(f"{part}_key"), variable(f"{part}_url")
+            raise ConfigError(
+                f"{key} is yours, but where it would be sent is said by {settings.origins[f'{part}_url']} in this folder, which "
+                f"somebody else may have written; set {url} in the environment, or put the key beside it"
+            )
 
 
-def _is_foreign(settings: Settings) -> bool:
+def _is_foreign(settings: Settings, part: str) -> bool:
     """Whether a file of the folder one happens to be in decides who gets a key that comes from elsewhere."""
     of_folder = ("unspool.toml", ".env")
-    return settings.origins.get("embedder_url") in of_folder and settings.origins.get("embedder_key") not in of_folder
+    key, url = f"{part}_key", f"{part}_url"
+    both = getattr(settings, key) and getattr(settings, url)
+    return bool(both) and settings.origins.get(url) in of_folder and settings.origins.get(key) not in of_folder
 
 
 def connecting(settings: Settings) -> Connecting:
@@ -48,6 +54,11 @@ def connecting(settings: Settings) -> Connecting:
         connect_timeout_s=settings.connect_timeout_s,
         statement_timeout_s=settings.statement_timeout_s,
     )
+
+
+def retention(settings: Settings) -> Retention:
+    """How much of a stream of responses is kept."""
+    return Retention(max_records=settings.history_max_records, max_age_s=settings.history_max_age_s)
 
 
 def vector_options(settings: Settings) -> VectorOptions:
@@ -99,6 +110,19 @@ def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, s
         return embedders.as_embedder(given, options), ""
     name = settings.embedder if given is None else given
     return embedders.open_embedder(name, options), embedders.setting_of(name)
+
+
+def open_model(settings: Settings, given: object = None) -> AnswerModel | None:
+    """The model for answers that was given, or the one that the settings name; None where they name none."""
+    from unspool import answering
+    from unspool.answering.models import AnswerOptions
+
+    check(settings)
+    if given is not None and not isinstance(given, str):
+        return answering.as_model(given)
+    name = settings.answer_model if given is None else given
+    options = AnswerOptions(url=settings.answer_url, key=settings.answer_key, timeout_s=settings.answer_timeout_s, retries=settings.answer_retries)
+    return answering.open_model(name, options) if name else None
 
 
 def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:

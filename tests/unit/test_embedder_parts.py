@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 import wire
 from models import MINILM, needed, onnx_folder, tokenizer_file, torch_folder
-from unspool.embedders import PROVIDERS, as_embedder, folders, open_embedder, pacing, setting_of
+from unspool import pacing
+from unspool.embedders import PROVIDERS, as_embedder, folders, open_embedder, setting_of
 from unspool.embedders.base import Facts, OverLimit, Tokenizer, is_cut
 from unspool.embedders.batching import batches
 from unspool.embedders.families import family_of
@@ -176,7 +177,7 @@ def test_what_a_server_asks_for_counts_unless_it_is_too_much() -> None:
 @pytest.fixture
 def retry_after() -> Any:
     needed("httpx2", "pip install 'unspool[hosted]'")
-    from unspool.embedders.calling import retry_after
+    from unspool.calling import retry_after
 
     return retry_after
 
@@ -216,7 +217,7 @@ def test_a_date_to_come_is_so_many_seconds_away(retry_after: Any) -> None:
 @example(text="Fri, 31 Dec 9999 23:59:59 -2359", name="retry-after")
 def test_whatever_a_server_writes_there_is_a_time_or_nothing(text: str, name: str) -> None:
     needed("httpx2", "pip install 'unspool[hosted]'")
-    from unspool.embedders.calling import retry_after
+    from unspool.calling import retry_after
 
     found = retry_after({name: text})
     assert found is None or found >= 0

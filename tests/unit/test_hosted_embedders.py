@@ -15,7 +15,8 @@ import pytest
 
 import wire
 from models import needed
-from unspool.embedders import open_embedder, pacing
+from unspool import pacing
+from unspool.embedders import open_embedder
 from unspool.embedders.base import OverLimit
 from unspool.embedders.model import ModelEmbedder
 from unspool.embedders.options import EmbedderOptions
@@ -428,11 +429,11 @@ def test_a_server_that_wants_no_key_is_sent_none(server: wire.WireServer) -> Non
 
 
 def test_azure_has_a_header_of_its_own() -> None:
-    from unspool.embedders.openai import _headers
+    from unspool.calling import key_headers
 
-    assert _headers(KEY, "https://mine.openai.azure.com/openai/deployments/d") == {"api-key": KEY}
-    assert _headers(KEY, "https://azure.com.example.org/v1") == {"Authorization": f"Bearer {KEY}"}
-    assert _headers(KEY, "") == {"Authorization": f"Bearer {KEY}"}
+    assert key_headers(KEY, "https://mine.openai.azure.com/openai/deployments/d") == {"api-key": KEY}
+    assert key_headers(KEY, "https://azure.com.example.org/v1") == {"Authorization": f"Bearer {KEY}"}
+    assert key_headers(KEY, "") == {"Authorization": f"Bearer {KEY}"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from unspool.domain.queries import Served, Stability
 
@@ -30,7 +31,37 @@ class PageServed:
     total_s: float
 
 
-Event = PageServed
+class Outcome(StrEnum):
+    """How an answer ended."""
+
+    ANSWERED = "answered"
+    NOTHING = "nothing"  # found: no model was called
+    CONTEXT = "context"  # there is no model: what it would be shown
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerFinished:
+    """An answer came to its end, whichever. Durations are in seconds; `first_s` is that of the first piece of text, None where none came."""
+
+    outcome: Outcome
+    model: str
+    projects: int
+    hits: int
+    shown: int
+    turns: int
+    citations: int
+    dropped_citations: int
+    context_tokens: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    search_s: float
+    first_s: float | None
+    total_s: float
+
+
+Event = PageServed | AnswerFinished
 Hook = Callable[[Event], None]
 
 

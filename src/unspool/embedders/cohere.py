@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspool.embedders.base import Facts
-from unspool.embedders.calling import Server
+from unspool.embedders.hosting import server_of
 from unspool.embedders.options import EmbedderOptions
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class CohereModel:
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._server = Server.of(PROVIDER, model, options, url=URL, example="embed-v4.0")
+        self._server = server_of(PROVIDER, model, options, url=URL, example="embed-v4.0")
         self._model = model
         self._dimension = options.dimension
         self.facts = Facts(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +13,10 @@ import numpy as np
 from unspool.embedders.base import Facts, Model, OverLimit, revision
 from unspool.embedders.batching import batches
 from unspool.embedders.options import EmbedderOptions
-from unspool.embedders.pacing import LONGEST_WAIT_S, Pace, pause_after
 from unspool.embedders.parallel import run_all
 from unspool.embedders.tokens import TokenCounting, open_tokenizer
-from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
+from unspool.errors import ConfigError, ConflictError, InputError, ServiceError
+from unspool.pacing import LONGEST_WAIT_S, Pace, repeated
 
 if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
@@ -144,19 +142,12 @@ class ModelEmbedder:
             with self._turns:
                 return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
         retries, patience_s = (min(self._retries, QUERY_RETRIES), QUERY_PATIENCE_S) if is_query else (self._retries, LONGEST_WAIT_S)
-        for attempt in count(1):
-            self._pace.wait(tokens, sleep=abandoned.wait)
-            if abandoned.is_set():
-                raise CancelledError
-            try:
-                with self._turns:
-                    return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
-            except UnspoolError as error:
-                pause = pause_after(error, attempt)
-                if pause is None or pause > patience_s or attempt > retries or abandoned.is_set():
-                    raise
-            self._pace.pause(pause)
-        raise AssertionError("unreachable")
+
+        def once() -> Vectors:
+            with self._turns:
+                return self._checked(self._model.encode(texts, is_query=is_query), len(texts))
+
+        return repeated(once, pace=self._pace, tokens=tokens, retries=retries, patience_s=patience_s, abandoned=abandoned)
 
     def _checked(self, rows: Vectors, wanted: int) -> Vectors:
         """The rows with length 1, if they are what was asked for."""

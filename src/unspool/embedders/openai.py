@@ -7,13 +7,13 @@ import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 
+from unspool.calling import Server, check_access, endpoint, is_about, key_headers
 from unspool.embedders.base import Facts, revision
-from unspool.embedders.calling import Server, is_about, parts_of
 from unspool.embedders.families import family_of
+from unspool.embedders.hosting import NAMES
 from unspool.embedders.options import EmbedderOptions
 from unspool.errors import ConfigError, InputError
 
@@ -48,12 +48,7 @@ class OpenAIModel:
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        if not model:
-            raise ConfigError(
-                f"{PROVIDER} needs a model; set UNSPOOL_EMBEDDER={PROVIDER}:text-embedding-3-small, or the name your server has for one"
-            )
-        if not options.url and not options.key:
-            raise ConfigError("OpenAI wants a key; set UNSPOOL_EMBEDDER_KEY, or UNSPOOL_EMBEDDER_URL to a server of your own that speaks the same")
+        check_access(PROVIDER, model, url=options.url, key=options.key, example="text-embedding-3-small", names=NAMES)
         known = KNOWN.get(model)
         if options.dimension and known and (options.dimension > known.dimension or not known.shortens):
             raise ConfigError(f"UNSPOOL_EMBEDDER_DIMENSION is {options.dimension}, {model} gives {known.dimension}; leave it out")
@@ -62,11 +57,12 @@ class OpenAIModel:
         self._dimensions = options.dimension if known and options.dimension != known.dimension else 0
         self._format = "base64"  # or '', once the server has said that it knows no formats
         self._server = Server(
-            _endpoint(options.url or URL),
+            endpoint(options.url or URL, "/embeddings", NAMES),
             name=f"{PROVIDER}:{model}",
             key=options.key,
             timeout_s=options.timeout_s,
-            headers=_headers(options.key, options.url),
+            headers=key_headers(options.key, options.url),
+            names=NAMES,
         )
         self.facts = Facts(
             name=f"{PROVIDER}:{model}",
@@ -126,17 +122,3 @@ def _row(server: Server, given: Any) -> Vectors:
     except (binascii.Error, ValueError, TypeError, OverflowError):
         pass
     raise server.wrong("gave a vector that cannot be read")
-
-
-def _endpoint(url: str) -> str:
-    """Where embeddings are asked for; what stands behind a question mark, as Azure has it, stays."""
-    parts = parts_of(url)
-    path = parts.path.rstrip("/")
-    return urlunsplit(parts._replace(path=path if path.endswith("/embeddings") else f"{path}/embeddings"))
-
-
-def _headers(key: str, url: str) -> dict[str, str]:
-    if not key:
-        return {}
-    is_azure = (urlsplit(url).hostname or "").endswith((".azure.com", ".azure.us", ".azure.cn"))
-    return {"api-key": key} if is_azure else {"Authorization": f"Bearer {key}"}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from unspool.embedders.base import Facts
-from unspool.embedders.calling import Server
+from unspool.embedders.hosting import server_of
 from unspool.embedders.openai import vectors_of
 from unspool.embedders.options import EmbedderOptions
 
@@ -26,7 +26,7 @@ class VoyageModel:
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._server = Server.of(PROVIDER, model, options, url=URL, example="voyage-3.5")
+        self._server = server_of(PROVIDER, model, options, url=URL, example="voyage-3.5")
         self._model = model
         self._dimension = options.dimension
         self.facts = Facts(

@@ -1,0 +1,60 @@
+"""Models that answer, by name. Providers are strings here, so that none is imported before it is asked for."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+from unspool.answering.models import AnswerModel, AnswerOptions
+from unspool.errors import ConfigError, InputError, MissingDependencyError
+
+
+class Provider(NamedTuple):
+    """Where a provider's model is defined, which package it needs, the extra that brings it, and what it is for."""
+
+    model: str
+    driver: str
+    extra: str
+    about: str
+
+
+PROVIDERS = {
+    "openai": Provider("unspool.answering.openai:OpenAIChat", "httpx2", "hosted", "OpenAI, and every server that speaks the same"),
+    "anthropic": Provider("unspool.answering.anthropic:AnthropicChat", "httpx2", "hosted", "Anthropic"),
+}
+_DEFAULTS = AnswerOptions()
+
+
+def open_model(name: str, options: AnswerOptions = _DEFAULTS) -> AnswerModel:
+    """The model called `provider:model`; made once per process."""
+    provider, _, model = name.partition(":")
+    if provider not in PROVIDERS:
+        near = difflib.get_close_matches(provider, PROVIDERS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ConfigError(
+            f"the provider {provider!r} of a model for answers is not known; {hint}"
+            f"UNSPOOL_ANSWER_MODEL is one of {', '.join(PROVIDERS)}, a colon, and the model's name"
+        )
+    return _opened(provider, model.strip(), options)
+
+
+@lru_cache(maxsize=8)
+def _opened(provider: str, model: str, options: AnswerOptions) -> AnswerModel:
+    known = PROVIDERS[provider]
+    if importlib.util.find_spec(known.driver) is None:
+        raise MissingDependencyError(f"answers of {provider} need the package {known.driver}; pip install 'unspool[{known.extra}]'")
+    module, _, attribute = known.model.partition(":")
+    return cast(AnswerModel, getattr(importlib.import_module(module), attribute)(model, options))
+
+
+def as_model(given: object) -> AnswerModel:
+    """What was given instead of a name: a model of one's own."""
+    if isinstance(getattr(given, "name", None), str) and callable(getattr(given, "stream", None)):
+        return cast(AnswerModel, given)
+    raise InputError(
+        f"the model is a {type(given).__name__}; give its name as provider:model, or an object with `name` and "
+        "`stream(system, messages, *, max_tokens)`, as docs/answers.md describes it"
+    )

@@ -1,0 +1,260 @@
+"""Answers: search, show the hits to a model, and hand on what it says with every citation checked."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from unspool.answering.citations import Citations
+from unspool.answering.models import AnswerModel, ReplyFacts
+from unspool.answering.prompt import Prompt, Shown, prompt, search_text
+from unspool.domain.answers import Answer, Citation, Usage
+from unspool.domain.conversations import Message
+from unspool.domain.events import AnswerFinished, Outcome
+from unspool.domain.queries import Page
+from unspool.errors import InputError
+
+NO_MODEL = (
+    "no model is set, so this is what one would be shown; set UNSPOOL_ANSWER_MODEL to openai:NAME or anthropic:NAME and UNSPOOL_ANSWER_KEY "
+    "to your key, or for a server of your own UNSPOOL_ANSWER_MODEL=openai:llama3.2 and UNSPOOL_ANSWER_URL=http://localhost:11434/v1"
+)
+NOTHING = "Nothing was found about this."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A question with what was found for it."""
+
+    question: str
+    page: Page
+    prompt: Prompt | None  # None where nothing was found
+    model: AnswerModel | None
+    turns: int  # of the conversation, whether there was room for them or not
+    begun: float
+    search_s: float
+
+
+class AnswerStream:
+    """An answer as it is written: iterate over its text, then look at `answer`.
+
+    `close` ends the request at once and may be called from another thread; so does leaving a `with` block. Whoever is waiting for a piece then
+    gets an `InputError`.
+    """
+
+    def __init__(self, work: _Work, *, max_tokens: int, emit: Callable[[AnswerFinished], None]) -> None:
+        self._work = work
+        self._emit = emit
+        self._guard = threading.Lock()
+        self._is_over = self._is_closed = False
+        self._answer: Answer | None = None
+        self._text: list[str] = []
+        self._first_s: float | None = None
+        self._citations = Citations(len(self._shown))
+        self._facts = ReplyFacts()
+        self._reply: Iterator[str] = iter(())
+        if work.prompt is None:
+            self._reply = iter((NOTHING,))
+        elif work.model is not None:
+            self._reply = work.model.stream(work.prompt.system, work.prompt.messages, max_tokens=max_tokens)
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer. Before the end, an `InputError`."""
+        if self._answer is None:
+            state = "was closed before its end; ask again" if self._is_over else "is not at its end; iterate over its text first"
+            raise InputError(f"the answer {state}")
+        return self._answer
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self._is_over:
+            raise StopIteration
+        try:
+            text = self._next()
+        except CancelledError:
+            self._end(Outcome.CANCELLED)
+            raise InputError("the answer was closed while it was written; ask again") from None
+        except BaseException as error:
+            self._stop()
+            self._end(Outcome.FAILED if isinstance(error, Exception) else Outcome.CANCELLED)
+            raise
+        if not text:
+            self._finish()
+            raise StopIteration
+        return text
+
+    def close(self) -> None:
+        """End it. What has been written is lost, unless it was the whole."""
+        self._is_closed = True
+        if not self._is_over:
+            self._stop()
+            self._end(Outcome.CANCELLED)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def _shown(self) -> tuple[Shown, ...]:
+        return () if self._work.prompt is None else self._work.prompt.shown
+
+    def _next(self) -> str:
+        """The next text that is certain; empty at the end."""
+        text = ""
+        while not text:
+            piece = next(self._reply, None)
+            if self._is_closed:
+                raise CancelledError
+            if piece is None:
+                self._facts = getattr(self._reply, "facts", self._facts)
+                text = self._citations.finish()
+                self._reply = iter(())
+                break
+            if not isinstance(piece, str):
+                raise InputError(f"the model gave a {type(piece).__name__} instead of text; its `stream` yields pieces of text")
+            text = self._citations.feed(piece)
+        if text:
+            self._text.append(text)
+            self._first_s = self._passed() if self._first_s is None else self._first_s
+        return text
+
+    def _finish(self) -> None:
+        work = self._work
+        cited = self._citations.used if work.model is not None else [one.number for one in self._shown]
+        outcome = Outcome.NOTHING if work.prompt is None else Outcome.CONTEXT if work.model is None else Outcome.ANSWERED
+        self._answer = Answer(
+            question=work.question,
+            text="".join(self._text),
+            citations=tuple(Citation(number=number, hit=self._shown[number - 1].hit) for number in cited),
+            model="" if work.prompt is None or work.model is None else work.model.name,
+            found=work.prompt is not None,
+            context="" if work.prompt is None else work.prompt.context,
+            dropped_citations=self._citations.dropped,
+            usage=Usage(
+                searches=1,
+                hits=len(work.page.hits),
+                shown=len(self._shown),
+                context_tokens=0 if work.prompt is None else work.prompt.tokens,
+                prompt_tokens=self._facts.prompt_tokens,
+                completion_tokens=self._facts.completion_tokens,
+            ),
+            notes=(*work.page.notes, *self._notes()),
+            warnings=(*work.page.warnings, *(self._warnings() if outcome is Outcome.ANSWERED else ())),
+        )
+        self._end(outcome)
+
+    def _notes(self) -> Iterator[str]:
+        work = self._work
+        if work.prompt is None:
+            return
+        if left := len(work.page.hits) - len(self._shown):
+            yield f"{left} of {len(work.page.hits)} hits did not fit into what the model is shown; UNSPOOL_ANSWER_CONTEXT_TOKENS bounds it"
+        if left := work.turns - work.prompt.turns:
+            yield f"{left} of {work.turns} turns of the conversation did not fit into what the model is shown"
+        if work.model is None:
+            yield NO_MODEL
+
+    def _warnings(self) -> Iterator[str]:
+        if self._facts.cut:
+            yield self._facts.cut
+        if self._citations.dropped:
+            yield f"citations of what the model was not shown were taken out: {self._citations.dropped}"
+        if not "".join(self._text).strip():
+            yield "the model wrote nothing; ask again, or in other words"
+        elif not self._citations.used:
+            yield "the answer cites nothing of what was found; do not rely on it"
+
+    def _stop(self) -> None:
+        """End the request, if the model can."""
+        close = getattr(self._reply, "close", None)
+        if close is not None:
+            try:
+                close()
+            except ValueError:  # a generator that another thread is in; it ends with the piece that it is at
+                return
+
+    def _end(self, outcome: Outcome) -> None:
+        """Tell of it, once."""
+        with self._guard:
+            if self._is_over:
+                return
+            self._is_over = True
+        work, usage = self._work, self._facts
+        self._emit(
+            AnswerFinished(
+                outcome=outcome,
+                model="" if work.prompt is None or work.model is None else work.model.name,
+                projects=len(work.page.projects),
+                hits=len(work.page.hits),
+                shown=len(self._shown),
+                turns=0 if work.prompt is None else work.prompt.turns,
+                citations=len(self._citations.used),
+                dropped_citations=self._citations.dropped,
+                context_tokens=0 if work.prompt is None else work.prompt.tokens,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+                search_s=work.search_s,
+                first_s=self._first_s,
+                total_s=self._passed(),
+            )
+        )
+
+    def _passed(self) -> float:
+        return time.monotonic() - self._work.begun
+
+
+class Answers:
+    """What is being answered in a corpus. Closing it ends all that is under way."""
+
+    def __init__(self, *, count_tokens: Callable[[str], int], context_tokens: int, max_tokens: int, emit: Callable[[AnswerFinished], None]) -> None:
+        self._count_tokens = count_tokens
+        self._context_tokens = context_tokens
+        self._max_tokens = max_tokens
+        self._emit = emit
+        self._guard = threading.Lock()
+        self._is_closed = False
+        self._open: weakref.WeakSet[AnswerStream] = weakref.WeakSet()
+
+    def begin(self, question: str, search: Callable[[str], Page], *, model: AnswerModel | None, turns: Sequence[Message] = ()) -> AnswerStream:
+        """Search, and have the model begin. Where nothing is found, or there is no model, none is called."""
+        if not isinstance(question, str) or not question.strip():
+            raise InputError("the question is blank; ask something")
+        for turn in turns:
+            if not isinstance(turn, Message):
+                raise InputError(f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, oldest first")
+        question = question.encode("utf-8", "replace").decode()  # lone surrogates: no JSON takes them
+        begun = time.monotonic()
+        page = search(search_text(question, turns))
+        search_s = time.monotonic() - begun
+        made = None
+        if page.hits:
+            nonce = secrets.token_hex(4)  # short, because it is repeated; whether a text holds it is looked at
+            made = prompt(question, page.hits, turns, budget=self._context_tokens, count_tokens=self._count_tokens, nonce=nonce)
+        work = _Work(question=question, page=page, prompt=made, model=model, turns=len(turns), begun=begun, search_s=search_s)
+        stream = AnswerStream(work, max_tokens=self._max_tokens, emit=self._emit)
+        with self._guard:
+            self._open.add(stream)
+            is_closed = self._is_closed
+        if is_closed:
+            stream.close()
+            raise InputError("the corpus is closed; open it again")
+        return stream
+
+    def close(self) -> None:
+        """End every answer that is being written."""
+        with self._guard:
+            self._is_closed = True
+            streams = list(self._open)
+        for stream in streams:
+            stream.close()
