@@ -27,6 +27,7 @@ from unspool.errors import ConflictError
 
 _MESSAGE_COLUMNS = ("document_id", "number", "name", "author", "speaker", "kind", "at_ns", "sha", "text")
 _SPEAKER_LENGTH = 200
+NO_CHANGES = Changes()
 
 
 class Head(NamedTuple):
@@ -47,7 +48,7 @@ class Written:
 
     chunks: int = 0
     embedded: int = 0
-    changes: Changes = Changes()
+    changes: Changes = NO_CHANGES
 
 
 def heads(connection: Connection, project_id: int, ids: Iterable[str]) -> dict[str, Head]:
@@ -310,9 +311,8 @@ def around(connection: Connection, chunk_ids: Sequence[int], reach: int) -> list
 
 
 def _around(reach: int) -> ByIds:
-    near = sa.and_(
-        messages.c.document_id == chunks.c.document_id, messages.c.number.between(chunks.c.first_line - reach, chunks.c.first_line + reach)
-    )
+    far: sa.ColumnElement[int] = sa.literal_column(str(reach))  # a value would have to be given with every call
+    near = sa.and_(messages.c.document_id == chunks.c.document_id, messages.c.number.between(chunks.c.first_line - far, chunks.c.first_line + far))
     columns = (messages.c.document_id, messages.c.number, messages.c.author, messages.c.kind, messages.c.at_ns, messages.c.text)
     return ByIds(sa.select(*columns).select_from(chunks).join(messages, near), chunks.c.id)
 

@@ -13,9 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import reading
-from unspool.catalog.schema import chunks, document_fields, documents, field_text, projects
+from unspool.catalog.conversations import speaker_key
+from unspool.catalog.schema import chunks, document_fields, documents, field_text, messages, projects
 from unspool.domain.documents import Kind, nanoseconds
-from unspool.domain.filters import AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
+from unspool.domain.filters import INSIDE, AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
 
 Condition = sa.ColumnElement[bool]
 _REMEMBERED = 16  # filters
@@ -62,7 +63,7 @@ class Selections:
 
 def select(connection: Connection, project_id: int, condition: Filter) -> Selection:
     """Everything in a project that a filter lets through."""
-    if "heading" in fields_of(condition):
+    if fields_of(condition) & INSIDE:
         query = (
             sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, _sql(condition))
         )
@@ -98,12 +99,30 @@ def _compare(condition: Compare) -> Condition:
         above = chunks.c.headings.icontains(str(value), autoescape=True)
         begins = sa.and_(documents.c.kind == Kind.DOCS, chunks.c.defines.icontains(str(value), autoescape=True))
         return sa.or_(above, begins)
+    if field == "conversation":
+        return sa.and_(documents.c.kind == Kind.CHAT, documents.c.path == str(value))
+    if field == "speaker":
+        name = speaker_key(str(value))
+        return _said(sa.or_(messages.c.speaker == name, messages.c.kind == name))
+    if field == "time":
+        assert isinstance(value, datetime)
+        return _said(_ordered(messages.c.at_ns, condition.op, _nanoseconds(value)))
     if field == "project":
         return documents.c.project_id.in_(sa.select(projects.c.id).where(projects.c.name == str(value)))
     if field == "modified":
         assert isinstance(value, datetime)
-        return _ordered(documents.c.modified_ns, condition.op, min(max(nanoseconds(value), -(2**63)), 2**63 - 1))
+        return _ordered(documents.c.modified_ns, condition.op, _nanoseconds(value))
     return _metadata(field.removeprefix("metadata."), condition)
+
+
+def _said(condition: Condition) -> Condition:
+    """A condition on the message that a chunk is of."""
+    here = sa.and_(documents.c.kind == Kind.CHAT, messages.c.document_id == chunks.c.document_id, messages.c.number == chunks.c.first_line)
+    return sa.exists().where(here, condition)
+
+
+def _nanoseconds(value: datetime) -> int:
+    return min(max(nanoseconds(value), -(2**63)), 2**63 - 1)
 
 
 def _metadata(key: str, condition: Compare) -> Condition:

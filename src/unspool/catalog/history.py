@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ from unspool.catalog import projects
 from unspool.catalog.projects import name_sha
 from unspool.catalog.schema import projects as project_table
 from unspool.catalog.schema import records, streams
-from unspool.catalog.statements import insert_new
+from unspool.catalog.statements import insert_new, keep_order
 from unspool.domain.history import Excerpt, Record, Retention, StreamStatus
 
 PRUNED_BY_APPEND = 100  # records that one append removes at most: nobody waits for a stream that is suddenly to be short
+FAR = 1_000  # an offset from which on it matters how the rows before it are left out
 
 
 class StreamRow(NamedTuple):
@@ -47,14 +49,14 @@ def append(connection: Connection, project: str, stream: str, *, at: datetime, b
 
 def read(connection: Connection, stream_id: int, stream: str, *, limit: int, offset: int, since: datetime | None) -> list[Record]:
     """Whole records, newest first; the database leaves out the first ones."""
-    rows = connection.execute(_newest(since, records.c.body), _range(stream_id, limit, offset, since))
+    rows = _newest(connection, stream_id, [records.c.body], limit=limit, offset=offset, since=since)
     return [Record(stream=stream, number=number, at=at, body=body) for number, at, body in rows]
 
 
 def excerpts(connection: Connection, stream_id: int, *, limit: int, offset: int, since: datetime | None, characters: int | None) -> list[Excerpt]:
     """The same with only the beginning of each body; None means all of it."""
     text: sa.ColumnElement[str] = records.c.body if characters is None else sa.func.substring(records.c.body, 1, characters)
-    rows = connection.execute(_newest(since, records.c.sha, records.c.length, text), _range(stream_id, limit, offset, since))
+    rows = _newest(connection, stream_id, [records.c.sha, records.c.length, text], limit=limit, offset=offset, since=since)
     return [Excerpt(number=number, at=at, sha=bytes(sha), length=length, text=body) for number, at, sha, length, body in rows]
 
 
@@ -102,20 +104,19 @@ def _remove_oldest(connection: Connection, stream_id: int, most: int, *which: sa
     return connection.execute(sa.delete(records).where(records.c.stream_id == stream_id, records.c.number.in_(oldest))).rowcount
 
 
-def _newest(since: datetime | None, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+def _newest(
+    connection: Connection, stream_id: int, columns: Sequence[sa.ColumnElement[Any]], *, limit: int, offset: int, since: datetime | None
+) -> list[tuple[Any, ...]]:
     """Records from an offset on, newest first. Those that are left out are counted in the index alone, without a look at their bodies."""
-    which = [records.c.stream_id == sa.bindparam("b_stream")]
+    if offset >= FAR:
+        keep_order(connection)
+    which = [records.c.stream_id == stream_id]
     if since is not None:
-        which.append(records.c.at >= sa.bindparam("b_since", type_=records.c.at.type))
-    order = (records.c.at.desc(), records.c.number.desc())
-    places = sa.select(records.c.number).where(*which).order_by(*order).limit(sa.bindparam("b_limit")).offset(sa.bindparam("b_offset")).subquery()
+        which.append(records.c.at >= since)
+    places = sa.select(records.c.number).where(*which).order_by(records.c.at.desc(), records.c.number.desc()).limit(limit).offset(offset).subquery()
     query = sa.select(records.c.number, records.c.at, *columns).join_from(places, records, records.c.number == places.c.number)
-    return query.where(records.c.stream_id == sa.bindparam("b_stream")).order_by(*order)
-
-
-def _range(stream_id: int, limit: int, offset: int, since: datetime | None) -> dict[str, Any]:
-    values = {"b_stream": stream_id, "b_limit": limit, "b_offset": offset}
-    return values if since is None else {**values, "b_since": since}
+    rows = connection.execute(query.where(records.c.stream_id == stream_id))
+    return sorted((tuple(row) for row in rows), key=lambda row: (row[1], row[0]), reverse=True)
 
 
 def _names(project: str, stream: str) -> dict[str, bytes]:

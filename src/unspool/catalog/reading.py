@@ -32,7 +32,10 @@ class Candidate(NamedTuple):
 
     @property
     def text_key(self) -> int:
-        """The same for the same text in the same project: who asks several projects wants to hear of each."""
+        """The same for the same text in the same project: who asks several projects wants to hear of each. A message is no copy of another:
+        'yes' says something else each time."""
+        if self.kind == Kind.CHAT:
+            return self.id
         return (self.copy_key ^ self.project_id * 0x9E3779B97F4A7C15) & (2**63 - 1)
 
 
@@ -56,20 +59,42 @@ def candidates(connection: Connection, ids: Sequence[int]) -> dict[int, Candidat
     return {row[0]: Candidate(*row) for row in _CANDIDATES.rows(connection, ids)}
 
 
-_CANDIDATES = ByIds(
-    sa.select(
-        chunks.c.id,
-        chunks.c.document_id,
-        chunks.c.position,
+def neighbours(connection: Connection, ids: Sequence[int]) -> dict[int, Candidate]:
+    """The chunks that stand within `REACH` of these in their documents, themselves included, by id."""
+    return {row[0]: Candidate(*row) for row in _NEIGHBOURS.rows(connection, ids)}
+
+
+REACH = 4
+
+
+def _candidate(of: Any) -> sa.Select[Any]:
+    return sa.select(
+        of.c.id,
+        of.c.document_id,
+        of.c.position,
         documents.c.path,
-        chunks.c.symbol,
-        chunks.c.defines,
+        of.c.symbol,
+        of.c.defines,
         documents.c.kind,
         documents.c.language,
-        chunks.c.first_line,
-        chunks.c.project_id,
-        chunks.c.copy_key,
-    ).join(documents, documents.c.id == chunks.c.document_id),
+        of.c.first_line,
+        of.c.project_id,
+        of.c.copy_key,
+    ).join(documents, documents.c.id == of.c.document_id)
+
+
+_CANDIDATES = ByIds(_candidate(chunks), chunks.c.id)
+_other = chunks.alias("other")
+_REACH: sa.ColumnElement[int] = sa.literal_column(str(REACH))  # a value would have to be given with every call
+_NEIGHBOURS = ByIds(
+    _candidate(_other).join(
+        chunks,
+        sa.and_(
+            chunks.c.document_id == _other.c.document_id,
+            _other.c.position >= chunks.c.position - _REACH,
+            _other.c.position <= chunks.c.position + _REACH,
+        ),
+    ),
     chunks.c.id,
 )
 

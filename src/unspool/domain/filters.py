@@ -4,6 +4,8 @@
     {"language": ["python", "go"]}                  one of
     {"path": "src/**/*.py"}                         glob; without a slash it matches the file name at any depth
     {"modified": {"ge": "2026-01-01", "lt": ...}}   ranges: lt, le, gt, ge
+    {"conversation": "c1", "speaker": "ann"}        what somebody said there; "speaker": "assistant" is what no person said
+    {"time": {"ge": "2026-01-01"}}                  what was said from then on
     {"language": {"not": "python"}}                 also keeps what has no language
     {"not": {...}}, {"any": [{...}, {...}]}, {"all": [...]}
     {"metadata.author": "ann"}                      a document's own metadata; "metadata": {"author": "ann"} is the same
@@ -22,7 +24,9 @@ from typing import Any
 from unspool.domain.documents import Kind, Scalar, storable
 from unspool.errors import FilterError
 
-FIELDS = ("project", "document", "path", "language", "kind", "heading", "modified")
+FIELDS = ("project", "document", "path", "language", "kind", "heading", "modified", "conversation", "speaker", "time")
+TIMES = ("modified", "time")
+INSIDE = frozenset(("heading", "speaker", "time"))  # looks into documents: of some only a part is let through
 _RANGES = ("lt", "le", "gt", "ge")
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq", "==": "eq", "!=": "not", "ne": "not"}
 _MAX_DEPTH = 20
@@ -120,14 +124,14 @@ def _equal(name: str, value: object) -> Filter:
 
 
 def _range(name: str, op: str, value: object) -> Compare:
-    if name != "modified" and not name.startswith("metadata."):
-        raise FilterError(f"{name!r} has no order, so {op!r} cannot be used; ranges work on modified and metadata.<key>")
+    if name not in TIMES and not name.startswith("metadata."):
+        raise FilterError(f"{name!r} has no order, so {op!r} cannot be used; ranges work on {', '.join(TIMES)} and metadata.<key>")
     return Compare(field=name, op=op, value=_value(name, value))
 
 
 def _value(name: str, value: object) -> Scalar | datetime:
-    if name == "modified":
-        return _moment(value)
+    if name in TIMES:
+        return _moment(name, value)
     if name.startswith("metadata."):
         if isinstance(value, str | int | float | bool):
             return value
@@ -148,7 +152,7 @@ def _value(name: str, value: object) -> Scalar | datetime:
     return value
 
 
-def _moment(value: object) -> datetime:
+def _moment(name: str, value: object) -> datetime:
     if isinstance(value, datetime):
         moment = value
     elif isinstance(value, date):
@@ -157,9 +161,9 @@ def _moment(value: object) -> datetime:
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:
-            raise FilterError(f"modified is compared with {value[:40]!r}; give a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
+            raise FilterError(f"{name} is compared with {value[:40]!r}; give a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
     else:
-        raise FilterError(f"modified is compared with a {type(value).__name__}; give a datetime or an ISO string")
+        raise FilterError(f"{name} is compared with a {type(value).__name__}; give a datetime or an ISO string")
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

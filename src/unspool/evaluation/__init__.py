@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import fmean, median
 
 from unspool.corpus import Corpus
-from unspool.domain.documents import Document
+from unspool.domain.conversations import Conversation
+from unspool.domain.documents import Document, Kind
 from unspool.domain.reports import Progress
 from unspool.errors import InputError
 from unspool.evaluation import beir, metrics
@@ -103,7 +104,11 @@ def _temporary(server: str) -> Iterator[str]:
 def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     waiting: dict[str, list[Document]] = defaultdict(list)
+    turns: dict[tuple[str, str], list[beir.Turn]] = defaultdict(list)
     for item in beir.documents(folder):
+        if isinstance(item, beir.Turn):
+            turns[item.project, item.conversation].append(item)
+            continue
         if (item.project, item.path) in names:
             raise InputError(f"two documents in {folder} are called {item.path!r} in project {item.project!r}; give each its own path")
         names[(item.project, item.path)] = item.id
@@ -116,6 +121,11 @@ def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dic
             tell(Progress(task="indexing", done=len(names), total=0))
     for documents in waiting.values():
         corpus.put(*documents)
+    for (project, conversation), said in turns.items():
+        said.sort(key=lambda turn: turn.number)
+        corpus.remember(Conversation(project=project, id=conversation, messages=[turn.message for turn in said]))
+        names |= {(project, f"{conversation}:{number}"): turn.id for number, turn in enumerate(said, 1)}
+        tell(Progress(task="indexing", done=len(names), total=0))
     return names
 
 
@@ -126,8 +136,12 @@ def _language(item: beir.Item) -> str:
 
 def _ranking(corpus: Corpus, question: beir.Question, names: dict[tuple[str, str], str], alpha: float | None) -> list[str]:
     page = corpus.search(question.text, projects=[question.project], limit=DEPTH, alpha=alpha)
-    # A hit stands for its copies too: it names their places.
-    places = ((hit.chunk.project, path) for hit in page.hits for path in (hit.chunk.path, *(copy.rpartition(":")[0] for copy in hit.copies)))
+    # A hit stands for its copies too: it names their places. A message is called by its conversation and its number.
+    places = (
+        (hit.chunk.project, hit.chunk.location if hit.chunk.kind is Kind.CHAT else path)
+        for hit in page.hits
+        for path in (hit.chunk.path, *(copy.rpartition(":")[0] for copy in hit.copies))
+    )
     return list(dict.fromkeys(names[place] for place in places))
 
 

@@ -1,7 +1,8 @@
 """Test sets in BEIR layout: `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, plain or gzipped.
 
 Beside BEIR's own fields a document's `metadata` may say project, path and language; a query's `metadata.project` says where to search.
-A conversation is a project too: its turns are searched among themselves.
+One that says conversation and turn is a message, with speaker and time if it says those: a conversation is a project of its own, and its
+messages are searched among themselves.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, cast
 
+from unspool.domain.conversations import MAX_AUTHOR_LENGTH, Message
 from unspool.errors import InputError, NotFoundError
 
 ONE_PROJECT = "eval"
@@ -32,6 +35,17 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A message to be found."""
+
+    id: str
+    project: str
+    conversation: str
+    number: float
+    message: Message
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A query, the project it is asked in, and the grades of what answers it."""
 
@@ -41,10 +55,13 @@ class Question:
     grades: Mapping[str, int] = field(default_factory=dict)
 
 
-def documents(folder: Path) -> Iterator[Item]:
-    """Every document of the corpus, in order."""
+def documents(folder: Path) -> Iterator[Item | Turn]:
+    """Every document and every message of the corpus, in order."""
     for record in _records(folder, "corpus"):
         metadata = record.get("metadata") or {}
+        if "conversation" in metadata and isinstance(metadata.get("turn"), int | float):
+            yield _turn(record, metadata)
+            continue
         kept = {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
         yield Item(
             id=str(record["_id"]),
@@ -55,6 +72,27 @@ def documents(folder: Path) -> Iterator[Item]:
             language=str(metadata.get("language") or ""),
             metadata=kept,
         )
+
+
+def _turn(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> Turn:
+    text = ". ".join(str(part) for part in (record.get("title"), record.get("text")) if part)
+    return Turn(
+        id=str(record["_id"]),
+        project=_project(metadata),
+        conversation=str(metadata["conversation"]),
+        number=float(metadata["turn"]),
+        message=Message(text=text, author=str(metadata.get("speaker") or "")[:MAX_AUTHOR_LENGTH], at=_time(metadata)),
+    )
+
+
+def _time(metadata: Mapping[str, Any]) -> datetime | None:
+    """When a message was said, if that is written so that it can be read."""
+    said = next((str(metadata[name]) for name in ("time", "timestamp", "date", "at") if metadata.get(name)), "")
+    try:
+        moment = datetime.fromisoformat(said)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def questions(folder: Path) -> list[Question]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy.engine import Connection
@@ -13,7 +14,7 @@ from unspool.catalog import conversations as stored
 from unspool.catalog import projects
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
-from unspool.domain.reports import BadRecord, Masked, RememberReport
+from unspool.domain.reports import BadRecord, Masked, Progress, RememberReport
 from unspool.errors import ConflictError, InputError, SwitchedError
 from unspool.indexing import messages, preparing
 from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
@@ -87,9 +88,7 @@ def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) ->
     new = Conversation(project=project, id=id_, messages=said)
     prepared = messages.prepare(new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
     vectors = _vectors(indexer, [prepared], tally)
-    project_id, existed, written = indexer.catalog.transact(
-        lambda connection: _write(connection, indexer, project, [prepared], vectors, appends=True)
-    )
+    project_id, existed, written = indexer.catalog.transact(partial(_write, indexer, project, [prepared], vectors, appends=True))
     indexer.store.settle(project_id, put=written.chunks)
     _count(tally, [prepared], written, old=existed)
     return tally.report(project, time.monotonic() - started)
@@ -103,11 +102,9 @@ def save(indexer: Indexer, given: Sequence[Conversation], tally: Tally) -> int |
         if not prepared:
             tally.unchanged += unchanged
             return None
-        vectors |= _vectors(indexer, prepared, tally, known=vectors)
+        vectors.update(_vectors(indexer, prepared, tally, known=vectors))
         try:
-            project_id, existed, written = indexer.catalog.transact(
-                lambda connection, prepared=prepared: _write(connection, indexer, given[0].project, prepared, vectors)  # type: ignore[misc]
-            )
+            project_id, existed, written = indexer.catalog.transact(partial(_write, indexer, given[0].project, prepared, vectors))
         except MovedError:  # somebody else wrote one of them meanwhile
             continue
         tally.unchanged += unchanged
@@ -151,11 +148,11 @@ def _vectors(
 
 
 def _write(
-    connection: Connection,
     indexer: Indexer,
     project: str,
     prepared: Sequence[PreparedConversation],
     vectors: Mapping[bytes, bytes],
+    connection: Connection,
     *,
     appends: bool = False,
 ) -> tuple[int, int, stored.Written]:

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unspool.catalog import Catalog, reading
-from unspool.domain.filters import Filter
+from unspool.domain.documents import Kind
+from unspool.domain.filters import INSIDE, Filter, fields_of
 from unspool.domain.queries import Served
 from unspool.embedders.base import Embedder
 from unspool.search import fusion, plan, ranking
@@ -97,6 +98,14 @@ class _Found(NamedTuple):
     @property
     def hint(self) -> str | None:
         return None if self.near is None else self.near.hint
+
+
+class _Taken(NamedTuple):
+    """What is to be ranked of one project, and the messages that lend their scores to those beside them."""
+
+    found: _Found
+    ids: Ids
+    beside: Mapping[int, reading.Candidate]
 
 
 class _Scores(NamedTuple):
@@ -208,15 +217,32 @@ def _next(
     share: int,
 ) -> Segment:
     """The segment with the best of the reserve, so many from each side of each project, ranked."""
-    taken: list[tuple[_Found, Ids]] = []
+    taken: list[_Taken] = []
     reserve: list[Reserve] = []
     for one in segment.frontier.reserve:
         ids = np.unique(np.concatenate([one.near[:share], one.named[:share]]))
+        ids, beside = _with_neighbours(stores, request, ids, given)
         reserve.append(replace(one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)))
-        taken.append((said.get(one.project) or _unscored(one.project, request.plan), ids))
+        taken.append(_Taken(said.get(one.project) or _unscored(one.project, request.plan), ids, beside))
     waiting = sum(len(np.union1d(one.near, one.named)) for one in reserve if len(one))
     segment = replace(segment, frontier=replace(segment.frontier, reserve=tuple(reserve), waiting=waiting))
     return _ranked(stores, request, segment, taken, weights, given)
+
+
+def _with_neighbours(stores: Stores, request: Request, ids: Ids, given: Given | None) -> tuple[Ids, Mapping[int, reading.Candidate]]:
+    """Candidates together with the messages that stand beside messages among them, and all that is known of those messages.
+
+    Those beside them are found as well, unless a filter looks at messages, or the walk has had them; then they only lend their scores.
+    """
+    said = [one.id for one in stores.kept.get(stores.catalog, request.projects, ids.tolist()).values() if one.kind == Kind.CHAT]
+    if not said:
+        return ids, {}
+    with stores.catalog.read() as connection:
+        beside = reading.neighbours(connection, said)
+    if request.where is not None and fields_of(request.where) & INSIDE:
+        return ids, beside
+    new = np.fromiter(beside, dtype=np.int64, count=len(beside))
+    return np.union1d(ids, new if given is None else _without(new, given.ids)), beside
 
 
 def _retrieve(stores: Stores, request: Request, project: int, weights: Mapping[str, float], depth: int, *, k: int, hint: str | None) -> _Found:
@@ -270,21 +296,22 @@ def _ranked(
     stores: Stores,
     request: Request,
     segment: Segment,
-    taken: Sequence[tuple[_Found, Ids]],
+    taken: Sequence[_Taken],
     weights: Mapping[int, Mapping[str, float]],
     given: Given | None,
 ) -> Segment:
     """The segment with its entries, ranked among themselves on the scale of the first segment."""
     asked = request.plan
-    known = stores.kept.get(stores.catalog, request.projects, [id_ for _, ids in taken for id_ in ids.tolist()])
+    known = stores.kept.get(stores.catalog, request.projects, [id_ for one in taken for id_ in one.ids.tolist()])
     candidates = list(known.values())
     if given is not None:
         candidates = _news(stores.catalog, candidates, given)
     majority = segment.frontier.majority if given is not None else _majority(asked, candidates)
-    scores = _joined([_scored(stores, request, one, ids, _without_majority(asked, weights[one.project], majority)) for one, ids in taken], asked)
+    scores = _joined([_scored(stores, request, one, _without_majority(asked, weights[one.found.project], majority)) for one in taken], asked)
     scale = fusion.Scale.of(segment.frontier.scale) if segment.frontier.scale else fusion.scale(scores.meaning, scores.words, asked.alpha)
     fused = fusion.fuse(scores.meaning, scores.words, asked.alpha, scale) if len(scores.ids) else np.zeros(0, dtype=np.float32)
     by_id = dict(zip(scores.ids.tolist(), fused.tolist(), strict=True))
+    scale = _lend(by_id, taken, scale, anew=given is None)
     order = ranking.rank(candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers)
     grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.text_keys)
     entries = _entries(grouped, segment.low)
@@ -319,9 +346,23 @@ def _news(catalog: Catalog, candidates: Sequence[reading.Candidate], given: Give
     return [one for one, id_ in zip(candidates, places, strict=True) if id_ is None or id_ in present]
 
 
-def _scored(stores: Stores, request: Request, found: _Found, ids: Ids, weights: Mapping[str, float]) -> _Scores:
+def _lend(by_id: dict[int, float], taken: Sequence[_Taken], scale: fusion.Scale, *, anew: bool) -> fusion.Scale:
+    """Give messages a part of their neighbours' scores; the scale says by what all are divided, so that the best is as good as before."""
+    messages = [one for project in taken for one in project.beside.values()]
+    if not messages:
+        return scale
+    lent = ranking.in_context(messages, by_id)
+    if anew:
+        best = max(by_id[id_] for id_ in lent)
+        scale = scale._replace(context=max(lent.values()) / best if best > 0 else 1.0)
+    by_id.update((id_, score / scale.context) for id_, score in lent.items())
+    return scale
+
+
+def _scored(stores: Stores, request: Request, taken: _Taken, weights: Mapping[str, float]) -> _Scores:
     """Every candidate of a project, scored on both sides; a side is only asked for what it has not said already."""
     meaning = words = None
+    found, ids = taken.found, np.union1d(taken.ids, np.fromiter(taken.beside, dtype=np.int64, count=len(taken.beside)))
     vector = request.vector
     if found.near is not None and vector is not None:
         meaning = _completed(found.near, ids, lambda rest: stores.vectors.score(found.project, vector, rest))

@@ -14,22 +14,23 @@ Sums = npt.NDArray[np.float64]
 
 
 class Scale(NamedTuple):
-    """How raw scores become fused ones: each side's mean and deviation, then the lowest and the highest sum."""
+    """How raw scores become fused ones: each side's mean and deviation, then the lowest and the highest sum; and what becomes of messages."""
 
     meaning: tuple[float, float] = (0.0, 0.0)
     words: tuple[float, float] = (0.0, 0.0)
     low: float = 0.0
     high: float = 0.0
+    context: float = 1.0  # what a message's score with its neighbours' part is divided by
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Scale:
-        """From the six numbers of `flat`."""
-        a, b, c, d, low, high = values
-        return cls((a, b), (c, d), low, high)
+        """From the numbers of `flat`."""
+        a, b, c, d, low, high, *rest = values
+        return cls((a, b), (c, d), low, high, *rest)
 
     @property
     def flat(self) -> tuple[float, ...]:
-        return (*self.meaning, *self.words, self.low, self.high)
+        return (*self.meaning, *self.words, self.low, self.high, self.context)
 
 
 def scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale:
