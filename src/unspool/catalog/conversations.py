@@ -23,6 +23,7 @@ from unspool.catalog.statements import ByIds, batches, insert_many
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message, chained
 from unspool.domain.documents import Kind, Origin, Status, chunk_id, copy_key, moment, nanoseconds
 from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage
+from unspool.domain.queries import Said
 from unspool.errors import ConflictError
 
 _MESSAGE_COLUMNS = ("document_id", "number", "name", "author", "speaker", "kind", "at_ns", "sha", "text")
@@ -293,31 +294,28 @@ def count(connection: Connection, project_ids: Sequence[int]) -> int:
     return int(connection.execute(query).scalar_one())
 
 
-class Said(NamedTuple):
-    """A message where it stands."""
-
-    document_id: int
-    number: int
-    author: str
-    kind: str
-    at: datetime | None
-    text: str
+def around(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, list[Said]]:
+    """The message of each chunk and those right before and after it, in order."""
+    found: dict[int, list[Said]] = {}
+    for id_, number, author, kind, at_ns, text in sorted(_AROUND.rows(connection, chunk_ids), key=lambda row: row[:2]):
+        speaker = author or kind
+        found.setdefault(id_, []).append(Said(number=number, speaker=speaker, kind=AuthorKind(kind), at=moment(at_ns), text=text))
+    return found
 
 
-def around(connection: Connection, chunk_ids: Sequence[int], reach: int) -> list[Said]:
-    """The messages of chunks with so many before and after them, each once, in order."""
-    found = {(row[0], row[1]): row for row in _AROUND[reach].rows(connection, chunk_ids)}
-    return [Said(row[0], row[1], row[2], row[3], moment(row[4]), row[5]) for _, row in sorted(found.items())]
-
-
-def _around(reach: int) -> ByIds:
-    far: sa.ColumnElement[int] = sa.literal_column(str(reach))  # a value would have to be given with every call
-    near = sa.and_(messages.c.document_id == chunks.c.document_id, messages.c.number.between(chunks.c.first_line - far, chunks.c.first_line + far))
-    columns = (messages.c.document_id, messages.c.number, messages.c.author, messages.c.kind, messages.c.at_ns, messages.c.text)
-    return ByIds(sa.select(*columns).select_from(chunks).join(messages, near), chunks.c.id)
-
-
-_AROUND = {reach: _around(reach) for reach in (1, 2)}
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")  # a value would have to be given with every call
+_AROUND = ByIds(
+    sa.select(chunks.c.id, messages.c.number, messages.c.author, messages.c.kind, messages.c.at_ns, messages.c.text).join_from(
+        chunks,
+        messages,
+        sa.and_(
+            messages.c.document_id == chunks.c.document_id,
+            messages.c.number >= chunks.c.first_line - _ONE,
+            messages.c.number <= chunks.c.first_line + _ONE,
+        ),
+    ),
+    chunks.c.id,
+)
 
 _SELECT = (
     sa.select(

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from unspool.domain.conversations import AuthorKind
 from unspool.domain.documents import Chunk
 from unspool.errors import InputError
 
@@ -57,6 +58,23 @@ class Snippet:
     marks: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A message of a conversation, by its number there. One that only stands beside a hit may be cut."""
+
+    number: int
+    speaker: str
+    kind: AuthorKind
+    text: str
+    at: datetime | None = None
+    is_cut: bool = False
+
+    @property
+    def line(self) -> str:
+        """Who said what, as it is read and counted."""
+        return f"{self.speaker}: {self.text}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Hit:
     """One answer: a chunk, how well it fits, and what of it the page shows."""
@@ -70,6 +88,9 @@ class Hit:
     cut: Callable[[Chunk], Snippet] = field(repr=False, compare=False)
     reason: str = ""  # one line, only if asked for
     changed: bool = False  # its text has been replaced since the first page; this is the new one
+    message: Said | None = None  # what was said, where the hit is in a conversation
+    before: tuple[Said, ...] = ()  # the exchange around it, as far as the budget allows; no message is on a page twice
+    after: tuple[Said, ...] = ()
     copies: tuple[str, ...] = ()  # where the same text stands elsewhere, as `path:lines`; such hits are not shown again
 
     @cached_property

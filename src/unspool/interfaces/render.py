@@ -9,8 +9,10 @@ from datetime import datetime
 from typing import Any
 
 from unspool.corpus import Check, ProjectStatus
+from unspool.domain.answers import Answer, Citation
 from unspool.domain.documents import DocumentRecord, Scalar, Status
-from unspool.domain.queries import Hit, Page
+from unspool.domain.history import HistoryEntry, HistoryPage, Record, StreamStatus
+from unspool.domain.queries import Hit, Page, Said
 from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport
 
 
@@ -81,8 +83,56 @@ def hit(hit: Hit, *, explained: bool = False) -> dict[str, Any]:
         "metadata": _metadata(chunk.metadata),
         "changed": hit.changed,
         "copies": list(hit.copies),
+        "message": None if hit.message is None else said(hit.message, with_text=False),
+        "before": [said(one) for one in hit.before],
+        "after": [said(one) for one in hit.after],
     }
     return {**values, "reason": hit.reason} if explained else values
+
+
+def answer(answer: Answer) -> dict[str, Any]:
+    """An answer with what it cites."""
+    return {
+        "question": answer.question,
+        "found": answer.found,
+        "text": answer.text,
+        "model": answer.model,
+        "citations": [citation(one) for one in answer.citations],
+        "dropped_citations": answer.dropped_citations,
+        "context": answer.context,
+        "usage": {
+            "searches": answer.usage.searches,
+            "hits": answer.usage.hits,
+            "shown": answer.usage.shown,
+            "context_tokens": answer.usage.context_tokens,
+            "prompt_tokens": answer.usage.prompt_tokens,
+            "completion_tokens": answer.usage.completion_tokens,
+        },
+        "notes": list(answer.notes),
+        "warnings": list(answer.warnings),
+    }
+
+
+def citation(citation: Citation) -> dict[str, Any]:
+    """Where something that was cited stands."""
+    chunk = citation.hit.chunk
+    return {
+        "number": citation.number,
+        "project": citation.project,
+        "path": citation.path,
+        "lines": [citation.lines.first, citation.lines.last],
+        "symbol": chunk.symbol,
+        "headings": list(chunk.headings),
+        "start": chunk.start,
+        "end": chunk.end,
+        "score": _finite(citation.score),
+    }
+
+
+def said(said: Said, *, with_text: bool = True) -> dict[str, Any]:
+    """A message; that of a hit without its text, which the hit has."""
+    values = {"number": said.number, "speaker": said.speaker, "kind": said.kind.value, "at": _moment(said.at), "is_cut": said.is_cut}
+    return {**values, "text": said.text} if with_text else values
 
 
 def index_report(report: IndexReport, *, with_skips: bool = False) -> dict[str, Any]:
@@ -144,6 +194,41 @@ def document(record: DocumentRecord) -> dict[str, Any]:
         "indexed_at": _moment(record.indexed_at),
         "metadata": _metadata(record.metadata),
     }
+
+
+def history_page(page: HistoryPage) -> dict[str, Any]:
+    """Some records of a stream, and how to ask for the next ones if there are any."""
+    return {
+        "stream": page.stream,
+        "limit": page.limit,
+        "offset": page.offset,
+        "records": [history_entry(entry) for entry in page.records],
+        "has_more": page.has_more,
+        "next": page.next,
+    }
+
+
+def history_entry(entry: HistoryEntry) -> dict[str, Any]:
+    """A record on a page."""
+    return {
+        "number": entry.number,
+        "at": _moment(entry.at),
+        "body": entry.body,
+        "length": entry.length,
+        "is_truncated": entry.is_truncated,
+        "same_as_newer": entry.same_as_newer,
+    }
+
+
+def appended(record: Record) -> dict[str, Any]:
+    """A record that was just stored; whoever gave it has its body."""
+    return {"appended": {"stream": record.stream, "number": record.number, "at": _moment(record.at), "length": len(record.body)}}
+
+
+def streams(found: Sequence[StreamStatus]) -> dict[str, Any]:
+    """Every stream with its count."""
+    rows = [{"project": one.project, "stream": one.stream, "records": one.records, "newest": _moment(one.newest)} for one in found]
+    return {"streams": rows}
 
 
 def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) -> dict[str, Any]:

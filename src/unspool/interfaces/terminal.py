@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 from unspool.corpus import Check, ProjectStatus
+from unspool.domain.answers import Answer, Citation
 from unspool.domain.documents import DocumentRecord, Status
-from unspool.domain.queries import Form, Hit, Page
+from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
+from unspool.domain.queries import Form, Hit, Page, Said
 from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport
 
 if TYPE_CHECKING:
@@ -50,6 +53,11 @@ class Screen:
             else:
                 self._pretty(line)
 
+    def put(self, text: str) -> None:
+        """Write text as it comes, at once and as it is; where it ends, the next goes on."""
+        self._stream.write(_encodable("\n".join(map(clean, text.split("\n"))), self._stream))
+        self._stream.flush()
+
     def _pretty(self, line: Line) -> None:
         from rich.console import Console
         from rich.text import Text
@@ -76,15 +84,78 @@ def _encodable(text: str, stream: TextIO) -> str:
 
 
 def page(page: Page, *, full: bool = False) -> Iterator[Line]:
-    """Each hit with a header and its lines, a blank line between."""
+    """Each hit with a header and its lines, a blank line between; the hits of a conversation together, where the best of them stands."""
     several = len(page.projects) > 1
-    for index, hit in enumerate(page.hits):
+    for index, hits in enumerate(_together(page.hits)):
         if index:
             yield []
-        yield _header(hit, with_project=several)
-        yield from _body(hit, full=full)
-        if hit.reason:
-            yield [(f"  {hit.reason}", FAINT)]
+        if hits[0].message is not None:
+            yield from exchange(hits, with_project=several, full=full)
+            continue
+        for hit in hits:
+            yield _header(hit, with_project=several)
+            yield from _body(hit, full=full)
+            if hit.reason:
+                yield [(f"  {hit.reason}", FAINT)]
+
+
+def _together(hits: Sequence[Hit]) -> list[list[Hit]]:
+    groups: dict[tuple[str, str, int], list[Hit]] = {}
+    for index, hit in enumerate(hits):
+        groups.setdefault((hit.chunk.project, hit.chunk.path, -1 if hit.message is not None else index), []).append(hit)
+    return list(groups.values())
+
+
+def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = False) -> Iterator[Line]:
+    """The hits of one conversation in the order in which they were said, with what was said around them."""
+    chunk = hits[0].chunk
+    head: Line = [(chunk.path, PATH)]
+    if chunk.title:
+        head += [("  ", ""), (chunk.title, NAME)]
+    if with_project:
+        head += [("  ", ""), (f"[{chunk.project}]", FAINT)]
+    yield head
+    lines: list[tuple[tuple[int, int], Said, Hit | None]] = []
+    for hit in hits:
+        assert hit.message is not None
+        lines.append(((hit.message.number, hit.chunk.index), hit.message, hit))
+        lines += [((said.number, 0), said, None) for said in (*hit.before, *hit.after)]
+    lines.sort(key=lambda one: one[0])
+    width = max(len(str(said.number)) for _, said, _ in lines)
+    name = max(_cells(clean(said.speaker)) for _, said, _ in lines)
+    last, day = None, None
+    for (number, _), said, found in lines:
+        if said.at is not None and said.at.date() != day:
+            day = said.at.date()
+            yield [(f"  {'':>{width}}  {day.isoformat()}", FAINT)]
+        elif last is not None and number > last + 1:
+            yield [(f"  {'':>{width}}  ...", FAINT)]
+        yield from _said(said, found, width, name, full=full)
+        last = number
+
+
+def _said(said: Said, hit: Hit | None, width: int, name: int, *, full: bool) -> Iterator[Line]:
+    speaker = said.speaker + " " * (name - _cells(clean(said.speaker)))
+    clock = "" if said.at is None else f"{said.at:%H:%M}  "
+    margin = " " * (width + name + 6 + len(clock))
+    if hit is None:
+        yield [(f"  {said.number:>{width}}  {speaker}  {clock}{said.text}", FAINT)]
+        return
+    start: Line = [("> ", MARK), (f"{said.number:>{width}}", FAINT), (f"  {speaker}  ", NAME), (clock, FAINT)]
+    score: Line = [(f"  {hit.score:.3f}", FAINT), *([("  changed", WARN)] if hit.changed else [])]
+    if hit.form is Form.LOCATION:
+        yield [*start, *score]
+        return
+    text, marks = hit.snippet.text, hit.snippet.marks
+    if full and hit.form is Form.WHOLE:
+        text, marks = hit.chunk.text, _moved(hit)
+    position = 0
+    for index, row in enumerate(text.split("\n")):
+        inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
+        yield [*([(margin, "")] if index else start), *_marked(row.removesuffix("\r"), inside), *([] if index else score)]
+        position += len(row) + 1
+    if hit.reason:
+        yield [(f"{margin}{hit.reason}", FAINT)]
 
 
 def _header(hit: Hit, *, with_project: bool) -> Line:
@@ -135,6 +206,28 @@ def _marked(row: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
         yield row[begin:end], MARK
         position = end
     yield row[position:], ""
+
+
+def after_answer(answer: Answer) -> Iterator[Line]:
+    """What follows the text of an answer: the sources it cites; where there is no model, what one would be shown."""
+    if answer.found and not answer.model:
+        yield from ([(row, "")] for row in answer.context.split("\n"))
+        return
+    if not answer.text.endswith("\n"):
+        yield []
+    if answer.citations:
+        yield []
+    several = len({one.project for one in answer.citations}) > 1
+    yield from (_source(one, with_project=several) for one in answer.citations)
+
+
+def _source(citation: Citation, *, with_project: bool) -> Line:
+    chunk = citation.hit.chunk
+    place = chunk.symbol or " > ".join(chunk.headings) or chunk.title
+    line: Line = [(f"[{citation.number}] ", ""), (chunk.path, PATH), (f":{chunk.lines}", FAINT)]
+    if place:
+        line += [("  ", ""), (place, NAME)]
+    return [*line, (f"  [{chunk.project}]", FAINT)] if with_project else line
 
 
 def index_report(report: IndexReport, *, with_skips: bool = False) -> Iterator[Line]:
@@ -216,6 +309,35 @@ def settings(rows: Sequence[tuple[str, str, str, str]]) -> Iterator[Line]:
     """A table of all settings."""
     body = [[(name, NAME), (value, ""), (origin, FAINT if origin == "default" else GOOD), (about, FAINT)] for name, value, origin, about in rows]
     return table(["name", "value", "origin", "meaning"], body)
+
+
+def history_page(page: HistoryPage) -> Iterator[Line]:
+    """Each record with a header and its body, a blank line between."""
+    for index, entry in enumerate(page.records):
+        if index:
+            yield []
+        yield _record(entry)
+        if entry.body:
+            yield from ([("  ", ""), (row.removesuffix("\r"), "")] for row in entry.body.removesuffix("\n").split("\n"))
+
+
+def _record(entry: HistoryEntry) -> Line:
+    line: Line = [(str(entry.number), NAME), (f"  {_moment(entry.at)}", ""), (f"  {entry.length} characters", FAINT)]
+    if entry.is_truncated:
+        line.append(("  cut", WARN))
+    if entry.same_as_newer:
+        line.append(("  the same as the newer one", WARN))
+    return line
+
+
+def streams(found: Sequence[StreamStatus]) -> Iterator[Line]:
+    """A table, one stream a line."""
+    rows = [[(str(one.records), ""), (_moment(one.newest), FAINT), (one.project, NAME), (one.stream, PATH)] for one in found]
+    return table(["records", "newest", "project", "stream"], rows, right=(0,))
+
+
+def _moment(value: datetime | None) -> str:
+    return "-" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def reembed_plan(plan: ReembedPlan) -> Iterator[Line]:

@@ -15,6 +15,7 @@ class Fitted:
 
     form: Form
     tokens: int
+    with_context: bool = False  # what stands beside it is shown, too
 
 
 def header(chunk: Chunk) -> str:
@@ -23,14 +24,26 @@ def header(chunk: Chunk) -> str:
     return f"{chunk.location} {place}".rstrip()
 
 
-def fit(chunks: Sequence[Chunk], cut: Callable[[Chunk], Snippet], *, max_tokens: int, count: Callable[[str], int]) -> list[Fitted]:
+def fit(
+    chunks: Sequence[Chunk],
+    cut: Callable[[Chunk], Snippet],
+    *,
+    max_tokens: int,
+    count: Callable[[str], int],
+    contexts: Sequence[str] = (),
+) -> list[Fitted]:
     """The form of each hit, in order; fewer than the chunks where not even the location fits any more. No budget (0): all whole.
 
-    A hit is shown whole only if the locations of all that follow still fit: a page that shows one hit and hides nine is no page.
+    A hit is shown whole only if the locations of all that follow still fit: a page that shows one hit and hides nine is no page. What stands
+    beside hits, the `contexts`, is shown last of all: it takes what is left once every hit has its form.
     """
     heads = [count(header(chunk)) for chunk in chunks]
+    around = [count(context) if context else 0 for context in contexts] or [0] * len(chunks)
     if not max_tokens:
-        return [Fitted(form=Form.WHOLE, tokens=head + chunk.token_count) for head, chunk in zip(heads, chunks, strict=True)]
+        return [
+            Fitted(form=Form.WHOLE, tokens=head + chunk.token_count + beside, with_context=True)
+            for head, chunk, beside in zip(heads, chunks, around, strict=True)
+        ]
     fitted: list[Fitted] = []
     left = max_tokens
     reserved = _affordable(heads, max_tokens)
@@ -42,6 +55,10 @@ def fit(chunks: Sequence[Chunk], cut: Callable[[Chunk], Snippet], *, max_tokens:
             break
         fitted.append(best)
         left -= best.tokens
+    for index, one in enumerate(fitted):
+        if 0 < around[index] <= left and one.form is Form.WHOLE:
+            fitted[index] = Fitted(form=one.form, tokens=one.tokens + around[index], with_context=True)
+            left -= around[index]
     return fitted
 
 

@@ -10,13 +10,14 @@ from itertools import pairwise
 
 import numpy as np
 
-from unspool.catalog import reading
+from unspool.catalog import conversations, reading
 from unspool.domain.continuations import Bookmark
-from unspool.domain.documents import Chunk, Lines, Status
+from unspool.domain.documents import Chunk, Kind, Lines, Status
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
 from unspool.errors import MalformedContinuationError
-from unspool.search import budget, engine
+from unspool.search import budget, engine, exchanges
 from unspool.search.engine import SCORE_DIGITS, Request, Stores
+from unspool.search.exchanges import Exchange
 from unspool.search.plan import Plan
 from unspool.search.snippets import cutter
 from unspool.search.walks import Walk
@@ -88,9 +89,13 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     gathered = _gather(stores, walk, at, how)
     items = [group.chunk for group in gathered.groups]
     cut = cutter(frozenset(how.plan.terms))
-    spending = _fit(items, cut, how, total=walk.question.max_total_tokens, spent=at.spent)
+    around = _exchanges(stores, items)
+    spending = _fit(items, cut, how, around, total=walk.question.max_total_tokens, spent=at.spent)
     shown = len(spending.fitted)
-    hits = [_hit(group, cut, fit, at.shown + rank, how) for rank, (group, fit) in enumerate(zip(gathered.groups, spending.fitted, strict=False), 1)]
+    hits = [
+        _hit(group, cut, fit, exchange, at.shown + rank, how)
+        for rank, (group, fit, exchange) in enumerate(zip(gathered.groups, spending.fitted, around, strict=False), 1)
+    ]
     position = gathered.position if shown == len(items) else gathered.groups[shown - 1].stop if shown else at.position
     is_end = spending.used_up or (gathered.is_end and shown == len(items))
     ahead = _ahead(walk, position)
@@ -156,11 +161,24 @@ class _Spending:
         return sum(fit.tokens for fit in self.fitted)
 
 
-def _fit(items: Sequence[Chunk], cut: Callable[[Chunk], Snippet], how: Turn, *, total: int, spent: int) -> _Spending:
+def _exchanges(stores: Stores, chunks: Sequence[Chunk]) -> list[Exchange]:
+    """What was said around those of the chunks that are messages."""
+    ids = [chunk.id for chunk in chunks if chunk.kind is Kind.CHAT]
+    if not ids:
+        return [exchanges.NONE] * len(chunks)
+    with stores.catalog.read() as connection:
+        return exchanges.exchanges(chunks, conversations.around(connection, ids))
+
+
+def _fit(items: Sequence[Chunk], cut: Callable[[Chunk], Snippet], how: Turn, around: Sequence[Exchange], *, total: int, spent: int) -> _Spending:
     """Fit hits to the page's budget and to what is left of the walk's."""
     left = max(total - spent, 0) if total else None
     allowed = how.max_tokens if left is None else min(how.max_tokens or left, left)
-    fitted = budget.fit(items, cut, max_tokens=allowed, count=how.count_tokens) if allowed or left is None else []
+    fitted = (
+        budget.fit(items, cut, max_tokens=allowed, count=how.count_tokens, contexts=[one.context for one in around])
+        if allowed or left is None
+        else []
+    )
     forced = False
     if items and not fitted:  # a page is empty only at the end
         least = budget.least(items[0], how.count_tokens)
@@ -290,7 +308,7 @@ def _is_end(last: Segment, how: Turn) -> bool:
     return last.frontier.is_end or (how.min_score is not None and last.low is not None and round(last.low, SCORE_DIGITS) < how.min_score)
 
 
-def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, rank: int, how: Turn) -> Hit:
+def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, exchange: Exchange, rank: int, how: Turn) -> Hit:
     return Hit(
         chunk=group.chunk,
         score=round(group.score, SCORE_DIGITS),
@@ -301,6 +319,9 @@ def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, rank
         tokens=fit.tokens,
         reason=_reason(group, how.plan) if how.explain else "",
         changed=group.changed,
+        message=exchange.message,
+        before=exchange.before if fit.with_context else (),
+        after=exchange.after if fit.with_context else (),
         copies=group.copies,
     )
 
