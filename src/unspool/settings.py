@@ -110,6 +110,8 @@ class Settings:
     chunk_tokens: int = _setting(320, "preferred size of a chunk in tokens", low=32, high=8192)
     max_file_bytes: int = _setting(2_000_000, "larger files are skipped", low=1, high=2**40)
     jobs: int = _setting(0, "processes that read and chunk while indexing; 0 means one per core", low=0, high=256)
+    history_max_records: int = _setting(0, "records that a stream of responses keeps, the newest; 0 means no bound", low=0, high=10**12)
+    history_max_age_s: int = _setting(0, "how long they are kept, in seconds; 0 means no bound", low=0, high=100 * 365 * 86_400)
     debounce_ms: int = _setting(400, "how long `watch` waits for a burst of changes to end", low=10, high=600_000)
 
     origins: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -67,6 +67,11 @@ def test_other_answers_are_as_documented(cli: Cli, small: Path, arguments: list[
     compare(arguments[0], *(json.loads(line) for line in result.stdout.splitlines()))
 
 
+def test_histories_are_as_documented(cli: Cli) -> None:
+    stored = cli("history", "jobs", "--append", "-", "--json", input="done")
+    compare("history", *(json.loads(result.stdout) for result in (stored, cli("history", "jobs", "--json"), cli("history", "--json"))))
+
+
 def test_errors_are_as_documented(cli: Cli, small: Path) -> None:
     compare("error", json.loads(cli("search", "", "--json").stdout))
 

@@ -1,0 +1,196 @@
+"""The history of responses: what came back from an endpoint, a job or a tool, newest first, whole for programs and in small pages for agents."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from unspool.domain.documents import storable
+from unspool.errors import InputError
+
+PAGE, MAX_PAGE = 2, 10  # records that an agent reads at once: it pays for each of them
+READ, MAX_READ = 100, 1_000  # the same for programs
+MAX_OFFSET = 10**12
+MAX_STREAM_LENGTH = 1_000
+MAX_BODY_LENGTH = 10_000_000
+MAX_AGE_S = 100 * 365 * 86_400
+SHOWN = 1_000  # characters of a body that an agent gets to see
+CUT = "...[truncated]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One response of a stream, as it is stored. `number` counts in the order in which they came; `at` is when it was given."""
+
+    stream: str
+    number: int
+    at: datetime
+    body: str
+
+
+class Excerpt(NamedTuple):
+    """What a page needs to know of a record. `text` is at least the beginning that is shown."""
+
+    number: int
+    at: datetime
+    sha: bytes
+    length: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """A record on a page. `body` is None where the next newer record on the same page has the very same one; `length` is that of the whole body."""
+
+    number: int
+    at: datetime
+    body: str | None
+    length: int
+    is_truncated: bool
+    same_as_newer: bool  # also where that one is on the page before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPage:
+    """Some records of a stream, newest first, as a tool gives them to an agent."""
+
+    stream: str
+    records: tuple[HistoryEntry, ...]
+    limit: int
+    offset: int
+    has_more: bool
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where the next page begins; None if there is none."""
+        return self.offset + len(self.records) if self.has_more else None
+
+    @property
+    def next(self) -> str | None:
+        """How to ask for the next page; None if there is none."""
+        return f"older records: limit={self.limit}, offset={self.next_offset}" if self.has_more else None
+
+    @property
+    def text(self) -> str:
+        """The page as a tool hands it to an agent. Around the same bodies JSON takes twice as many tokens, and more for every quote in them."""
+        lines = [line for entry in self.records for line in _told(entry)]
+        return "\n".join([*(lines or ["no records" if not self.offset else "no older records"]), *([self.next] if self.next else [])])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStatus:
+    """A stream in a list. `newest` is the time of its newest record, None where every one is gone."""
+
+    project: str
+    stream: str
+    records: int
+    newest: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How much of a stream is kept: so many records, the newest, and none older than so many seconds. 0 is no bound."""
+
+    max_records: int = 0
+    max_age_s: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("max_records", self.max_records, MAX_OFFSET), ("max_age_s", self.max_age_s, MAX_AGE_S)):
+            if not _is_whole(value) or not 0 <= value <= most:
+                raise InputError(f"{name} is {value!r}; give a whole number from 1 to {most}, or 0 for no bound")
+
+    def since(self, now: datetime) -> datetime | None:
+        """The time of the oldest record that may still be shown."""
+        return now - timedelta(seconds=self.max_age_s) if self.max_age_s else None
+
+    def within(self, limit: int, offset: int) -> int:
+        """How many of the records from an offset on may still be shown."""
+        return min(limit, max(0, self.max_records - offset)) if self.max_records else limit
+
+    def excess(self, kept: int) -> int:
+        """How many of the oldest of so many records are too many."""
+        return max(0, kept - self.max_records) if self.max_records else 0
+
+
+def check_stream(name: str) -> None:
+    """Refuse a stream name that is empty, too long or not a line of text."""
+    if not isinstance(name, str):
+        raise InputError(f"the name of a stream is a {type(name).__name__}; give text")
+    if not name or len(name) > MAX_STREAM_LENGTH or name != name.strip() or not storable(name) or any(ord(c) < 32 or c == "\x7f" for c in name):
+        raise InputError(
+            f"stream name {name[:80]!r} cannot be used; give 1 to {MAX_STREAM_LENGTH} characters without control characters or outer spaces"
+        )
+
+
+def check_body(body: str) -> None:
+    """Refuse what is no text, or more of it than anybody would read again."""
+    if not isinstance(body, str):
+        raise InputError(f"the body of a record is a {type(body).__name__}; give text, such as bytes.decode() or json.dumps() makes")
+    if len(body) > MAX_BODY_LENGTH:
+        raise InputError(f"the body of a record has {len(body)} characters; give at most {MAX_BODY_LENGTH}, or put it as a document")
+
+
+def checked_time(at: datetime | None) -> datetime:
+    """The time of a record in UTC: the one that is given, or now."""
+    if at is None:
+        return datetime.now(UTC)
+    if not isinstance(at, datetime) or at.tzinfo is None:
+        raise InputError("the time of a record has no time zone; give an aware datetime such as datetime.now(UTC)")
+    if not 1 < at.year < 9999:  # at either end some time zone would lead out of the calendar
+        raise InputError(f"the time of a record is in the year {at.year}; give one from 2 to 9998")
+    return at.astimezone(UTC)
+
+
+def check_range(limit: int, offset: int, *, most: int) -> None:
+    """Refuse a limit or an offset that is out of range; none is ever served in part."""
+    if not _is_whole(limit) or not 1 <= limit <= most:
+        raise InputError(f"limit is {limit!r}; give a whole number from 1 to {most}")
+    if not _is_whole(offset) or not 0 <= offset <= MAX_OFFSET:
+        raise InputError(f"offset is {offset!r}; give a whole number from 0 to {MAX_OFFSET}, the number of newer records to leave out")
+
+
+def fingerprint(body: str) -> bytes:
+    """The same for the same body."""
+    return hashlib.sha256(body.encode("utf-8", "surrogatepass")).digest()
+
+
+def cut(text: str, length: int) -> str:
+    """The beginning of a body of that length as an agent sees it, or all of it where it is short."""
+    return text[:SHOWN] + CUT if length > SHOWN else text
+
+
+def span(limit: int, offset: int) -> tuple[int, int]:
+    """The limit and offset of what a page is made of: its records, the older one behind them, and the newer one before them."""
+    check_range(limit, offset, most=MAX_PAGE)
+    before = 1 if offset else 0
+    return limit + before + 1, offset - before
+
+
+def page_of(stream: str, found: Sequence[Excerpt], *, limit: int, offset: int, full: bool = False) -> HistoryPage:
+    """The page that can be made of what lies in its span. `full`, bodies are whole, also those that repeat."""
+    newer = found[0].sha if offset and found else None
+    rows = found[1:] if offset else found
+    entries = []
+    for position, row in enumerate(rows[:limit]):
+        same = row.sha == newer
+        # The first one shows its body all the same: who has not seen the page before would not know what it repeats.
+        body = row.text if full else None if same and position else cut(row.text, row.length)
+        is_truncated = body is not None and not full and row.length > SHOWN
+        entries.append(HistoryEntry(number=row.number, at=row.at, body=body, length=row.length, is_truncated=is_truncated, same_as_newer=same))
+        newer = row.sha
+    return HistoryPage(stream=stream, records=tuple(entries), limit=limit, offset=offset, has_more=len(rows) > limit)
+
+
+def _told(entry: HistoryEntry) -> Iterator[str]:
+    about = f"[{entry.number}] {entry.at:%Y-%m-%d %H:%M:%S}Z"
+    about += f", {entry.length} characters" if entry.is_truncated else ""
+    yield about + (", same as the newer one" if entry.same_as_newer else "")
+    if entry.body is not None:
+        yield entry.body
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
