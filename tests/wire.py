@@ -1,4 +1,5 @@
-"""A server on this machine that embeds in the wire formats of OpenAI, Cohere and Voyage, and does whatever a test has it do instead.
+"""A server on this machine that embeds in the wire formats of OpenAI, Cohere and Voyage, answers questions in those of OpenAI and Anthropic
+(`chats.py`), and does whatever a test has it do instead.
 
 Vectors are sums of one fixed vector per word, so that they are known without the server and every difference in a text shows. The next answers
 can be scripted, one by one; when the script is over, the server answers as it should.
@@ -14,7 +15,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -53,6 +54,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
     is_reset: bool = False
     until: threading.Event | None = None  # the body comes byte by byte, and does not end before
+    pieces: Iterable[bytes] | None = None  # instead of a body: one by one, as they are made; a reset comes behind them
+    hung_up: threading.Event | None = None  # behind the pieces nothing comes, and this is set when whoever asked has gone
 
 
 Reply = Callable[[Asked], Answer]
@@ -81,6 +84,7 @@ class WireServer:
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self.always: Reply | None = None  # instead of a proper answer, when the script is over
+        self.says: Sequence[str] = ("It is so [1].",)  # the pieces of a proper answer to a question
         self._script: deque[Reply] = deque()
         self._now = 0
         self._guard = threading.Lock()
@@ -104,6 +108,10 @@ class WireServer:
 
     def proper(self, asked: Asked) -> Answer:
         """What a server that is well answers."""
+        if asked.path.endswith(("/chat/completions", "/messages")):
+            import chats
+
+            return chats.proper(asked, self.says)
         if asked.path.endswith("/embed"):
             rows = vectors([f"{asked.body['input_type']} {text}" for text in asked.texts], self._dimension_of(asked))
             return Answer(body={"id": "1", "embeddings": {"float": rows.tolist()}, "meta": {"api_version": {"version": "2"}}})
@@ -223,6 +231,9 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
             )
             with server.counted():
                 answer = server.answer(asked)
+            if answer.pieces is not None:
+                self._send_pieces(answer, answer.pieces)
+                return
             if answer.is_reset:
                 self._reset()
                 return
@@ -238,6 +249,33 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
                         answer.until.wait(0.05)
                 return
             self.wfile.write(body)
+
+        def _send_pieces(self, answer: Answer, pieces: Iterable[bytes]) -> None:
+            self.send_response(answer.status)
+            for name, value in {"Content-Type": "text/event-stream", **answer.headers, "Transfer-Encoding": "chunked"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            with suppress(OSError):  # whoever asked has gone
+                for piece in pieces:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+                if answer.hung_up is not None:
+                    self._await_hang_up(answer.hung_up)
+                elif answer.is_reset:
+                    self._reset()
+                else:
+                    self.wfile.write(b"0\r\n\r\n")
+
+        def _await_hang_up(self, hung_up: threading.Event) -> None:
+            self.close_connection = True
+            self.connection.settimeout(WAIT_S)
+            try:
+                gone = not self.connection.recv(1)
+            except TimeoutError:
+                return
+            except OSError:
+                gone = True
+            if gone:
+                hung_up.set()
 
         def do_GET(self) -> None:
             """Whatever a hub would be asked for: it is not here."""

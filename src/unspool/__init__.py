@@ -1,8 +1,9 @@
 """A retrieval memory: index code and documents, find them again by meaning and by word, within a token budget."""
 
 from unspool.corpus import Check, Corpus, ProjectStatus, drop_old, open, reembed
+from unspool.domain.answers import Answer, Citation, Usage
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
-from unspool.domain.events import PageServed
+from unspool.domain.events import AnswerFinished, Outcome, PageServed
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, ReembedPlan, ReembedReport, Skip
 from unspool.errors import UnspoolError
@@ -11,8 +12,11 @@ from unspool.settings import Settings
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answer",
+    "AnswerFinished",
     "Check",
     "Chunk",
+    "Citation",
     "Corpus",
     "Document",
     "DocumentRecord",
@@ -25,6 +29,7 @@ __all__ = [
     "Lines",
     "Masked",
     "Origin",
+    "Outcome",
     "Page",
     "PageServed",
     "Progress",
@@ -39,6 +44,7 @@ __all__ = [
     "Stability",
     "Status",
     "UnspoolError",
+    "Usage",
     "drop_old",
     "open",
     "reembed",

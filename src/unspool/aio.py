@@ -13,19 +13,24 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import anyio
 from anyio import to_thread
 
 from unspool import corpus as sync
+from unspool.answering import answer as answering
 from unspool.corpus import Corpus, OnProgress, ProjectStatus
+from unspool.domain.answers import Answer
+from unspool.domain.conversations import Message
 from unspool.domain.documents import Document, DocumentRecord, Status
 from unspool.domain.events import Hook
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport
 from unspool.settings import Settings
 
+ANSWERS_AT_ONCE = 40  # threads that wait for models: their own, so that slow answers cannot keep searches waiting
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -52,6 +57,7 @@ class AsyncCorpus:
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
+        self._writing = anyio.CapacityLimiter(ANSWERS_AT_ONCE)
 
     @property
     def settings(self) -> Settings:
@@ -120,6 +126,46 @@ class AsyncCorpus:
         page = await _run(self._corpus.more, continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller)
         return replace(page, follow=None)
 
+    async def ask(
+        self,
+        question: str,
+        *,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        conversation: Sequence[Message] = (),
+        model: object = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """What a model answers from the best chunks for a question, each citation checked. Where nothing is found, no model is called.
+
+        `model` is a name as in the settings or a model of one's own; with none, the answer holds what one would be shown. `conversation` is what was
+        said before, oldest first. `on_text` is called with each piece as it comes.
+        """
+        async with await self.answering(
+            question, projects=projects, where=where, limit=limit, conversation=conversation, model=model
+        ) as stream:
+            async for piece in stream:
+                if on_text is not None:
+                    on_text(piece)
+            return stream.answer
+
+    async def answering(
+        self,
+        question: str,
+        *,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        conversation: Sequence[Message] = (),
+        model: object = None,
+    ) -> AnswerStream:
+        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`. Closing it ends the request at once."""
+        begun = await _run(
+            self._corpus.answering, question, projects=projects, where=where, limit=limit, conversation=conversation, model=model
+        )
+        return AnswerStream(begun, self._writing)
+
     async def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""
         return await _run(self._corpus.warm, queries, on_progress=on_progress)
@@ -182,3 +228,39 @@ class AsyncCorpus:
     async def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         await _run(self._corpus.refresh, on_progress=on_progress)
+
+
+class AnswerStream:
+    """An answer as it is written, awaited piece by piece. A task that is cancelled while it waits ends the request at once."""
+
+    def __init__(self, stream: answering.AnswerStream, limiter: anyio.CapacityLimiter) -> None:
+        self._stream = stream
+        self._limiter = limiter
+
+    @property
+    def answer(self) -> Answer:
+        """The whole answer. Before the end, an `InputError`."""
+        return self._stream.answer
+
+    def __aiter__(self) -> AnswerStream:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            piece = await to_thread.run_sync(next, self._stream, None, abandon_on_cancel=True, limiter=self._limiter)
+        except anyio.get_cancelled_exc_class():
+            self._stream.close()  # which wakes the thread
+            raise
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
+
+    async def close(self) -> None:
+        """End it. What has been written is lost, unless it was the whole."""
+        self._stream.close()
+
+    async def __aenter__(self) -> AnswerStream:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stream.close()

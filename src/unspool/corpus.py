@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from unspool import wiring
 from unspool.domain import filters
+from unspool.domain.answers import Answer
+from unspool.domain.conversations import Message
 from unspool.domain.documents import Document, DocumentRecord, Status, check_project
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.queries import Hit, Page
@@ -36,6 +38,7 @@ from unspool.settings import Settings
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
     from sqlalchemy.engine import Connection
 
+    from unspool.answering.answer import AnswerStream
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
     from unspool.indexing.pipeline import Indexer
@@ -337,6 +340,46 @@ class Corpus:
             if not restart or error.question is None:
                 raise
             return self._again(error, limit=limit, max_tokens=max_tokens, caller=caller)
+
+    def ask(
+        self,
+        question: str,
+        *,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        conversation: Sequence[Message] = (),
+        model: object = None,
+        on_text: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """What a model answers from the best chunks for a question, each citation checked. Where nothing is found, no model is called.
+
+        `model` is a name as in the settings or a model of one's own; with none, the answer holds what one would be shown. `conversation` is what was
+        said before, oldest first. `on_text` is called with each piece as it comes.
+        """
+        with self.answering(question, projects=projects, where=where, limit=limit, conversation=conversation, model=model) as stream:
+            for piece in stream:
+                if on_text is not None:
+                    on_text(piece)
+            return stream.answer
+
+    def answering(
+        self,
+        question: str,
+        *,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+        conversation: Sequence[Message] = (),
+        model: object = None,
+    ) -> AnswerStream:
+        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`. Closing it ends the request at once."""
+        chosen = wiring.open_model(self.settings, model)
+
+        def search(text: str) -> Page:
+            return self.search(text, projects=projects, where=where, limit=limit, max_tokens=0, max_total_tokens=0)
+
+        return self._parts.answers().begin(question, search, model=chosen, turns=conversation)
 
     def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from unspool.answering.citations import without
 from unspool.answering.models import ChatMessage
 from unspool.domain.conversations import AuthorKind, Message
-from unspool.domain.queries import Hit
+from unspool.domain.queries import Hit, Said
 from unspool.errors import InputError
 
 MAX_REMINDER = 300  # characters of the turn before that a search for a question in a conversation takes along
@@ -111,6 +111,7 @@ def _texts(hits: Iterable[Hit]) -> Iterable[str]:
     for hit in hits:
         chunk = hit.chunk
         yield from (chunk.text, chunk.path, chunk.project, chunk.symbol, *chunk.headings)
+        yield from (said.line for said in _exchange(hit))
 
 
 def _unused(nonce: str, texts: Iterable[str]) -> str:
@@ -122,11 +123,17 @@ def _unused(nonce: str, texts: Iterable[str]) -> str:
 
 
 def _forms(hit: Hit) -> Iterable[str]:
-    """The whole text, then the snippet, each only if there is any."""
+    """The whole text, in a conversation with the exchange around it, then the text alone, then the snippet; each only if there is any."""
+    if exchange := _exchange(hit):
+        yield "\n".join(said.line for said in exchange)
     if hit.chunk.text.strip():
         yield hit.chunk.text
     if hit.snippet.text.strip() and hit.snippet.text != hit.chunk.text:
         yield hit.snippet.text
+
+
+def _exchange(hit: Hit) -> tuple[Said, ...]:
+    return () if hit.message is None else (*hit.before, hit.message, *hit.after)
 
 
 def _turns(turns: Sequence[Message], room: int, count_tokens: Callable[[str], int], nonce: str) -> list[str]:

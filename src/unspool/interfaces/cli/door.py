@@ -31,6 +31,7 @@ READING = ("chunk_tokens", "max_file_bytes", "jobs")  # how files are read and c
 _ORDER = (
     "search",
     "more",
+    "ask",
     "index",
     "related",
     "watch",
@@ -46,7 +47,7 @@ _ORDER = (
     "eval",
 )
 _SHORT = {"limit": ("-n",)}
-_METAVAR = {"database": "ADDRESS", "vectors": "ADDRESS", "embedder": "NAME", "project": "NAME", "alpha": "NUMBER"}
+_METAVAR = {"database": "ADDRESS", "vectors": "ADDRESS", "embedder": "NAME", "answer_model": "NAME", "project": "NAME", "alpha": "NUMBER"}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

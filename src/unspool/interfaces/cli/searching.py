@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -13,16 +13,13 @@ from unspool.errors import InputError
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli import conditions
 from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
-from unspool.interfaces.cli.indexing import refresh
-from unspool.interfaces.cli.places import default_projects, split_line, stored
+from unspool.interfaces.cli.places import split_line, stored
 from unspool.interfaces.cli.progress import Bar
+from unspool.interfaces.cli.scopes import NOTHING_FOUND, given_text, narrowed, scope
 from unspool.settings import redacted
 
 if TYPE_CHECKING:
-    from unspool.corpus import Corpus
     from unspool.domain.queries import Page
-
-NOTHING_FOUND = 1
 
 
 @command(
@@ -33,12 +30,7 @@ NOTHING_FOUND = 1
 )
 @click.argument("query")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option("--project", "-p", "projects", multiple=True, metavar="NAME", help="Search this project; give it several times, or '*' for all.")
-@click.option("--where", "-w", multiple=True, metavar="FIELD=VALUE", help="Keep only what matches; also !=, >=, <=, >, <, and a,b for any of.")
-@click.option("--filter", "whole", metavar="JSON", help="The whole filter as a JSON object.")
-@click.option("--language", multiple=True, metavar="NAME", help="Keep only this language.")
-@click.option("--path", "globs", multiple=True, metavar="GLOB", help="Keep only these paths.")
-@click.option("--kind", multiple=True, metavar="KIND", help="Keep only code, docs or data.")
+@narrowed
 @click.option("--min-score", type=float, metavar="NUMBER", help="Leave out hits with a lower score.")
 @click.option("--explain", is_flag=True, help="Say of each hit why it was found.")
 @click.option("--full", is_flag=True, help="Show whole chunks, not only the lines that match.")
@@ -60,31 +52,13 @@ def search(
     """Find what a QUERY means, or the words it holds; PATHs are indexed or refreshed first, and '-' reads the query from stdin."""
     condition = conditions.combined(where, whole, languages=language, paths=globs, kinds=kind)
     with opened(flags) as corpus:
-        names, inside = _scope(corpus, paths, projects)
+        names, inside = scope(corpus, paths, projects)
         parts = [part for part in (condition, inside) if part is not None]
         with Bar() as bar:
             page = corpus.search(
-                _query(query), projects=names, where=conditions.together(parts), min_score=min_score, explain=explain, on_progress=bar
+                given_text(query), projects=names, where=conditions.together(parts), min_score=min_score, explain=explain, on_progress=bar
             )
     return _show(page, flags, as_json=as_json, explained=explain, full=full)
-
-
-def _query(text: str) -> str:
-    if text == "-":
-        return sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\r\n")
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # bytes of another encoding come as surrogates
-
-
-def _scope(corpus: Corpus, paths: Sequence[str], named: Sequence[str]) -> tuple[list[str] | None, dict[str, Any] | None]:
-    """The projects to search, once the paths are up to date, and the filter that keeps to the paths."""
-    if not paths:
-        return default_projects(corpus, named), None
-    if (len(paths) > 1 and named) or len(named) > 1 or "*" in named:
-        raise InputError("--project names the one project of one path; leave out the path to search several, or the project to search several paths")
-    otherwise = corpus.settings.project if len(paths) == 1 else ""
-    places = [refresh(corpus, path, project=named[0] if named else None, otherwise=otherwise) for path in paths]
-    narrow = any(place.inside for place in places)
-    return list(dict.fromkeys(place.project for place in places)), {"any": [place.condition for place in places]} if narrow else None
 
 
 @command(
@@ -121,7 +95,7 @@ def warm(flags: dict[str, str | None], as_json: bool, file: TextIO) -> None:
     terminal.Screen(sys.stdout, color=color()).write([[(f"{len(queries)} queries are ready, {computed} of them embedded now", "")]])
 
 
-def _addresses(flags: dict[str, str | None]) -> Iterator[str]:
+def addresses(flags: dict[str, str | None]) -> Iterator[str]:
     """The flags that say which corpus is meant, as they were given; an address with a password is not repeated."""
     for name in ADDRESSES:
         value = flags.get(name)
@@ -140,7 +114,7 @@ def _show(page: Page, flags: dict[str, str | None], *, as_json: bool, explained:
     for message in page.warnings:
         note(message, kind="warning")
     if page.continuation is not None:
-        note(" ".join(["unspool more", page.continuation, *_addresses(flags)]), kind="more")
+        note(" ".join(["unspool more", page.continuation, *addresses(flags)]), kind="more")
     if page.hits:
         return 0
     if page.number > 1 or page.remaining:

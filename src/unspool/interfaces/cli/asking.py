@@ -1,0 +1,70 @@
+"""The command that answers: ask."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from unspool.interfaces import render, terminal
+from unspool.interfaces.cli import conditions
+from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
+from unspool.interfaces.cli.scopes import NOTHING_FOUND, given_text, narrowed, scope
+
+if TYPE_CHECKING:
+    from unspool.answering.answer import AnswerStream
+    from unspool.domain.answers import Answer
+
+
+@command(
+    "ask",
+    "Answer a question from what is indexed, with citations",
+    examples=('unspool ask "how are sessions opened?" .', 'unspool ask "who may sign in?" --project docs --limit 5 --json'),
+    takes=("limit", "answer_model", "answer_context_tokens", "answer_max_tokens", *ADDRESSES, *READING),
+)
+@click.argument("question")
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@narrowed
+def ask(
+    flags: dict[str, str | None],
+    as_json: bool,
+    question: str,
+    paths: tuple[str, ...],
+    projects: tuple[str, ...],
+    where: tuple[str, ...],
+    whole: str | None,
+    language: tuple[str, ...],
+    globs: tuple[str, ...],
+    kind: tuple[str, ...],
+) -> int:
+    """Answer a QUESTION from the best hits for it; PATHs are indexed or refreshed first, and '-' reads the question from stdin.
+
+    With no model set, it shows what one would be shown.
+    """
+    condition = conditions.combined(where, whole, languages=language, paths=globs, kinds=kind)
+    with opened(flags) as corpus:
+        names, inside = scope(corpus, paths, projects)
+        parts = [part for part in (condition, inside) if part is not None]
+        with corpus.answering(given_text(question), projects=names, where=conditions.together(parts)) as stream:
+            answer = _show(stream, as_json=as_json)
+    for message in answer.notes:
+        note(message)
+    for message in answer.warnings:
+        note(message, kind="warning")
+    return 0 if answer.found else NOTHING_FOUND
+
+
+def _show(stream: AnswerStream, *, as_json: bool) -> Answer:
+    """Write the answer as it comes, then its sources."""
+    screen = terminal.Screen(sys.stdout, color=color())
+    for piece in stream:
+        if not as_json:
+            screen.put(piece)
+    answer = stream.answer
+    if as_json:
+        print_json(render.answer(answer))
+    else:
+        screen.write(terminal.after_answer(answer))
+        sys.stdout.flush()  # before what is said about it
+    return answer
