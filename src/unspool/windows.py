@@ -81,7 +81,7 @@ class Frontier:
     depth: int  # how many each retriever was asked for in each project
     exhausted: bool  # they had no more to give
     scale: tuple[float, ...]  # how scores were brought together, so that later ones are comparable
-    majority: str = ""  # the language of most candidates
+    majority: str = ""  # what most candidates are: a language, or talk
     reserve: tuple[Reserve, ...] = ()
     waiting: int = 0  # how many different chunks are in reserve
     hints: Mapping[int, str] = field(default_factory=dict)  # by project; opaque, the vector index's own

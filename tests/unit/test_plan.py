@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.errors import InputError
-from unspool.search.plan import MAX_QUERY_CHARACTERS, MAX_TERMS, SYMBOL_SHARE, Plan, make, without_languages
+from unspool.search.plan import MAX_QUERY_CHARACTERS, MAX_TERMS, SYMBOL_SHARE, Plan, make, without_idle
 from unspool.words import analysis
 
 
@@ -94,15 +94,15 @@ def test_words_side_by_side_also_ask_for_the_name_that_they_make(spelling: str) 
 
 def test_the_language_of_the_majority_is_not_looked_for() -> None:
     plan = planned("python sort list")
-    assert [language for _, language in plan.languages] == ["python"]
-    assert "python" not in without_languages(plan, "python", plan.weights)
-    assert set(planned("sort list").terms) <= set(without_languages(plan, "python", plan.weights))
-    assert without_languages(plan, "go", plan.weights) == plan.weights
+    assert [language for _, language in plan.idle] == ["python"]
+    assert "python" not in without_idle(plan, "python", plan.weights)
+    assert set(planned("sort list").terms) <= set(without_idle(plan, "python", plan.weights))
+    assert without_idle(plan, "go", plan.weights) == plan.weights
 
 
 def test_a_query_of_nothing_but_languages_keeps_them() -> None:
     only = planned("python py")
-    assert without_languages(only, "python", only.weights) == only.weights
+    assert without_idle(only, "python", only.weights) == only.weights
 
 
 @given(st.text(min_size=1, max_size=300).filter(lambda text: bool(text.strip())))

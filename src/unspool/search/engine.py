@@ -19,7 +19,7 @@ from unspool.domain.filters import INSIDE, Filter, fields_of
 from unspool.domain.queries import Served
 from unspool.embedders.base import Embedder
 from unspool.search import fusion, plan, ranking
-from unspool.search.plan import Plan, without_languages
+from unspool.search.plan import Plan, without_idle
 from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
 from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
 from unspool.words.base import WordIndex, rarity
@@ -394,16 +394,16 @@ def _joined(parts: Sequence[_Scores], asked: Plan) -> _Scores:
 
 
 def _majority(asked: Plan, candidates: Iterable[reading.Candidate]) -> str:
-    """The language that most candidates are in, where the query names a language at all."""
-    if not asked.languages:
+    """What most candidates are, a language or talk, where the query has a term that says nothing there."""
+    if not asked.idle:
         return ""
-    languages = Counter(candidate.language for candidate in candidates)
-    language, count = languages.most_common(1)[0] if languages else ("", 0)
-    return language if count * 2 > languages.total() else ""
+    sorts = Counter(candidate.kind if candidate.kind == Kind.CHAT else candidate.language for candidate in candidates)
+    sort, count = sorts.most_common(1)[0] if sorts else ("", 0)
+    return sort if count * 2 > sorts.total() else ""
 
 
 def _without_majority(asked: Plan, weights: Mapping[str, float], majority: str) -> Mapping[str, float]:
-    return without_languages(asked, majority, weights) if majority else weights
+    return without_idle(asked, majority, weights) if majority else weights
 
 
 def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None) -> Entries:
