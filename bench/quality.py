@@ -25,7 +25,7 @@ from unspool.search import fusion, plan, ranking
 from unspool.settings import Settings
 from unspool.words import analysis
 
-BOUNDS = {"code-repos": 0.84, "cosqa": 0.42, "scifact": 0.70}
+BOUNDS = {"code-repos": 0.84, "cosqa": 0.42, "meetings": 0.36, "scifact": 0.70}
 NEUTRAL = {
     "NAME_BOOST": 0.0,
     "FOLDER_BOOST": 0.0,
@@ -102,6 +102,9 @@ def choices() -> Iterator[tuple[str, float | None, Change]]:
     yield "no code ranking at all", None, neutral_ranking
     yield "SYMBOL_SHARE 1", None, lambda: changed(plan, {"SYMBOL_SHARE": 1.0})
     yield "language names count as words", None, lambda: changed(plan, {"_LANGUAGES": {}})
+    yield "words about talk count in conversations", None, lambda: changed(plan, {"_TALK": frozenset()})
+    yield "no neighbours in conversations", None, lambda: changed(ranking, {"NEIGHBOUR_PARTS": ()})
+    yield "only the next neighbours, .4 of them", None, lambda: changed(ranking, {"NEIGHBOUR_PARTS": (0.4,)})
     yield "fusion by spread, not by deviation", None, lambda: changed(fusion, {"_moments": _spread})
     for alpha in ALPHAS:
         yield f"alpha {alpha:g}", alpha, ExitStack
@@ -111,6 +114,7 @@ def index_choices() -> Iterator[tuple[str, Change]]:
     """What changes the word index."""
     for weight in (0, 1):
         yield f"PATH_WEIGHT {weight}", lambda weight=weight: changed(analysis, {"PATH_WEIGHT": weight})
+    yield "messages are not padded", lambda: changed(analysis, {"_PADDING": ()})
     yield "stop words kept", lambda: changed(analysis, {"STOP_WORDS": frozenset(), "_terms": None})
 
 

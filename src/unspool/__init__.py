@@ -1,12 +1,16 @@
 """A retrieval memory: index code and documents, find them again by meaning and by word, within a token budget."""
 
+from unspool.conversations import Conversations
 from unspool.corpus import Check, Corpus, ProjectStatus, drop_old, open, reembed
 from unspool.domain.answers import Answer, Citation, Usage
+from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
 from unspool.domain.events import AnswerFinished, Outcome, PageServed
-from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
-from unspool.domain.reports import Failure, IndexReport, Masked, Progress, ReembedPlan, ReembedReport, Skip
+from unspool.domain.history import HistoryEntry, HistoryPage, Record, Retention, StreamStatus
+from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Said, Served, Snippet, Source, Stability
+from unspool.domain.reports import BadRecord, Failure, IndexReport, Masked, Progress, ReembedPlan, ReembedReport, RememberReport, Skip
 from unspool.errors import UnspoolError
+from unspool.history import History, MemoryHistory
 from unspool.settings import Settings
 
 __version__ = "0.1.0"
@@ -14,28 +18,42 @@ __version__ = "0.1.0"
 __all__ = [
     "Answer",
     "AnswerFinished",
+    "AuthorKind",
+    "BadRecord",
     "Check",
     "Chunk",
     "Citation",
+    "Conversation",
+    "ConversationRecord",
+    "Conversations",
     "Corpus",
     "Document",
     "DocumentRecord",
     "Failure",
     "Form",
+    "History",
+    "HistoryEntry",
+    "HistoryPage",
     "Hit",
     "IndexReport",
     "Insights",
     "Kind",
     "Lines",
     "Masked",
+    "MemoryHistory",
+    "Message",
     "Origin",
     "Outcome",
     "Page",
     "PageServed",
     "Progress",
     "ProjectStatus",
+    "Record",
     "ReembedPlan",
     "ReembedReport",
+    "RememberReport",
+    "Retention",
+    "Said",
     "Served",
     "Settings",
     "Skip",
@@ -43,6 +61,7 @@ __all__ = [
     "Source",
     "Stability",
     "Status",
+    "StreamStatus",
     "UnspoolError",
     "Usage",
     "drop_old",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -26,8 +27,10 @@ from unspool.domain.answers import Answer
 from unspool.domain.conversations import Message
 from unspool.domain.documents import Document, DocumentRecord, Status
 from unspool.domain.events import Hook
+from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport
+from unspool.history import History
 from unspool.settings import Settings
 
 ANSWERS_AT_ONCE = 40  # threads that wait for models: their own, so that slow answers cannot keep searches waiting
@@ -205,6 +208,17 @@ class AsyncCorpus:
         """How many tokens a text has for the embedder."""
         return await _run(self._corpus.count_tokens, text)
 
+    async def history(self, stream: str, *, project: str | None = None, retention: Retention | None = None) -> AsyncHistory:
+        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the first one is appended.
+
+        A stream belongs to a project: the one named, else the setting's, else `default`. `retention` is the settings' unless given.
+        """
+        return AsyncHistory(await _run(self._corpus.history, stream, project=project, retention=retention))
+
+    async def streams(self, *, project: str | None = None) -> list[StreamStatus]:
+        """Every stream of responses, or those of one project, by project and name."""
+        return await _run(self._corpus.streams, project=project)
+
     async def projects(self) -> list[str]:
         """The names of all projects."""
         return await _run(self._corpus.projects)
@@ -228,6 +242,45 @@ class AsyncCorpus:
     async def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         await _run(self._corpus.refresh, on_progress=on_progress)
+
+
+class AsyncHistory:
+    """A history whose methods are awaited."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+
+    @property
+    def stream(self) -> str:
+        """Its name."""
+        return self._history.stream
+
+    async def append(self, body: str, at: datetime | None = None) -> Record:
+        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored.
+
+        A few records that are past the retention go. One that is older than what is kept is not kept either.
+        """
+        return await _run(self._history.append, body, at)
+
+    async def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
+        """Whole records, newest first, without the first `offset`; for programs."""
+        return await _run(self._history.read, limit, offset)
+
+    async def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
+        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
+        return await _run(self._history.page, limit, offset, full=full)
+
+    async def count(self) -> int:
+        """How many records there are to read."""
+        return await _run(self._history.count)
+
+    async def prune(self) -> int:
+        """Remove everything that is past the retention; returns how many records went."""
+        return await _run(self._history.prune)
+
+    async def clear(self) -> int:
+        """Remove every record; returns how many went. The next one is number 1."""
+        return await _run(self._history.clear)
 
 
 class AnswerStream:

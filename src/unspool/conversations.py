@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, check_project
+from unspool.domain.documents import Chunk, check_path, check_project
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import InputError
 
@@ -35,6 +35,9 @@ class Conversations:
 
         if not conversations:
             raise InputError("no conversation was given; save takes at least one")
+        for one in conversations:
+            if not isinstance(one, Conversation):
+                raise InputError(f"a {type(one).__name__} was given to save; give unspool.Conversation objects, several as several arguments")
         if len({one.project for one in conversations}) > 1:
             raise InputError("the conversations belong to several projects; save one project at a time")
         if len({one.id for one in conversations}) < len(conversations):
@@ -66,12 +69,14 @@ class Conversations:
 
         if last is not None and (not isinstance(last, int) or last < 0):
             raise InputError(f"last is {last!r}; give how many messages are wanted, or None for all")
+        check_path(id, "conversation id")
         return self._read(project, lambda connection, row: conversations.get(connection, row, id, last=last), None)
 
     def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
         """Whether there is a conversation of that id."""
         from unspool.catalog import conversations
 
+        check_path(id, "conversation id")
         return self._read(project, lambda connection, row: conversations.record(connection, row, id) is not None, False)
 
     def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
@@ -94,6 +99,7 @@ class Conversations:
         """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
         from unspool.catalog import reading
 
+        check_path(id, "conversation id")
         return self._read(project, lambda connection, row: reading.chunks_in(connection, row.id, id), [])
 
     def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
@@ -102,9 +108,10 @@ class Conversations:
         from unspool.indexing import forgetting
 
         def found(connection: Connection, row: ProjectRow) -> tuple[int, int] | None:
-            head = conversations.heads(connection, row.id, [id]).get(id)
-            return None if head is None else (row.id, head.document_id)
+            known = conversations.document_id(connection, row.id, id)
+            return None if known is None else (row.id, known)
 
+        check_path(id, "conversation id")
         known = self._read(project, found, None)
         if known is None:
             return False
@@ -114,6 +121,8 @@ class Conversations:
     def _read(self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T) -> _T:
         from unspool.catalog import projects
 
+        name = project or self._project
+        check_project(name)
         with self._parts.catalog.read() as connection:
-            row = projects.find(connection, project or self._project)
+            row = projects.find(connection, name)
             return otherwise if row is None else read(connection, row)

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 from unspool import wiring
 from unspool.domain import filters
 from unspool.domain.answers import Answer
-from unspool.domain.conversations import Message
-from unspool.domain.documents import Document, DocumentRecord, Status, check_project
+from unspool.domain.conversations import Conversation, Message
+from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Status, check_project
 from unspool.domain.events import Hook, Hooks
+from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ReembedPlan, ReembedReport
+from unspool.domain.reports import IndexReport, Progress, ReembedPlan, ReembedReport, RememberReport
 from unspool.errors import (
     ConfigError,
     ConflictError,
@@ -30,8 +31,8 @@ from unspool.errors import (
     MalformedContinuationError,
     NotFoundError,
     ServiceError,
-    SwitchedError,
 )
+from unspool.history import CatalogHistory, History
 from unspool.parts import Parts
 from unspool.settings import Settings
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.answering.answer import AnswerStream
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.indexing.pipeline import Indexer
+    from unspool.conversations import Conversations
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
@@ -203,7 +204,7 @@ class Corpus:
             check_project(name)
             mark_as_cache(self._clones())
             root = git.clone(text, into=self._clone(name), ref=ref)
-            return self._written(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
+            return self._parts.written(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
         if not text.strip() or "\x00" in text:
@@ -217,7 +218,7 @@ class Corpus:
                 root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
         name = project or self._free_name(root)
         check_project(name)
-        return self._written(lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress))
+        return self._parts.written(lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress))
 
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path. They are findable when this returns."""
@@ -230,44 +231,47 @@ class Corpus:
             raise InputError(f"the documents belong to {len(names)} projects; put one project at a time")
         if len({document.path for document in documents}) < len(documents):
             raise InputError("two of the documents have the same path; give each path once")
-        return self._written(lambda indexer: put(indexer, documents))
+        return self._parts.written(lambda indexer: put(indexer, documents))
 
     @_following
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project; returns how many documents went."""
-        from unspool.catalog import documents, projects, spaces
+        from unspool.catalog import documents
+        from unspool.indexing import forgetting
 
         row = self._project(project)
         self._parts.look()
         store = self._parts.ready()
-
-        def forget_document(connection: Connection) -> int:
-            projects.take(connection, row.id)
-            spaces.check_active(connection, store.space_id)
-            found = documents.ids_of(connection, row.id, [path or ""])
-            if not found:
-                raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
-            removed = documents.remove(connection, row.id, list(found.values()), feeds=store.catches_up)
-            store.follow(connection, row.id, removed.changes)
-            return removed.documents
-
-        def forget_project(connection: Connection) -> int:
-            projects.take(connection, row.id)
-            spaces.check_active(connection, store.space_id)
-            store.forget(connection, row.id)
-            return projects.drop(connection, row.id)
-
-        def prune(connection: Connection) -> None:
-            if not projects.any_live_run(connection):  # a run may be about to rely on an embedding that it has seen
-                projects.prune_embeddings(connection)
-
-        if path is not None:
-            return self._parts.catalog.transact(forget_document)
-        count = self._parts.catalog.transact(forget_project)
-        self._parts.catalog.transact(prune)  # by itself: others wait for it where they embed
-        store.drop(row.id)
-        shutil.rmtree(self._clone(project), ignore_errors=True)
+        if path is None:
+            count = forgetting.forget_project(self._parts.catalog, store, row.id)
+            shutil.rmtree(self._clone(project), ignore_errors=True)
+            return count
+        with self._parts.catalog.read() as connection:
+            found = documents.ids_of(connection, row.id, [path])
+        count = forgetting.forget_documents(self._parts.catalog, store, row.id, list(found.values()))
+        if not count:
+            raise NotFoundError(f"no document {path!r} in project {project!r}; `unspool documents` lists them")
         return count
+
+    # Conversations
+
+    @property
+    def conversations(self) -> Conversations:
+        """What was said: saved, continued, read, listed, deleted."""
+        from unspool.conversations import Conversations
+
+        return Conversations(self._parts, self.settings.project)
+
+    def remember(self, *conversations: Conversation) -> RememberReport:
+        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        return self.conversations.save(*conversations)
+
+    def remember_files(
+        self, paths: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+    ) -> RememberReport:
+        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
+        files = [paths] if isinstance(paths, str | Path) else list(paths)
+        return self.conversations.load([Path(file) for file in files], project=project, on_progress=on_progress)
 
     # Out
 
@@ -491,6 +495,22 @@ class Corpus:
         """How many tokens a text has for the embedder."""
         return self._parts.embedder.count_tokens(text)
 
+    def history(self, stream: str, *, project: str | None = None, retention: Retention | None = None) -> History:
+        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the first one is appended.
+
+        A stream belongs to a project: the one named, else the setting's, else `default`. `retention` is the settings' unless given.
+        """
+        kept = wiring.retention(self.settings) if retention is None else retention
+        name = project if project is not None else self.settings.project or DEFAULT_PROJECT
+        return CatalogHistory(self._parts.catalog, stream, project=name, retention=kept)
+
+    def streams(self, *, project: str | None = None) -> list[StreamStatus]:
+        """Every stream of responses, or those of one project, by project and name."""
+        from unspool.catalog import history
+
+        with self._parts.catalog.read() as connection:
+            return history.all_streams(connection, project)
+
     def projects(self) -> list[str]:
         """The names of all projects."""
         from unspool.catalog import projects
@@ -584,15 +604,6 @@ class Corpus:
         reason = str(error).partition(";")[0]
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
-    def _written(self, write: Callable[[Indexer], IndexReport]) -> IndexReport:
-        """What a writer does; once more where the catalog went over to another embedder while it did."""
-        self._parts.look()
-        try:
-            return write(self._parts.indexer())
-        except SwitchedError:
-            self._parts.look()
-            return write(self._parts.indexer())
-
     def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
         with (catalog or self._parts.catalog).read() as connection:
             return self._found(connection, name)
@@ -623,6 +634,8 @@ class Corpus:
             else:
                 rows = [self._found(connection, name) for name in dict.fromkeys(names)]
         self._parts.follow(active)
+        if names is None and len(rows) > 1:
+            rows = [row for row in rows if row.seq] or rows  # one that keeps only responses has nothing to find
         if names is None and len(rows) > 1:
             shown = ", ".join(row.name for row in rows[:20])
             raise InputError(f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all")

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -47,6 +48,7 @@ class Head(NamedTuple):
 class Written:
     """What a transaction wrote."""
 
+    messages: int = 0  # that are new or another than the one in their place was
     chunks: int = 0
     embedded: int = 0
     changes: Changes = NO_CHANGES
@@ -75,6 +77,12 @@ def heads(connection: Connection, project_id: int, ids: Iterable[str]) -> dict[s
                 raise ConflictError(f"{row.path!r} is a document of this project, not a conversation; give the conversation another id")
             found[row.path] = Head._make(row[1:])
     return found
+
+
+def document_id(connection: Connection, project_id: int, id_: str) -> int | None:
+    """What a conversation has its rows under; None where there is none of that id."""
+    row = connection.execute(_one(project_id, id_)).first()
+    return None if row is None else int(row.document_id)
 
 
 def fingerprints(connection: Connection, document_id: int) -> list[bytes]:
@@ -113,9 +121,12 @@ def write(
     chunk_rows: list[tuple[Any, ...]] = []
     message_rows: list[tuple[Any, ...]] = []
     added: list[NewChunk] = []
+    new = 0
     for one in prepared:
         id_, head = held[one.path], known.get(one.path)
-        start, position, old = _cleared(connection, head, one, appends=appends)
+        if appends and head is not None:
+            _refuse_known(connection, head, one)
+        start, position, old, said_before = _cleared(connection, head, one, appends=appends)
         title = head.title if appends and head is not None else one.title
         made = list(_chunk_rows(project, one, title, id_, seq, start=start, position=position, old=old))
         gone += old.keys() - {row[0] for row, _ in made}
@@ -123,6 +134,7 @@ def write(
             added += (_new_chunk(row, chunk, one.path, title) for row, chunk in made if row[0] not in old)
         chunk_rows += (row for row, _ in made)
         message_rows += (_message_row(id_, number, said) for number, said in enumerate(one.messages, start + 1))
+        new += sum(said_before.get(number) != said.sha for number, said in enumerate(one.messages, start + 1))
         count, total = start + len(one.messages), position + len(made)
         _store_head(connection, project.id, id_, one, head, count=count, chunk_count=total, seq=seq, appends=appends)
     if feeds:
@@ -132,19 +144,39 @@ def write(
     wanted = {chunk.text_sha for one in prepared for said in one.messages for chunk in said.chunks}
     embedded = writing.store_vectors(connection, wanted, vectors, space_id)
     changes = Changes(added=added, removed=sorted(gone), vectors=vectors)
-    return Written(chunks=len(chunk_rows), embedded=embedded, changes=changes)
+    return Written(messages=new, chunks=len(chunk_rows), embedded=embedded, changes=changes)
 
 
-def _cleared(connection: Connection, head: Head | None, one: PreparedConversation, *, appends: bool) -> tuple[int, int, dict[int, int]]:
-    """Remove what is replaced: how many messages and chunks stay, and what went, id -> seq."""
+def _refuse_known(connection: Connection, head: Head, one: PreparedConversation) -> None:
+    """Names of messages are unique in a conversation. Where none has a name nothing is read."""
+    names = [said.message.id for said in one.messages if said.message.id]
+    for some in batches(names):
+        query = sa.select(messages.c.name).where(messages.c.document_id == head.document_id, messages.c.name.in_(some))
+        known = connection.execute(query.limit(1)).scalar()
+        if known is not None:
+            raise ConflictError(f"conversation {one.path!r} has a message with the id {known[:80]!r} already; give the new one another id, or none")
+
+
+class _Cleared(NamedTuple):
+    """How many messages and chunks stay, and what went."""
+
+    messages: int = 0
+    chunks: int = 0
+    old: Mapping[int, int] = MappingProxyType({})  # the id of a chunk -> its seq
+    said: Mapping[int, bytes] = MappingProxyType({})  # the number of a message -> its fingerprint
+
+
+def _cleared(connection: Connection, head: Head | None, one: PreparedConversation, *, appends: bool) -> _Cleared:
+    """Remove what is replaced."""
     if head is None:
-        return 0, 0, {}
+        return _Cleared()
     if appends or one.start == head.messages:
-        return head.messages, head.chunks, {}
+        return _Cleared(head.messages, head.chunks)
     behind = sa.and_(chunks.c.document_id == head.document_id, chunks.c.first_line > one.start)
     old = {row[0]: row[1] for row in connection.execute(sa.delete(chunks).where(behind).returning(chunks.c.id, chunks.c.seq))}
-    connection.execute(sa.delete(messages).where(messages.c.document_id == head.document_id, messages.c.number > one.start))
-    return one.start, head.chunks - len(old), old
+    gone = sa.delete(messages).where(messages.c.document_id == head.document_id, messages.c.number > one.start)
+    said = {row[0]: bytes(row[1]) for row in connection.execute(gone.returning(messages.c.number, messages.c.sha))}
+    return _Cleared(one.start, head.chunks - len(old), old, said)
 
 
 def _chunk_rows(
@@ -242,7 +274,9 @@ def _store_head(
         return
     values |= {"title": one.title, "language": "", "kind": Kind.CHAT, "origin": Origin.TEXT, "recipe": one.recipe, "metadata": dict(one.metadata)}
     connection.execute(sa.update(documents).where(documents.c.id == document_id).values(**values))
-    own = {"title": one.title, "scenario_title": one.scenario_title, "url": one.url, "created_at": one.created_at, "message_count": count}
+    own: dict[str, Any] = {"title": one.title, "scenario_title": one.scenario_title, "url": one.url, "message_count": count}
+    if one.created_at is not None or head is None:  # where nothing says when it began, that stays the time of its first save
+        own["created_at"] = one.created_at or one.updated_at
     if head is None:
         connection.execute(sa.insert(conversations).values(document_id=document_id, project_id=project_id, **own))
     else:

@@ -37,6 +37,7 @@ class DocumentState:
     origin: Origin
     run_id: int | None
     indexed_at: datetime | None = None
+    is_conversation: bool = False
 
 
 class NewChunk(NamedTuple):
@@ -84,11 +85,11 @@ class Removed:
 def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
     """Every document of a project by path, as the last run left it."""
     d = documents.c
-    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.origin, d.run_id, d.indexed_at).where(
+    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.origin, d.run_id, d.indexed_at, d.kind).where(
         d.project_id == project_id
     )
     found = {}
-    for id_, path, sha, size, modified, status, recipe, origin, run_id, indexed_at in connection.execute(query):
+    for id_, path, sha, size, modified, status, recipe, origin, run_id, indexed_at, kind in connection.execute(query):
         found[path] = DocumentState(
             id=id_,
             path=path,
@@ -100,6 +101,7 @@ def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
             origin=Origin(origin),
             run_id=run_id,
             indexed_at=indexed_at,
+            is_conversation=kind == Kind.CHAT,
         )
     return found
 
@@ -255,6 +257,17 @@ def check_versions(connection: Connection, project_id: int, expected: Mapping[st
                 raise ConflictError(
                     f"document {path!r} {stands}, {wanted}; somebody else was faster, so read it again and put what follows from that"
                 )
+
+
+def check_free(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+    """Refuse to replace a conversation by a document of its name."""
+    for some in batches(paths):
+        query = sa.select(documents.c.path).where(
+            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some]), documents.c.kind == Kind.CHAT
+        )
+        known = connection.execute(query.limit(1)).scalar()
+        if known is not None:
+            raise ConflictError(f"{known!r} is a conversation of this project, not a document; give the document another path, or delete that first")
 
 
 def ensure_documents(connection: Connection, project_id: int, paths: Sequence[str]) -> tuple[dict[str, int], frozenset[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from unspool.domain.documents import MAX_PATH_LENGTH, Metadata, check_path, check_project, checked_metadata, storable
@@ -13,6 +13,7 @@ from unspool.errors import InputError
 
 DEFAULT_PROJECT = "conversations"
 MAX_AUTHOR_LENGTH = 200
+EARLIEST, LATEST = datetime(1678, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC) - timedelta(microseconds=1)  # what 64 bits of nanoseconds reach
 
 
 class AuthorKind(StrEnum):
@@ -68,11 +69,13 @@ class Conversation:
 
     def __post_init__(self) -> None:
         check_project(self.project)
-        check_path(self.id)
+        check_path(self.id, "conversation id")
         for name in ("title", "scenario_title", "url"):
             value = getattr(self, name)
             if not isinstance(value, str) or not storable(value):
                 raise InputError(f"{name} of conversation {self.id!r} holds a NUL or a lone surrogate, or is no text; leave it out")
+        if isinstance(self.messages, str | bytes) or not isinstance(self.messages, Iterable):
+            raise InputError(f"the messages of conversation {self.id!r} are a {type(self.messages).__name__}; give a list of unspool.Message objects")
         object.__setattr__(self, "messages", tuple(self.messages))
         seen: set[str] = set()
         for message in self.messages:
@@ -122,4 +125,10 @@ def _aware(moment: datetime | None, what: str) -> datetime | None:
         return None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InputError(f"{what} has no time zone; give an aware datetime such as datetime.now(UTC)")
-    return moment.astimezone(UTC)
+    try:
+        moment = moment.astimezone(UTC)
+    except OverflowError:  # at the first or the last hour that there is
+        moment = moment.replace(tzinfo=UTC)
+    if not EARLIEST <= moment <= LATEST:
+        raise InputError(f"{what} is in the year {moment.year}; give one from {EARLIEST.year} to {LATEST.year}, or none")
+    return moment

@@ -176,20 +176,32 @@ def storable(text: str) -> bool:
 
 def check_project(name: str) -> None:
     """Refuse a project name that is empty, too long, or that a terminal or an address could not carry."""
-    if not name or len(name) > MAX_NAME_LENGTH or name != name.strip() or not storable(name) or any(ord(c) < 32 or c in "*,\x7f" for c in name):
+    if (
+        not isinstance(name, str)
+        or not 0 < len(name) <= MAX_NAME_LENGTH
+        or name != name.strip()
+        or not storable(name)
+        or any(ord(c) < 32 or c in "*,\x7f" for c in name)
+    ):
         raise InputError(
-            f"project name {name[:80]!r} cannot be used; give 1 to {MAX_NAME_LENGTH} characters without '*', ',', control characters or outer spaces"
+            f"project name {_shown(name)} cannot be used; give 1 to {MAX_NAME_LENGTH} characters without '*', ',', control characters or outer spaces"
         )
 
 
-def check_path(path: str) -> None:
-    """Refuse a document path that is empty, too long or holds a NUL."""
-    if not path or len(path) > MAX_PATH_LENGTH or not storable(path):
-        raise InputError(f"document path {path[:80]!r} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL or lone surrogates")
+def check_path(path: str, what: str = "document path") -> None:
+    """Refuse a document path, or whatever else names one, that is empty, too long or holds a NUL."""
+    if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH or not storable(path):
+        raise InputError(f"{what} {_shown(path)} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL or lone surrogates")
+
+
+def _shown(value: object) -> str:
+    return repr(value[:80] if isinstance(value, str) else value)[:200]
 
 
 def checked_metadata(metadata: Metadata) -> Metadata:
     """A read-only copy; only strings, numbers and booleans may stand in it."""
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"metadata is a {type(metadata).__name__}; give a mapping of names to strings, numbers or booleans")
     for key, value in metadata.items():
         if not isinstance(key, str) or not key or len(key) > MAX_NAME_LENGTH or not storable(key):
             raise InputError(f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} characters")

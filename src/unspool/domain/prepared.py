@@ -57,7 +57,7 @@ class PreparedConversation:
     title: str
     scenario_title: str
     url: str
-    created_at: datetime
+    created_at: datetime | None  # None where neither the conversation nor a message says
     updated_at: datetime
     metadata: Metadata
     recipe: str

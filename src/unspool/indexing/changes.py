@@ -63,6 +63,8 @@ def plan(
                 skips.append(skip[2])
             else:
                 new.append(Work(found=file))
+        elif state.is_conversation:
+            skips.append(Skip(path=file.path, reason="conversation", detail="a conversation of this project has the same name"))
         elif state.status is Status.INDEXING and state.run_id in live_runs:
             busy.append(file.path)
         elif state.status is Status.INDEXED and (state.size_bytes, state.modified_ns, state.recipe) == (file.size_bytes, file.modified_ns, recipe):

@@ -64,11 +64,11 @@ def passages(prepared: Sequence[PreparedConversation]) -> dict[bytes, str]:
     return {chunk.text_sha: chunk.text for one in prepared for said in one.messages for chunk in said.chunks}
 
 
-def _times(conversation: Conversation) -> tuple[datetime, datetime]:
-    """When it began and when it was last spoken in, as far as that is known; now, otherwise."""
+def _times(conversation: Conversation) -> tuple[datetime | None, datetime]:
+    """When it began, if that is known, and when it was last spoken in: now, where nothing says so."""
     times = [message.at for message in conversation.messages if message.at is not None]
-    created = conversation.created_at or min(times, default=datetime.now(UTC))
-    return created, max(times, default=created)
+    created = conversation.created_at or min(times, default=None)
+    return created, max(times, default=created or datetime.now(UTC))
 
 
 def _message(message: Message, conversation: str, counter: TokenCounter, chunk_tokens: int, masked: list[Masked]) -> PreparedMessage:

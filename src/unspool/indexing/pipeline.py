@@ -317,6 +317,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     def write(connection: Connection) -> tuple[ProjectRow, int, documents.Stored]:
         row = projects.ensure(connection, given[0].project)
         documents.check_versions(connection, row.id, expected)
+        documents.check_free(connection, row.id, [document.path for document in given])
         held, new = documents.ensure_documents(connection, row.id, [document.path for document in given])
         feeds = indexer.store.catches_up
         stored = documents.store(connection, row, prepared, held=held, new=new, space_id=indexer.store.space_id, feeds=feeds)

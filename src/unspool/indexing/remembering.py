@@ -174,7 +174,7 @@ def _write(
 def _count(tally: Tally, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int) -> None:
     tally.updated += old
     tally.added += len(prepared) - old
-    tally.messages += sum(len(one.messages) for one in prepared)
+    tally.messages += written.messages
     tally.chunks += written.chunks
     tally.embedded += written.embedded
     for one in prepared:

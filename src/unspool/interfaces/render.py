@@ -13,7 +13,7 @@ from unspool.domain.answers import Answer, Citation
 from unspool.domain.documents import DocumentRecord, Scalar, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, StreamStatus
 from unspool.domain.queries import Hit, Page, Said
-from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport
+from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport, RememberReport
 
 
 def line(value: Mapping[str, Any]) -> str:
@@ -156,6 +156,25 @@ def index_report(report: IndexReport, *, with_skips: bool = False) -> dict[str, 
     if with_skips:
         values["skips"] = [{"path": one.path, "reason": one.reason, "detail": one.detail} for one in report.skips]
     return values
+
+
+def remember_report(report: RememberReport) -> dict[str, Any]:
+    """What became of conversations that were taken in."""
+    return {
+        "project": report.project,
+        "added": report.added,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "messages": report.messages,
+        "chunks": report.chunks,
+        "embedded": report.embedded,
+        "duplicates": report.duplicates,
+        "bad_count": report.bad_count,
+        "bad": [{"source": one.source, "position": one.position, "reason": one.reason} for one in report.bad],
+        "seconds": report.seconds,
+        "masked": [{"path": one.path, "line": one.line, "kind": one.kind} for one in report.masked],
+        "warnings": list(report.warnings),
+    }
 
 
 def reembed(plan: ReembedPlan, report: ReembedReport) -> dict[str, Any]:

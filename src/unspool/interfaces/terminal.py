@@ -16,7 +16,7 @@ from unspool.domain.answers import Answer, Citation
 from unspool.domain.documents import DocumentRecord, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
 from unspool.domain.queries import Form, Hit, Page, Said
-from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport
+from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport, RememberReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -251,6 +251,22 @@ def index_report(report: IndexReport, *, with_skips: bool = False) -> Iterator[L
         yield [(f"  {len(report.failures)} failed:", BAD)]
         yield from ([(f"    {one.path}", PATH), (f": {one.error}", "")] for one in report.failures[:SHOWN])
         yield from _more(len(report.failures))
+
+
+def remember_report(report: RememberReport) -> Iterator[Line]:
+    """What became of conversations: counts, then what could not be read."""
+    yield [(report.project, NAME), (f"  {report.added} added, {report.updated} updated, {report.unchanged} unchanged", "")]
+    yield [(f"  {report.messages} messages in {report.chunks} chunks in {report.seconds:.2f} s, {report.embedded} of them embedded anew", "")]
+    if report.duplicates:
+        yield [(f"  {report.duplicates} were there twice", FAINT)]
+    if report.masked:
+        yield [(f"  {len(report.masked)} secrets masked:", WARN)]
+        yield from ([(f"    {one.path}", PATH), (f":{one.line}", FAINT), (f"  {one.kind}", "")] for one in report.masked[:SHOWN])
+        yield from _more(len(report.masked))
+    if report.bad_count:
+        yield [(f"  {report.bad_count} records could not be read:", BAD)]
+        yield from ([(f"    {one.source}", PATH), (f" {one.position}", FAINT), (f": {one.reason}", "")] for one in report.bad[:SHOWN])
+        yield from _more(report.bad_count)
 
 
 def counts(report: IndexReport) -> str:

@@ -15,6 +15,7 @@ from unspool.sources.conversations.drafts import Binder, Shelf, Tally
 from unspool.sources.conversations.opening import Meter, StreamError, container, file_stream
 from unspool.sources.conversations.streams import elements, lines
 from unspool.sources.conversations.transcripts import Transcripts
+from unspool.sources.conversations.values import named
 
 __all__ = ["KNOWN", "BadRecord", "Format", "Tally", "detect", "read", "size"]
 
@@ -27,11 +28,11 @@ def detect(path: Path) -> Format:
 
 
 def size(path: Path) -> int:
-    """How many bytes `read` will read: of an archive what comes out of it."""
+    """How many bytes `read` will read: of an archive what comes out of it. Raises as `detect` does."""
+    found = find(path)
     with container(path) as export:
         if export is None:
             return path.stat().st_size
-        found = find(path)
         names = export.names()
         if found.format is Format.SLACK:
             return sum(bytes_ for name, bytes_ in names.items() if name.endswith(".json"))
@@ -112,7 +113,7 @@ class _Reader:
 
     def _record(self, record: Any, shelf: Shelf, complain: plain.Complaint) -> Iterator[Conversation]:
         if not isinstance(record, dict):
-            complain("", f"it is a {type(record).__name__}; an object was expected")
+            complain("", f"it is {named(record)}; an object was expected")
             return
         for shape in _SHAPES:
             if shape.is_conversation(record):

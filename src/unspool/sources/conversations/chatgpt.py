@@ -8,7 +8,7 @@ from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft
 from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, one_line, shortened, word
+from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, named, one_line, shortened, word
 
 _PAGE = "https://chatgpt.com/c/"
 # What the model thought to itself, and what is told to it in every conversation.
@@ -24,7 +24,7 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
     """A conversation; None, with a complaint, where it has no tree of messages."""
     mapping = record.get("mapping")
     if not isinstance(mapping, dict):
-        complain("", f"its mapping is a {type(mapping).__name__}; an object of messages was expected")
+        complain("", f"its mapping is {named(mapping)}; an object of messages was expected")
         return None
     given = identity(record.get("conversation_id")) or identity(record.get("id"))
     draft = Draft(id=given, title=one_line(record.get("title")), url=_PAGE + given if given else "")
@@ -33,7 +33,7 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
     for name in _branch(mapping, record.get("current_node")):
         node = mapping[name]
         if not isinstance(node, dict) or not isinstance(node.get("message"), dict | None):
-            complain(f"message {one_line(name, 40)}", f"it is a {type(node).__name__} without a message; an object was expected")
+            complain(f"message {one_line(name, 40)}", f"it is {named(node)} without a message; an object was expected")
         elif node.get("message"):
             draft.messages += _messages(draft, node["message"], lambda _, reason, name=name: complain(f"message {one_line(name, 40)}", reason))  # type: ignore[misc]
     return draft

@@ -8,7 +8,7 @@ from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft
 from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, one_line
+from unspool.sources.conversations.values import author_name, clean, identity, kind_of, named, one_line
 
 _PAGE = "https://claude.ai/chat/"
 
@@ -22,7 +22,7 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
     """A conversation; None, with a complaint, where its messages are no list."""
     said = record.get("chat_messages")
     if not isinstance(said, list):
-        complain("", f"its chat_messages are a {type(said).__name__}; a list was expected")
+        complain("", f"its chat_messages are {named(said)}; a list was expected")
         return None
     given = identity(record.get("uuid"))
     draft = Draft(id=given, title=one_line(record.get("name")), url=_PAGE + given if given else "", metadata={"source": "claude"})
@@ -34,7 +34,7 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
 
 def _messages(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
     if not isinstance(one, dict):
-        complain("", f"it is a {type(one).__name__}; an object was expected")
+        complain("", f"it is {named(one)}; an object was expected")
         return []
     sender = one.get("sender")
     kind = kind_of(sender)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.values import as_json, author_name, clean, shortened, word
+from unspool.sources.conversations.values import as_json, author_name, clean, named, shortened, word
 
 _SILENT = frozenset({"thinking", "redacted_thinking", "reasoning", "thoughts", "reasoning_recap", "token_budget", "flag"})
 _TEXTS = frozenset({"", "text", "input_text", "output_text", "markdown", "summary_text", "refusal"})
@@ -88,7 +88,7 @@ def _turns(draft: Draft, content: Any, depth: int) -> Iterator[Turn]:
     elif isinstance(content, dict) and depth < _DEEPEST:
         yield from _block(draft, content, depth)
     else:
-        raise ContentError(f"its content is a {type(content).__name__}; give text or a list of blocks")
+        raise ContentError(f"its content is {named(content)}; give text or a list of blocks")
 
 
 def _block(draft: Draft, block: dict[str, Any], depth: int) -> Iterator[Turn]:
@@ -111,7 +111,7 @@ def _block(draft: Draft, block: dict[str, Any], depth: int) -> Iterator[Turn]:
     elif kind not in _TEXTS:
         yield Turn(f"[{_mark(kind)}]", is_mark=True)
     elif block.get("text") is not None:
-        raise ContentError(f"its text is a {type(block['text']).__name__}; give text")
+        raise ContentError(f"its text is {named(block['text'])}; give text")
 
 
 def _mark(kind: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, moment, one_line
+from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, moment, named, one_line
 
 Complaint = Callable[[str, str], None]  # where inside the record, and why
 
@@ -31,7 +31,7 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
     """A conversation; None, with a complaint, where its messages are no list."""
     said = record.get("messages")
     if not isinstance(said, list):
-        complain("", f"its messages are {'missing' if said is None else 'a ' + type(said).__name__}; give a list")
+        complain("", f"its messages are {named(said)}; give a list")
         return None
     draft = Draft(id=identity(record.get("id")))
     describe(draft, record, complain)
@@ -58,7 +58,7 @@ def session_of(record: dict[str, Any]) -> str:
 def message(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
     """What a message comes to: itself, and the calls of tools in it."""
     if not isinstance(one, dict):
-        complain("", f"it is a {type(one).__name__}; give an object with a text")
+        complain("", f"it is {named(one)}; give an object with a text")
         return []
     author = one.get("author")
     role = one.get("kind") or one.get("role")

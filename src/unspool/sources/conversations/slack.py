@@ -13,7 +13,7 @@ from unspool.sources.conversations.drafts import MAX_CHARS, MAX_MESSAGES, Binder
 from unspool.sources.conversations.opening import Export, Meter, StreamError
 from unspool.sources.conversations.plain import when
 from unspool.sources.conversations.streams import Item, elements
-from unspool.sources.conversations.values import author_name, clean, identity, one_line, word
+from unspool.sources.conversations.values import author_name, clean, identity, named, one_line, word
 
 Complaint = Callable[[str, str], None]  # the position, and why
 
@@ -113,7 +113,7 @@ class _Directory:
                 continue
             for item in _items(export, name, meter):
                 if item.reason or not isinstance(item.value, dict):
-                    complain(f"{bare} record {item.number}", item.reason or f"it is a {type(item.value).__name__}; an object was expected")
+                    complain(f"{bare} record {item.number}", item.reason or f"it is {named(item.value)}; an object was expected")
                 elif bare == "users.json":
                     self._add_user(item.value)
                 else:
@@ -162,14 +162,14 @@ def _shown(profile: Any) -> str:
 
 def _message(record: Any, directory: _Directory, complain: Complaint) -> Message | None:
     if not isinstance(record, dict):
-        complain("", f"it is a {type(record).__name__}; an object was expected")
+        complain("", f"it is {named(record)}; an object was expected")
         return None
     subtype = word(record.get("subtype"))
     if subtype in _COMING_AND_GOING or record.get("hidden"):
         return None
     text = record.get("text")
     if not isinstance(text, str | None):
-        complain("", f"its text is a {type(text).__name__}; text was expected")
+        complain("", f"its text is {named(text)}; text was expected")
         return None
     text = directory.readable(text or "").strip() or _without_text(record, directory)
     if not text:

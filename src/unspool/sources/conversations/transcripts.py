@@ -10,7 +10,7 @@ from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft, Shelf
 from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, one_line, word
+from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, named, one_line, word
 
 _TITLE_LENGTH = 80
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
@@ -52,7 +52,7 @@ class Transcripts:
     def add(self, record: Any, complain: Complaint) -> Iterator[Conversation]:
         """One line; gives out what has become full."""
         if not isinstance(record, dict):
-            complain("", f"it is a {type(record).__name__}; an object was expected")
+            complain("", f"it is {named(record)}; an object was expected")
             return
         kind = word(record.get("type"))
         payload = record.get("payload")
@@ -89,7 +89,7 @@ class Transcripts:
             return
         said = record.get("message")
         if not isinstance(said, dict):
-            complain("", f"its message is a {type(said).__name__}; an object was expected")
+            complain("", f"its message is {named(said)}; an object was expected")
             return
         if record.get("isSidechain"):  # what a second agent did, often in a file of its own under the same session
             session = f"{session}/{identity(record.get('agentId')) or 'sidechain'}"

@@ -20,6 +20,7 @@ TOOL_CHARS = 1_000  # of what a tool was given or gave back; the rest is seldom 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 _NUMBER = re.compile(r"-?\d{9,19}(\.\d{1,20})?")  # eight digits are a date
+_NAMES = ((str, "text"), (bool, "true or false"), ((int, float), "a number"), (list, "a list"), (dict, "an object"))
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))  # from this number on: nanoseconds, microseconds, milliseconds
 _KINDS = {
@@ -47,6 +48,14 @@ def one_line(value: object, most: int = MAX_TITLE_LENGTH) -> str:
         return ""
     text = " ".join(_CONTROL.sub(" ", value).split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def named(value: object) -> str:
+    """What a value of JSON is, in a word for people."""
+    for types, name in _NAMES:
+        if isinstance(value, types):
+            return name
+    return "nothing"
 
 
 def word(value: object) -> str:
@@ -97,7 +106,7 @@ def moment(value: object) -> datetime | None:
         except (ValueError, OverflowError):
             raise ValueError(f"{one_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not (isinstance(value, int) or math.isfinite(value)):
-        raise ValueError(f"a {type(value).__name__} is no time; give ISO 8601 or seconds since 1970")
+        raise ValueError(f"{named(value)} is no time; give ISO 8601 or seconds since 1970")
     if abs(value) > 10**19:
         raise ValueError("a number of that size is no time; give seconds since 1970")
     return _since_1970(Decimal(str(value)))

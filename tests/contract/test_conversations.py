@@ -1,0 +1,447 @@
+"""Conversations: saved, continued, read, listed, deleted, on every engine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unspool
+from hashing import Asked
+from support import Place, Places, assert_no_orphans, beside, contents, doc, name, open_corpus, paths, settings_for, write
+from talks import NOON, PROJECT, answer, assert_whole, found, numbers, said, talk, texts
+from unspool.catalog import Catalog
+from unspool.domain.conversations import AuthorKind, Conversation, Message
+from unspool.errors import ConflictError, InputError, NotFoundError
+
+A, B = "hashing:a", "hashing:b"
+SECRET = "AKIA" + "Z7Q2WMX4PLK9VD3T"
+
+
+# Reading back
+
+
+def test_everything_comes_back_as_it_was_given(corpus: unspool.Corpus) -> None:
+    given = Conversation(
+        id="trips/2024 – été",
+        project="travel",
+        title="Trip to Ångström 東京",
+        scenario_title="Planning",
+        url="https://example.org/c/1?x=ü",
+        created_at=NOON - timedelta(days=1),
+        metadata={"model": "m", "turns": 4, "rating": 4.5, "done": True},
+        messages=[
+            Message(text="Where to?\n\n  Indented \t and 😀 ", author="Ann Ünal", id="m/1", at=NOON),
+            Message(text="Tokyo.", author="guide-4", kind=AuthorKind.ASSISTANT, id="m/2", at=NOON.astimezone(timezone(timedelta(hours=9)))),
+            Message(text="", kind=AuthorKind.TOOL),
+            Message(text="Be brief.", kind=AuthorKind.SYSTEM, at=NOON + timedelta(microseconds=1)),
+        ],
+    )
+    report = corpus.conversations.save(given)
+    assert corpus.conversations.get(given.id, project="travel") == given
+    assert (report.project, report.added, report.messages, report.chunks, report.embedded) == ("travel", 1, 4, 3, 3)
+    (record,) = corpus.conversations.list(project="travel")
+    assert (record.id, record.title, record.scenario_title, record.url, record.project) == (
+        given.id,
+        given.title,
+        given.scenario_title,
+        given.url,
+        "travel",
+    )
+    assert (record.created_at, record.updated_at, record.messages, record.metadata) == (given.created_at, given.messages[3].at, 4, given.metadata)
+
+
+def test_only_the_last_messages_can_be_had(corpus: unspool.Corpus) -> None:
+    corpus.remember(talk("c", *(f"walrus {number}" for number in range(5))))
+    for last, expected in [(0, []), (1, ["walrus 4"]), (2, ["walrus 3", "walrus 4"]), (99, [f"walrus {number}" for number in range(5)])]:
+        got = corpus.conversations.get("c", last=last)
+        assert got is not None and [message.text for message in got.messages] == expected
+
+
+def test_what_is_not_there_is_none_and_not_an_error(corpus: unspool.Corpus) -> None:
+    for _ in range(2):
+        assert corpus.conversations.get("c") is None
+        assert corpus.conversations.exists("c") is corpus.conversations.delete("c") is False
+        assert (corpus.conversations.count(), list(corpus.conversations.list()), list(corpus.conversations.chunks("c"))) == (0, [], [])
+        corpus.remember(talk("other", "walrus", project="another"))
+
+
+def test_lists_are_newest_first_and_can_be_paged(corpus: unspool.Corpus) -> None:
+    began = [NOON + timedelta(hours=hour) for hour in (3, 1, 4, 1, 5)]  # two at the same time: the one that came later is first
+    for number, at in enumerate(began):
+        corpus.remember(talk(f"c{number}", said("walrus", at=at)))
+    order = ["c4", "c2", "c0", "c3", "c1"]
+    assert [one.id for one in corpus.conversations.list()] == order
+    assert [one.id for skip in range(0, 6, 2) for one in corpus.conversations.list(skip=skip, limit=2)] == order
+    assert list(corpus.conversations.list(skip=5)) == []
+    assert corpus.conversations.count() == 5
+
+
+def test_a_conversation_began_with_its_first_message_else_when_it_was_first_saved(corpus: unspool.Corpus) -> None:
+    before = datetime.now(UTC)
+    corpus.remember(talk("timed", "walrus", said("penguin", at=NOON), said("tomato", at=NOON + timedelta(hours=1))), talk("untimed", "walrus"))
+    timed, untimed = corpus.conversations.get("timed"), corpus.conversations.get("untimed")
+    assert timed is not None and timed.created_at == NOON
+    assert untimed is not None and untimed.created_at is not None and before <= untimed.created_at <= datetime.now(UTC)
+    corpus.remember(talk("untimed", "walrus", "and more"))
+    again = corpus.conversations.get("untimed")
+    assert again is not None and again.created_at == untimed.created_at, "a save that changes something is no new beginning"
+
+
+# Only what is new
+
+
+@pytest.mark.usefixtures("hashing")
+def test_saving_again_embeds_and_counts_only_what_is_new_or_changed(database: Place, hashing: Asked) -> None:
+    def saved(conversation: Conversation) -> tuple[int, ...]:
+        asked = hashing.count("a")
+        report = corpus.remember(conversation)
+        assert hashing.count("a") - asked == report.embedded
+        return (report.added, report.updated, report.unchanged, report.messages, report.embedded)
+
+    with open_corpus(database, embedder=A) as corpus:
+        first = [f"walrus {name(number)}" for number in range(6)]
+        assert saved(talk("c", *first)) == (1, 0, 0, 6, 6)
+        assert saved(talk("c", *first)) == (0, 0, 1, 0, 0)
+        assert saved(talk("c", *first, "a new one")) == (0, 1, 0, 1, 1)
+        edited = [*first[:2], "another walrus", *first[3:], "a new one"]
+        assert saved(talk("c", *edited)) == (0, 1, 0, 1, 1), "those behind it stand where they stood"
+        assert saved(talk("c", *edited, title="Titled")) == (0, 1, 0, 0, 0)
+        assert saved(talk("c", *edited, title="Titled", url="u", metadata={"a": 1})) == (0, 1, 0, 0, 0)
+        assert saved(talk("c", *edited[:3], title="Titled")) == (0, 1, 0, 0, 0)
+        assert saved(talk("c", *edited[1:3], title="Titled")) == (0, 1, 0, 2, 0), "moved, but their texts are known"
+        assert texts(corpus, "c") == edited[1:3]
+        assert saved(talk("d", *edited)) == (1, 0, 0, 7, 0), "the same texts elsewhere"
+    assert_whole(database, embedder=A)
+
+
+@pytest.mark.usefixtures("hashing")
+def test_appending_embeds_one_text_and_reads_nothing_before_it(database: Place, hashing: Asked) -> None:
+    with open_corpus(database, embedder=A) as corpus:
+        corpus.remember(talk("c", "walrus", "penguin", title="Animals", metadata={"a": 1}))
+        with beside(database) as catalog:  # whoever read it would stumble
+            catalog.run("UPDATE messages SET text = 'gone', kind = 'nobody'")
+        report = corpus.conversations.append("c", said("tomato", at=NOON, id="m3"))
+        assert (report.added, report.updated, report.messages, report.chunks, report.embedded) == (0, 1, 1, 1, 1)
+        assert hashing.passages["a"][-1:] == ["tomato"] and hashing.count("a") == 3
+        got = corpus.conversations.get("c", last=1)
+        assert got is not None and got.messages == (said("tomato", at=NOON, id="m3"),)
+        assert (got.title, got.metadata) == ("Animals", {"a": 1})
+        with beside(database) as catalog:
+            catalog.run("UPDATE messages SET kind = 'user'")
+        assert numbers(corpus, "tomato", alpha=0)[0] == 3
+
+
+@pytest.mark.usefixtures("hashing")
+def test_what_was_appended_is_not_new_when_the_whole_is_saved(database: Place, hashing: Asked) -> None:
+    with open_corpus(database, embedder=A) as corpus:
+        corpus.conversations.append("c", said("walrus"))
+        corpus.conversations.append("c", said("penguin"), answer("tomato"))
+        report = corpus.remember(talk("c", "walrus", "penguin", answer("tomato")))
+        assert (report.unchanged, report.updated) == (1, 0)
+        report = corpus.remember(talk("c", "walrus", "penguin", answer("tomato"), "onion"))
+        assert (report.updated, report.messages, report.embedded) == (1, 1, 1)
+    assert_whole(database, embedder=A)
+
+
+def test_appending_to_what_does_not_exist_begins_it(corpus: unspool.Corpus) -> None:
+    report = corpus.conversations.append("c", said("walrus", at=NOON), project="zoo")
+    assert (report.project, report.added, report.updated) == ("zoo", 1, 0)
+    got = corpus.conversations.get("c", project="zoo")
+    assert got is not None and (got.created_at, got.title) == (NOON, "")
+
+
+def test_a_message_id_that_is_there_already_cannot_be_appended(corpus: unspool.Corpus, database: Place) -> None:
+    corpus.remember(talk("c", said("walrus", id="m1")))
+    with pytest.raises(ConflictError, match="'m1' already; give the new one another id"):
+        corpus.conversations.append("c", said("penguin"), said("tomato", id="m1"))
+    assert texts(corpus, "c") == ["walrus"]
+    corpus.conversations.append("d", said("another conversation", id="m1"))
+    assert_whole(database)
+
+
+# Going
+
+
+def test_deleting_takes_everything_under_it_and_nothing_else(corpus: unspool.Corpus, database: Place) -> None:
+    corpus.remember(talk("c", "walrus", " ", title="T", metadata={"a": 1}), talk("d", "walrus"))
+    corpus.put(doc("a.md", "walrus", PROJECT))
+    assert corpus.conversations.delete("c") is True
+    assert corpus.conversations.delete("c") is corpus.conversations.exists("c") is False
+    assert sorted(paths(corpus.search("walrus"))) == ["a.md", "d"]
+    assert [row[0] for row in _rows(database, "SELECT count(*) FROM messages")] == [1]
+    assert corpus.conversations.delete("a.md") is False, "a document is no conversation"
+    assert paths(corpus.search("walrus", where={"kind": "docs"})) == ["a.md"]
+    assert_whole(database)
+
+
+@pytest.mark.parametrize("path", ["c", None])
+def test_forgetting_a_path_or_the_project_takes_conversations_wholly(corpus: unspool.Corpus, database: Place, path: str | None) -> None:
+    corpus.remember(talk("c", "walrus", metadata={"a": 1}))
+    corpus.remember(talk("c", "walrus", project="other"))
+    assert corpus.forget(project=PROJECT, path=path) == 1
+    assert not corpus.conversations.exists("c")
+    assert texts(corpus, "c", project="other") == ["walrus"]
+    assert _rows(database, "SELECT count(*) FROM messages") == _rows(database, "SELECT count(*) FROM conversations") == [(1,)]
+    assert _rows(database, "SELECT count(*) FROM document_fields") == [(0,)]
+    corpus.remember(talk("c", "walrus again"))
+    assert texts(corpus, "c") == ["walrus again"]
+    assert_whole(database)
+
+
+def test_projects_see_nothing_of_each_other(corpus: unspool.Corpus) -> None:
+    corpus.remember(talk("c", "walrus one", project="one"))
+    corpus.remember(talk("c", "walrus two", project="two"))
+    corpus.conversations.append("c", said("walrus three"), project="two")
+    assert (texts(corpus, "c", project="one"), texts(corpus, "c", project="two")) == (["walrus one"], ["walrus two", "walrus three"])
+    assert corpus.conversations.get("c") is None
+    assert {hit.chunk.text for hit in corpus.search("walrus", projects="one").hits} == {"walrus one"}
+    assert corpus.conversations.delete("c", project="one") is True
+    assert (corpus.conversations.count(project="one"), corpus.conversations.count(project="two")) == (0, 1)
+    with pytest.raises(NotFoundError, match="three"):
+        corpus.search("walrus", projects="three")
+
+
+# Documents beside them
+
+
+def test_a_document_and_a_conversation_cannot_have_the_same_name(corpus: unspool.Corpus, database: Place) -> None:
+    corpus.remember(talk("both", "walrus"))
+    corpus.put(doc("doc", "penguin", PROJECT))
+    before = contents(database)
+    with pytest.raises(ConflictError, match="'both' is a conversation of this project.*another path"):
+        corpus.put(doc("new", "tomato", PROJECT), doc("both", "tomato", PROJECT))
+    for call in (lambda: corpus.remember(talk("new", "tomato"), talk("doc", "tomato")), lambda: corpus.conversations.append("doc", said("tomato"))):
+        with pytest.raises(ConflictError, match="'doc' is a document of this project.*another id"):
+            call()
+    assert contents(database) == before
+    corpus.put(doc("both", "in another project", "elsewhere"))
+    assert_whole(database)
+
+
+def test_indexing_a_folder_leaves_conversations_alone(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
+    folder = write(tmp_path / "tree", {"a.md": "# Walrus\n", "c": "penguin in a file that has the name of a conversation\n"})
+    corpus.remember(talk("c", "walrus", project="tree"), talk("d", "walrus", project="tree"))
+    for _ in range(2):
+        report = corpus.index(folder, project="tree")
+        assert (report.removed, report.failed, report.skipped) == (0, 0, {"conversation": 1})
+        assert texts(corpus, "c", project="tree") == texts(corpus, "d", project="tree") == ["walrus"]
+    (folder / "c").unlink()
+    (folder / "a.md").unlink()
+    assert corpus.index(folder, project="tree").removed == 1
+    assert sorted(paths(corpus.search("walrus"))) == ["c", "d"]
+    assert_whole(database)
+
+
+# Texts of every kind
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t \u2003"])
+def test_blank_messages_are_kept_but_not_searched(corpus: unspool.Corpus, database: Place, blank: str) -> None:
+    corpus.remember(talk("c", blank, "walrus", blank, "penguin", blank), talk("only", blank))
+    assert texts(corpus, "c") == [blank, "walrus", blank, "penguin", blank]
+    assert sorted(numbers(corpus, "walrus")) == [2, 4]
+    corpus.conversations.append("only", said(blank), said("tomato"))
+    assert numbers(corpus, "tomato", alpha=0) == [3]
+    assert_whole(database)
+
+
+def test_a_conversation_with_no_message_can_be_kept_and_continued(corpus: unspool.Corpus, database: Place) -> None:
+    report = corpus.remember(talk("c", title="Empty"))
+    assert (report.added, report.messages, report.chunks) == (1, 0, 0)
+    assert (corpus.conversations.exists("c"), texts(corpus, "c"), corpus.conversations.count()) == (True, [], 1)
+    assert corpus.search("walrus").hits == ()
+    corpus.conversations.append("c", said("walrus"))
+    assert numbers(corpus, "walrus") == [1]
+    corpus.remember(talk("c", title="Empty"))
+    assert (texts(corpus, "c"), corpus.search("walrus").hits) == ([], ())
+    assert_whole(database)
+
+
+def test_a_very_long_message_is_cut_into_chunks_and_comes_back_whole(corpus: unspool.Corpus, database: Place) -> None:
+    long = "\n\n".join(f"Paragraph {name(number)}: " + "the walrus eats a fish near the island, " * 12 for number in range(420))
+    assert len(long) > 200_000
+    corpus.remember(talk("c", "before", said(long, "ann", at=NOON), "after"))
+    assert texts(corpus, "c") == ["before", long, "after"]
+    chunks = corpus.conversations.chunks("c")
+    middle = [chunk for chunk in chunks if chunk.lines.first == 2]
+    assert len(middle) > 50
+    assert all(chunk.text == long[chunk.start : chunk.end] for chunk in middle)
+    assert (chunks[0].lines.first, chunks[-1].lines.first) == (1, 3)
+    best = corpus.search(name(300), alpha=0, limit=1).hits[0]
+    assert best.chunk.lines.first == 2 and name(300) in best.chunk.text
+    assert best.message is not None and best.message.is_cut
+    corpus.conversations.append("c", said(long))
+    assert_whole(database)
+
+
+def test_five_thousand_messages_are_saved_continued_and_found(corpus: unspool.Corpus, database: Place) -> None:
+    many = [said(f"walrus {name(number)}", "ann" if number % 2 else "bob", at=NOON + timedelta(minutes=number)) for number in range(5000)]
+    report = corpus.remember(talk("c", *many))
+    assert (report.messages, report.chunks) == (5000, 5000)
+    assert corpus.conversations.append("c", said("the end")).messages == 1
+    got = corpus.conversations.get("c")
+    assert got is not None and got.messages == (*many, said("the end"))
+    assert numbers(corpus, name(4321), alpha=0, limit=1) == [4322]
+    assert corpus.remember(talk("c", *many)).messages == 0
+    assert corpus.conversations.list()[0].messages == 5000
+    assert_whole(database)
+
+
+def test_what_no_database_takes_is_replaced_in_texts_and_refused_in_names(corpus: unspool.Corpus, database: Place) -> None:
+    corpus.remember(talk("c", "walrus \x00 and \ud800 penguin"))
+    assert texts(corpus, "c") == ["walrus \ufffd and \ufffd penguin"]
+    assert corpus.remember(talk("c", "walrus \x00 and \ud800 penguin")).unchanged == 1
+    for bad in ("a\x00", "a\udfff"):
+        for make in (lambda b: talk(b), lambda b: talk("c", title=b), lambda b: talk("c", metadata={"k": b}), lambda b: said("x", b), _with_id):
+            with pytest.raises(InputError, match="NUL"):
+                make(bad)
+    assert_whole(database)
+
+
+def _with_id(bad: str) -> Message:
+    return said("x", id=bad)
+
+
+def test_secrets_are_masked_wherever_they_stand(corpus: unspool.Corpus, database: Place) -> None:
+    given = talk(
+        "c",
+        said(f"the key is {SECRET}, keep it", f"ann {SECRET}"),
+        said("and the walrus"),
+        title=f"About {SECRET}",
+        scenario_title=f"On {SECRET}",
+        url=f"https://example.org/{SECRET}",
+        metadata={"note": f"see {SECRET}"},
+    )
+    report = corpus.remember(given)
+    assert [one.path for one in report.masked] == ["c"]
+    corpus.conversations.append("c", said(f"again {SECRET}"))
+    assert corpus.remember(given).updated == 1, "the masked text does not make the message look changed"
+    shown = [repr(corpus.conversations.get("c")), repr(corpus.conversations.list()), repr(corpus.search(f"key {SECRET}", explain=True).hits)]
+    for table in ("messages", "conversations", "documents", "chunks", "document_fields"):
+        shown.append(repr(_rows(database, f"SELECT * FROM {table}")))
+    assert not [text for text in shown if SECRET in text]
+    assert "the key is ****" in shown[0] and "keep it" in shown[0]
+    if isinstance(database, Path):
+        corpus.close()
+        files = [file for file in database.parent.rglob("*") if file.is_file()]
+        assert files and not [file for file in files if SECRET.encode() in file.read_bytes()]
+
+
+def _rows(place: Place, statement: str) -> list[tuple[Any, ...]]:
+    with beside(place) as catalog:
+        return catalog.rows(statement)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("make", "cure"),
+    [
+        (lambda: Message(text=5), "give text"),  # type: ignore[arg-type]
+        (lambda: said("x", "two\nlines"), "give one line"),
+        (lambda: said("x", "a" * 201), "at most 200"),
+        (lambda: said("x", None), "give one line"),  # type: ignore[arg-type]
+        (lambda: said("x", kind="human"), "user, assistant, system, tool"),
+        (lambda: said("x", at=datetime(2024, 1, 1)), "give an aware datetime"),  # noqa: DTZ001
+        (lambda: said("x", at="2024-01-01"), "give an aware datetime"),
+        (lambda: said("x", at=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))), "from 1678 to 2261"),
+        (lambda: said("x", at=datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))), "from 1678 to 2261"),
+        (lambda: talk("c", created_at=datetime(1200, 1, 1, tzinfo=UTC)), "from 1678 to 2261"),
+        (lambda: talk(""), "conversation id '' cannot be used; give 1 to"),
+        (lambda: talk(5), "conversation id 5 cannot be used; give 1 to"),  # type: ignore[arg-type]
+        (lambda: talk("x" * 5000), "give 1 to 4096"),
+        (lambda: talk("c", project="a*"), "project name"),
+        (lambda: talk("c", project=None), "project name"),
+        (lambda: talk("c", title=None), "leave it out"),
+        (lambda: talk("c", metadata={"a": None}), "give a string, number or boolean"),
+        (lambda: talk("c", metadata=["a"]), "give a mapping"),
+        (lambda: Conversation(id="c", messages="hello"), "give a list of"),  # type: ignore[arg-type]
+        (lambda: Conversation(id="c", messages=said("x")), "give a list of"),  # type: ignore[arg-type]
+        (lambda: Conversation(id="c", messages=["hello"]), "give unspool.Message objects"),  # type: ignore[list-item]
+        (lambda: talk("c", said("x", id="1"), said("y", id="1")), "give each its own"),
+    ],
+)
+def test_what_cannot_be_a_conversation_is_refused_with_the_cure(make: Any, cure: str) -> None:
+    with pytest.raises(InputError, match=cure.replace("(", r"\(")):
+        make()
+
+
+def test_calls_that_make_no_sense_are_refused_with_the_cure_and_change_nothing(corpus: unspool.Corpus) -> None:
+    own: Any = corpus.conversations
+    for call, cure in [
+        (lambda: own.save(), "at least one"),
+        (lambda: own.save("c"), "give unspool.Conversation objects"),
+        (lambda: own.save([talk("c")]), "give unspool.Conversation objects"),
+        (lambda: own.save(talk("c"), talk("c")), "give each id once"),
+        (lambda: own.save(talk("c"), talk("d", project="other")), "one project at a time"),
+        (lambda: own.append("c"), "at least one"),
+        (lambda: own.append("c", "hello"), "give unspool.Message objects"),
+        (lambda: own.append(7, said("x")), "conversation id 7"),
+        (lambda: own.append("c", said("x"), project="a,b"), "project name"),
+        (lambda: own.get(7), "conversation id 7"),
+        (lambda: own.get("c", last=-1), "give how many"),
+        (lambda: own.get("c", project=7), "project name 7"),
+        (lambda: own.exists(None), "conversation id None"),
+        (lambda: own.delete(""), "conversation id ''"),
+        (lambda: own.chunks(b"c"), "conversation id b'c'"),
+        (lambda: own.list(skip=-1), "0 for none"),
+        (lambda: own.list(limit=0), "from 1 to 1000"),
+        (lambda: own.list(limit=1001), "from 1 to 1000"),
+    ]:
+        with pytest.raises(InputError, match=cure):
+            call()
+    assert corpus.projects() == []
+
+
+# Over time
+
+
+@pytest.mark.usefixtures("hashing")
+def test_going_over_to_another_embedder_takes_conversations_along(database: Place, hashing: Asked) -> None:
+    given = talk("c", *(f"walrus {name(number)}" for number in range(9)), " ", title="Animals")
+    with open_corpus(database, embedder=A) as corpus:
+        corpus.remember(given)
+        report = unspool.reembed(settings=settings_for(database, embedder=B), embedder=B, drop_old=True)
+        assert report is not None and (report.embedded, report.chunks) == (9, 9)
+        assert set(hashing.passages["b"]) == {message.text for message in given.messages[:9]}
+        corpus.conversations.append("c", said("penguin"))
+        assert hashing.passages["b"][-1] == "penguin"
+        assert numbers(corpus, name(4), alpha=0)[0] == 5
+        assert len(corpus.search("walrus", alpha=1, limit=50).hits) == 10
+        assert corpus.conversations.delete("c")
+    assert_whole(database, embedder=B)
+
+
+def test_a_catalog_taken_back_to_before_conversations_keeps_what_was_said_findable(database: Place) -> None:
+    with open_corpus(database) as corpus:
+        corpus.remember(talk("c", "walrus", "penguin"))
+        corpus.put(doc("a.md", "tomato", PROJECT))
+    address = f"sqlite:///{database}" if isinstance(database, Path) else database
+    Catalog.migrate(address, "0004")
+    Catalog.migrate(address, "head")
+    with open_corpus(database) as corpus:
+        assert (corpus.conversations.count(), corpus.conversations.exists("c")) == (0, False)
+        assert found(corpus.search("penguin", alpha=0))[0] == ("c", 2)
+        with pytest.raises(ConflictError, match="is a document"):
+            corpus.remember(talk("c", "walrus"))
+        corpus.forget(project=PROJECT, path="c")
+        corpus.remember(talk("c", "walrus"))
+        assert texts(corpus, "c") == ["walrus"]
+    assert_whole(database)
+
+
+def test_diagnosis_and_rebuilding_know_conversations(places: Places) -> None:
+    place = places.new()
+    with open_corpus(place) as corpus:
+        corpus.remember(talk("c", "walrus", " ", "penguin"), talk("empty"))
+        assert all(check.ok for check in corpus.doctor())
+        before = found(corpus.search("walrus penguin"))
+        corpus.repair()
+        assert found(corpus.search("walrus penguin")) == before
+        assert texts(corpus, "c") == ["walrus", " ", "penguin"]
+    assert_no_orphans(place)
+    assert_whole(place)
