@@ -1,15 +1,28 @@
 """A retrieval memory: index code and documents, find them again by meaning and by word, within a token budget."""
 
 from unspool.conversations import Conversations
-from unspool.corpus import Check, Corpus, ProjectStatus, drop_old, open, reembed
+from unspool.corpus import Corpus, open
 from unspool.domain.answers import Answer, Citation, Usage
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
 from unspool.domain.events import AnswerFinished, Outcome, PageServed
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Said, Served, Snippet, Source, Stability
-from unspool.domain.reports import BadRecord, Failure, IndexReport, Masked, Progress, ReembedPlan, ReembedReport, RememberReport, Skip
+from unspool.domain.reports import (
+    BadRecord,
+    Check,
+    Failure,
+    IndexReport,
+    Masked,
+    Progress,
+    ProjectStatus,
+    ReembedPlan,
+    ReembedReport,
+    RememberReport,
+    Skip,
+)
 from unspool.errors import UnspoolError
+from unspool.generations import drop_old, reembed
 from unspool.history import History, MemoryHistory
 from unspool.settings import Settings
 

@@ -22,14 +22,14 @@ from anyio import to_thread
 
 from unspool import corpus as sync
 from unspool.answering import answer as answering
-from unspool.corpus import Corpus, OnProgress, ProjectStatus
+from unspool.corpus import Corpus, OnProgress
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Message
 from unspool.domain.documents import Document, DocumentRecord, Status
 from unspool.domain.events import Hook
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport
+from unspool.domain.reports import IndexReport, ProjectStatus
 from unspool.history import History
 from unspool.settings import Settings
 
@@ -145,9 +145,7 @@ class AsyncCorpus:
         `model` is a name as in the settings or a model of one's own; with none, the answer holds what one would be shown. `conversation` is what was
         said before, oldest first. `on_text` is called with each piece as it comes.
         """
-        async with await self.answering(
-            question, projects=projects, where=where, limit=limit, conversation=conversation, model=model
-        ) as stream:
+        async with await self.answering(question, projects=projects, where=where, limit=limit, conversation=conversation, model=model) as stream:
             async for piece in stream:
                 if on_text is not None:
                     on_text(piece)
@@ -164,9 +162,7 @@ class AsyncCorpus:
         model: object = None,
     ) -> AnswerStream:
         """The same as `ask`, piece by piece: iterate over the text, then look at `answer`. Closing it ends the request at once."""
-        begun = await _run(
-            self._corpus.answering, question, projects=projects, where=where, limit=limit, conversation=conversation, model=model
-        )
+        begun = await _run(self._corpus.answering, question, projects=projects, where=where, limit=limit, conversation=conversation, model=model)
         return AnswerStream(begun, self._writing)
 
     async def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:

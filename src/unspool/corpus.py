@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +20,8 @@ from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, 
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ReembedPlan, ReembedReport, RememberReport
+from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport
 from unspool.errors import (
-    ConfigError,
     ConflictError,
     ContinuationError,
     DimensionError,
@@ -51,27 +49,6 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectStatus:
-    """A project at a glance. `waiting` chunks are stored but not yet absorbed by the index."""
-
-    name: str
-    root: str
-    documents: Mapping[Status, int]
-    chunks: int
-    waiting: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
-    """One finding of `doctor`: what was looked at, whether it is well, and what to do if not."""
-
-    name: str
-    ok: bool
-    detail: str
-    cure: str = ""
-
-
 def _check_page(limit: int, max_tokens: int) -> None:
     if not (isinstance(limit, int) and 1 <= limit <= MAX_LIMIT):
         raise InputError(f"limit is {limit!r}; give a whole number from 1 to {MAX_LIMIT}")
@@ -95,63 +72,6 @@ def open(  # noqa: A001
     given = {"database": address, "vectors": vectors, "embedder": name}
     settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     return Corpus(settings, embedder=None if name is not None else embedder)
-
-
-def reembed(
-    address: str | None = None,
-    *,
-    embedder: object = None,
-    settings: Settings | None = None,
-    confirm: Callable[[ReembedPlan], bool] | None = None,
-    drop_old: bool = False,
-    on_progress: OnProgress | None = None,
-) -> ReembedReport | None:
-    """Go over to another embedder: the one given, or the one that the settings name. Corpora that are open go on and follow.
-
-    `confirm` is shown what it will cost; where it returns False nothing happens, and None is returned. `drop_old` forgets the vectors of every
-    embedder but the new one, which are otherwise kept to go back to.
-    """
-    from unspool.indexing import reembedding
-
-    given = {"database": address, "embedder": embedder if isinstance(embedder, str) else None}
-    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
-    with _catalog_of(settings) as catalog:
-        work = wiring.reembedder(catalog, settings, None if isinstance(embedder, str) else embedder)
-        try:
-            if confirm is not None and not confirm(reembedding.plan(work)):
-                return None
-            report = reembedding.reembed(work, on_progress)
-            if drop_old:
-                report = replace(report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store)))
-            return report
-        finally:
-            if work.cache is not None:
-                work.cache.close()
-
-
-def drop_old(address: str | None = None, *, settings: Settings | None = None) -> list[str]:
-    """Forget the vectors of every embedder but the one in use; returns whose they were."""
-    from unspool.indexing import reembedding
-
-    given = {"database": address}
-    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
-    with _catalog_of(settings) as catalog:
-        return reembedding.drop_old(catalog, wiring.store_opener(catalog, settings))
-
-
-@contextmanager
-def _catalog_of(settings: Settings) -> Iterator[Catalog]:
-    """A catalog by itself, whichever embedder it belongs to."""
-    from unspool.catalog import Catalog
-
-    wiring.check(settings)
-    if settings.database_read and not settings.database:
-        raise ConfigError("only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary")
-    catalog = Catalog.open(settings.database_address, create=False, connecting=wiring.connecting(settings))
-    try:
-        yield catalog
-    finally:
-        catalog.close()
 
 
 def _following(method: Callable[Concatenate[Corpus, _P], _T]) -> Callable[Concatenate[Corpus, _P], _T]:
@@ -204,7 +124,9 @@ class Corpus:
             check_project(name)
             mark_as_cache(self._clones())
             root = git.clone(text, into=self._clone(name), ref=ref)
-            return self._parts.written(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
+            return self._parts.written(
+                lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress)
+            )
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
         if not text.strip() or "\x00" in text:
@@ -218,7 +140,9 @@ class Corpus:
                 root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
         name = project or self._free_name(root)
         check_project(name)
-        return self._parts.written(lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress))
+        return self._parts.written(
+            lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress)
+        )
 
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path. They are findable when this returns."""

@@ -64,7 +64,9 @@ class Settings:
     answer_model: str = _setting("", "who answers questions, as provider:model, such as openai:gpt-5-mini; empty means nobody")
     answer_url: str = _setting("", "address of the server that answers, such as http://localhost:11434/v1; empty means the provider's own")
     answer_key: str = _setting("", "the key for that server", secret=True)
-    answer_context_tokens: int = _setting(6_000, "tokens of all that the model is shown for an answer, instructions included", low=1_000, high=2_000_000)
+    answer_context_tokens: int = _setting(
+        6_000, "tokens of all that the model is shown for an answer, instructions included", low=1_000, high=2_000_000
+    )
     answer_max_tokens: int = _setting(1_024, "tokens that an answer may have", low=1, high=1_000_000)
     answer_timeout_s: int = _setting(120, "how long an answer may take from the call to its last word, in seconds", low=1, high=3_600)
     answer_retries: int = _setting(2, "how often a call is repeated that failed before anything of the answer came", low=0, high=100)

@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from unspool.corpus import Check, ProjectStatus
 from unspool.domain.documents import Status
+from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import ConfigError, ConflictError, UnspoolError
 from unspool.settings import Settings
 

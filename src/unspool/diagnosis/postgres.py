@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from unspool.corpus import Check, ProjectStatus
+from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
 from unspool.settings import Settings
 from unspool.wiring import connecting

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unspool.corpus import Check, ProjectStatus
+from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
 from unspool.settings import Settings
 

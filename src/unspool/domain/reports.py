@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from unspool.domain.documents import Status
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
@@ -120,3 +122,24 @@ class ReembedReport:
     kept: tuple[str, ...] = ()  # embedders whose vectors are kept to go back to
     dropped: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStatus:
+    """A project at a glance. `waiting` chunks are stored but not yet absorbed by the index."""
+
+    name: str
+    root: str
+    documents: Mapping[Status, int]
+    chunks: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One finding of `doctor`: what was looked at, whether it is well, and what to do if not."""
+
+    name: str
+    ok: bool
+    detail: str
+    cure: str = ""

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from unspool.corpus import Check, ProjectStatus
 from unspool.domain.answers import Answer, Citation
 from unspool.domain.documents import DocumentRecord, Scalar, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, StreamStatus
 from unspool.domain.queries import Hit, Page, Said
-from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport, RememberReport
+from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
 
 
 def line(value: Mapping[str, Any]) -> str:

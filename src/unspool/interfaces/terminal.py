@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
-from unspool.corpus import Check, ProjectStatus
 from unspool.domain.answers import Answer, Citation
 from unspool.domain.documents import DocumentRecord, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
 from unspool.domain.queries import Form, Hit, Page, Said
-from unspool.domain.reports import IndexReport, ReembedPlan, ReembedReport, RememberReport
+from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -54,7 +54,7 @@ class CandidateCache:
 
     def get(self, catalog: Catalog, projects: Sequence[AskedProject], ids: Sequence[int]) -> dict[int, reading.Candidate]:
         """The chunks that exist, by id."""
-        state = tuple((project.id, project.seq) for project in projects)
+        state = _state(projects)
         with self._guard:
             if state != self._state or len(self._known) > MAX_KEPT:
                 self._state, self._known = state, {}
@@ -64,6 +64,16 @@ class CandidateCache:
             with catalog.read() as connection:
                 known.update(reading.candidates(connection, missing))
         return {id_: known[id_] for id_ in ids if id_ in known}
+
+    def learn(self, projects: Sequence[AskedProject], candidates: Mapping[int, reading.Candidate]) -> None:
+        """Keep what was read in another way."""
+        with self._guard:
+            if self._state == _state(projects):
+                self._known.update(candidates)
+
+
+def _state(projects: Sequence[AskedProject]) -> tuple[tuple[int, int], ...]:
+    return tuple((project.id, project.seq) for project in projects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +251,9 @@ def _with_neighbours(stores: Stores, request: Request, ids: Ids, leading: Ids, g
     if not said:
         return ids, {}
     with stores.catalog.read() as connection:
-        beside = said | reading.neighbours(connection, [id_ for id_ in leading.tolist() if id_ in said])
+        near = reading.neighbours(connection, [id_ for id_ in leading.tolist() if id_ in said])
+    stores.kept.learn(request.projects, near)
+    beside = said | near
     if request.where is not None and fields_of(request.where) & INSIDE:
         return ids, beside
     new = np.fromiter(beside, dtype=np.int64, count=len(beside))

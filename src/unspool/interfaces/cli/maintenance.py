@@ -20,7 +20,7 @@ from unspool.interfaces.cli.progress import Bar
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
-    from unspool.corpus import Check
+    from unspool.domain.reports import Check
 
 UNWELL = 2
 
@@ -85,8 +85,8 @@ def repair(flags: dict[str, str | None], as_json: bool) -> None:
 def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bool) -> int:
     """Embed everything that is stored with another embedder, and go over to it in one step. Searches go on meanwhile, and an attempt that was
     interrupted goes on where it was when the command is given again."""
-    from unspool.corpus import drop_old as drop
-    from unspool.corpus import reembed as go_over
+    from unspool.generations import drop_old as drop
+    from unspool.generations import reembed as go_over
 
     settings = Settings.load(flags=flags)
     if settings.origins["embedder"] == "default" and not drop_old:
