@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from unspool.errors import (
     AddressError,
     ConfigError,
     InputError,
+    MissingDependencyError,
     RateLimitedError,
     RejectedError,
     ServiceError,
@@ -414,3 +417,21 @@ def test_a_model_of_ones_own_needs_a_name_and_a_stream() -> None:
     assert as_model(mine) is mine
     with pytest.raises(InputError, match="int"):
         as_model(7)
+
+
+def test_a_package_that_is_missing_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError) as raised:
+        open_model(f"{provider}:missing", AnswerOptions(retries=77))  # options that nobody else has, for nothing that was opened before
+    assert "pip install 'unspool[hosted]'" in str(raised.value) and "httpx2" in str(raised.value)
+
+
+def test_several_threads_ask_one_model_and_each_gets_its_own_answer(server: wire.WireServer, provider: str) -> None:
+    server.always = lambda asked: wire.Answer(pieces=list(chats.stream(asked, [f"about {chats.user_of(asked)}", " and no other"])))
+    model = opened(server, provider)
+
+    def one(number: int) -> str:
+        return "".join(model.stream(SYSTEM, [ChatMessage(role="user", text=f"walrus {number}")], max_tokens=9))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(one, range(40))) == [f"about walrus {number} and no other" for number in range(40)]

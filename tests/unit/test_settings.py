@@ -57,6 +57,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         "alpha": "0.5",
         "debounce_ms": "50",
         "chunk_tokens": "64",
+        "answer_context_tokens": "2000",
         "continuations": "signed",
         "prefetch": "off",
         "pool_pre_ping": "off",
