@@ -11,6 +11,7 @@ import base64
 import hashlib
 import json
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -79,8 +80,9 @@ class Clock:
 class WireServer:
     """Listens on a free port of the loopback while it is open."""
 
-    def __init__(self, dimension: int = DIMENSION) -> None:
+    def __init__(self, dimension: int = DIMENSION, *, tls: ssl.SSLContext | None = None) -> None:
         self.dimension = dimension
+        self._scheme = "http" if tls is None else "https"
         self.asked: list[Asked] = []
         self.most_at_once = 0
         self.always: Reply | None = None  # instead of a proper answer, when the script is over
@@ -90,11 +92,13 @@ class WireServer:
         self._guard = threading.Lock()
         self._connections: set[socket.socket] = set()
         self._server = _Listener(("127.0.0.1", 0), _handler_of(self))
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
 
     @property
     def address(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def url(self) -> str:

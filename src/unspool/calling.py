@@ -105,7 +105,7 @@ class Server:
         return Stream(self, lambda extensions: self._client.stream("POST", self._url, json=body, extensions=extensions))
 
     def away(self, error: Exception) -> UnreachableError:
-        """A server that could not be reached, or that broke off."""
+        """A server that could not be reached."""
         return UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it, or correct {self.names.url}")
 
     def wrong(self, what: str) -> ServiceError:
@@ -154,11 +154,13 @@ class Stream:
         late = threading.Timer(self._server.timeout_s, self._expire)  # the client only bounds the wait for each piece
         late.daemon = True
         late.start()
+        has_begun = False
         try:
             with self._call({"trace": self._trace}) as coming:
                 if coming.status_code != 200:
                     coming.read()
                     raise self._server.error_of(coming)
+                has_begun = True
                 self.content_type = coming.headers.get("content-type", "").partition(";")[0].strip().lower()
                 yield from coming.iter_bytes()
             self._check()  # a connection that was cut can look like one that ended
@@ -166,6 +168,8 @@ class Stream:
             self._check()
             if isinstance(error, httpx2.TimeoutException):
                 raise self._late() from error
+            if has_begun:
+                raise UnreachableError(f"{self._server} broke off in the middle of its answer ({type(error).__name__}); try again") from error
             raise self._server.away(error) from error
         finally:
             late.cancel()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import ssl
+import subprocess
 import threading
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -202,7 +206,7 @@ def test_what_has_begun_is_never_begun_again(server: wire.WireServer, provider: 
     server.script(chats.broken("It ", "is "))
     reply = ask(opened(server, provider))
     assert [next(reply), next(reply)] == ["It ", "is "]
-    with pytest.raises(UnreachableError):
+    with pytest.raises(UnreachableError, match="broke off"):
         next(reply)
     assert len(server.asked) == 1
 
@@ -380,6 +384,32 @@ def test_closing_wakes_whoever_waits_for_the_first_word(server: wire.WireServer,
     assert ended.wait(wire.WAIT_S)
     free.set()
     assert len(server.asked) == 1
+
+
+def test_closing_wakes_whoever_waits_behind_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    """As at every provider: closing has to reach the socket below."""
+    needed("httpx2", "pip install 'unspool[hosted]'")
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("there is no program openssl to make a certificate; install it")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", certificate, *subject],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    gone = threading.Event()
+    with wire.WireServer(tls=context) as server:
+        server.script(chats.hanging(gone, "It is "))
+        reply = ask(opened(server, provider, timeout_s=600))
+        assert next(reply) == "It is "
+        ended = _in_another_thread(reply)
+        reply.close()
+        assert ended.wait(wire.WAIT_S) and gone.wait(wire.WAIT_S)
 
 
 # By name
