@@ -94,3 +94,9 @@ def test_a_page_is_one_line_and_the_same_each_time(cli: Cli, small: Path) -> Non
     assert first == second and first.count("\n") == 1 and first.endswith("}\n")
     modified = json.loads(first)["hits"][0]["modified"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", modified)
+
+
+def test_remembering_is_as_documented(cli: Cli, tmp_path: Path) -> None:
+    said = {"messages": [{"text": "the key is AKIAIOSFODNN7EXAMPLQ"}]}
+    (tmp_path / "c.jsonl").write_text(json.dumps(said) + "\nbroken\n")
+    compare("remember", json.loads(cli("remember", str(tmp_path / "c.jsonl"), "--json").stdout))

@@ -15,7 +15,7 @@ from unspool.domain.documents import Scalar
 MAX_MESSAGES = 20_000  # of one conversation; what follows is another one, "id#2"
 MAX_CHARS = 50 * 2**20
 # What open sessions may hold together; then the one that has been silent longest is closed.
-OPEN_MESSAGES = 50_000
+OPEN_MESSAGES = 200_000
 OPEN_CHARS = 64 * 2**20
 _KNOWN_TOOLS = 10_000
 
