@@ -22,14 +22,15 @@ from anyio import to_thread
 
 from unspool import corpus as sync
 from unspool.answering import answer as answering
+from unspool.conversations import Conversations
 from unspool.corpus import Corpus, OnProgress
 from unspool.domain.answers import Answer
-from unspool.domain.conversations import Message
-from unspool.domain.documents import Document, DocumentRecord, Status
+from unspool.domain.conversations import Conversation, ConversationRecord, Message
+from unspool.domain.documents import Chunk, Document, DocumentRecord, Status
 from unspool.domain.events import Hook
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, ProjectStatus
+from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport
 from unspool.history import History
 from unspool.settings import Settings
 
@@ -78,6 +79,21 @@ class AsyncCorpus:
     async def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path. They are findable when this returns."""
         return await _run(self._corpus.put, *documents)
+
+    @property
+    def conversations(self) -> AsyncConversations:
+        """What was said: saved, continued, read, listed, deleted."""
+        return AsyncConversations(self._corpus.conversations)
+
+    async def remember(self, *conversations: Conversation) -> RememberReport:
+        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        return await _run(self._corpus.remember, *conversations)
+
+    async def remember_files(
+        self, paths: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+    ) -> RememberReport:
+        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
+        return await _run(self._corpus.remember_files, paths, project=project, on_progress=on_progress)
 
     async def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project; returns how many documents went."""
@@ -238,6 +254,49 @@ class AsyncCorpus:
     async def refresh(self, *, on_progress: OnProgress | None = None) -> None:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
         await _run(self._corpus.refresh, on_progress=on_progress)
+
+
+class AsyncConversations:
+    """Conversations whose methods are awaited."""
+
+    def __init__(self, conversations: Conversations) -> None:
+        self._conversations = conversations
+
+    async def save(self, *conversations: Conversation) -> RememberReport:
+        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        return await _run(self._conversations.save, *conversations)
+
+    async def load(self, files: Sequence[Path], *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
+        """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
+        return await _run(self._conversations.load, files, project=project, on_progress=on_progress)
+
+    async def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
+        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them."""
+        return await _run(self._conversations.append, id, *messages, project=project)
+
+    async def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
+        """A conversation with its messages in order, or only the last so many of them; None where there is none."""
+        return await _run(self._conversations.get, id, project=project, last=last)
+
+    async def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+        """Whether there is a conversation of that id."""
+        return await _run(self._conversations.exists, id, project=project)
+
+    async def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+        """Conversations without their messages, those that began last first."""
+        return await _run(self._conversations.list, project=project, skip=skip, limit=limit)
+
+    async def count(self, *, project: str | None = None) -> int:
+        """How many conversations there are."""
+        return await _run(self._conversations.count, project=project)
+
+    async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
+        """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
+        return await _run(self._conversations.chunks, id, project=project)
+
+    async def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+        """Remove a conversation with everything under it; False where there was none."""
+        return await _run(self._conversations.delete, id, project=project)
 
 
 class AsyncHistory:

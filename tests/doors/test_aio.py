@@ -8,8 +8,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from unspool import Corpus, Document, History, aio
-from unspool.aio import AsyncCorpus, AsyncHistory
+from unspool import Conversation, Conversations, Corpus, Document, History, Message, aio
+from unspool.aio import AsyncConversations, AsyncCorpus, AsyncHistory
 from unspool.corpus import open as open_corpus
 from unspool.errors import NotFoundError
 
@@ -30,6 +30,35 @@ def test_every_method_of_a_history_is_there_with_the_same_signature(name: str) -
     assert inspect.iscoroutinefunction(twin)
     assert inspect.signature(twin) == inspect.signature(getattr(History, name))
     assert twin.__doc__ == getattr(History, name).__doc__
+
+
+@pytest.mark.parametrize("name", [name for name, member in vars(Conversations).items() if not name.startswith("_") and callable(member)])
+def test_every_method_of_conversations_is_there_with_the_same_signature(name: str) -> None:
+    twin = getattr(AsyncConversations, name)
+    assert inspect.iscoroutinefunction(twin)
+    assert inspect.signature(twin) == inspect.signature(getattr(Conversations, name))
+    assert twin.__doc__ == getattr(Conversations, name).__doc__
+
+
+def test_conversations_are_saved_continued_and_found(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with aio.open(f"sqlite:///{tmp_path}/a.db") as corpus:
+            await corpus.remember(Conversation(id="c", messages=[Message(text="the walrus swims")]))
+            await corpus.conversations.append("c", Message(text="and the penguin walks"))
+            assert [hit.chunk.location for hit in (await corpus.search("penguin", limit=1)).hits] == ["c:2"]
+            kept = await corpus.conversations.get("c", last=1)
+            assert kept is not None
+            assert [message.text for message in kept.messages] == ["and the penguin walks"]
+            assert (await corpus.conversations.exists("c"), await corpus.conversations.count()) == (True, 1)
+            assert [one.messages for one in await corpus.conversations.list()] == [len(await corpus.conversations.chunks("c"))] == [2]
+            assert (await corpus.conversations.delete("c"), await corpus.conversations.delete("c")) == (True, False)
+            lines = tmp_path / "lines.jsonl"
+            lines.write_text('{"id": "d", "messages": [{"role": "user", "content": "a walrus again"}]}\n')
+            assert (await corpus.remember_files(lines)).added == 1
+            assert (await corpus.conversations.load([lines])).unchanged == 1
+            assert (await corpus.conversations.save(Conversation(id="e", messages=[Message(text="x")]))).added == 1
+
+    anyio.run(story)
 
 
 def test_responses_are_appended_and_read(tmp_path: Path) -> None:

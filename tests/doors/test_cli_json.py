@@ -44,11 +44,13 @@ def compare(section: str, *objects: object) -> None:
 
 def test_pages_are_as_documented(cli: Cli, small: Path) -> None:
     explained = json.loads(cli("search", "open session", "--explain", "--json").stdout)
-    compare("search", explained)
     plain = json.loads(cli("search", "open session", "--json").stdout)
     assert set(explained["hits"][0]) - set(plain["hits"][0]) == {"reason"}
     related = json.loads(cli("related", "session.py:1", "--json").stdout)
     assert set(keys(related, set())) <= set(keys(plain, set())) | {"insights.languages.go"}
+    cli("remember", "-", "--project", "said", input='{"id": "c", "messages": [{"text": "one"}, {"text": "walrus"}, {"text": "three"}]}')
+    said = json.loads(cli("search", "walrus", "--project", "said", "--limit", "1", "--json").stdout)
+    compare("search", explained, said)
 
 
 def test_index_reports_are_as_documented(cli: Cli, folder: Path) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @command(
     "history",
     "Keep and show responses, newest first",
-    examples=("unspool history 'GET /orders' --limit 3 --offset 2", "curl -s https://example.com/orders | unspool history 'GET /orders' --append -"),
+    examples=("unspool history 'GET /orders' --limit 3 --offset 2", "unspool history 'GET /orders' --append response.json --json"),
 )
 @click.argument("stream", required=False)
 @click.option("--limit", "-n", type=int, metavar="N", help=f"How many records to show, 1 to {MAX_PAGE}; {PAGE} by default.")

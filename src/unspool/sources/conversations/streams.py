@@ -14,6 +14,7 @@ from unspool.sources.conversations.opening import StreamError
 
 MAX_LINE_BYTES = 64 * 2**20
 MAX_ITEM_COST = 128 * 2**20  # characters of one conversation's JSON, and a few for each value
+MAX_TEXT_BYTES = 64 * 2**20  # of one text in a document: the parser holds it whole
 MAX_DEPTH = 200
 _VALUE_COST = 8
 _BUFFER_BYTES = 65_536
@@ -26,7 +27,6 @@ _ESCAPE = re.compile(
 )
 _LONGEST_ESCAPE = 12
 _QUOTE = re.compile(rb'(?<!\\)"')
-_LONGEST_PIECE = 64 * 2**20
 
 Events = Iterator[tuple[str, Any]]
 
@@ -82,7 +82,9 @@ class _Mended:
         """The next bytes, to the end of a long text: the parser begins a text anew with each piece of it, so that many pieces take long."""
         pieces = [self._stream.read(size)]
         read = len(pieces[0])
-        while pieces[-1] and read < _LONGEST_PIECE and not _QUOTE.search(pieces[-1]):
+        while pieces[-1] and not _QUOTE.search(pieces[-1]):
+            if read > MAX_TEXT_BYTES:
+                raise StreamError(f"it holds a text of more than {MAX_TEXT_BYTES // 2**20} MiB")
             pieces.append(self._stream.read(size))
             read += len(pieces[-1])
         return b"".join(pieces)
