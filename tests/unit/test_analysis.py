@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.words import analysis
-from unspool.words.analysis import PATH_WEIGHT, STOP_WORDS, chunk_terms, matcher, terms
+from unspool.words.analysis import PADDING, PADDING_TERMS, PATH_WEIGHT, STOP_WORDS, chunk_terms, matcher, terms
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,22 @@ def test_nothing_wanted_matches_nothing() -> None:
 
 
 def test_a_chunk_is_found_by_its_text_its_path_its_headings_and_its_symbol() -> None:
-    found = chunk_terms(path="src/cache.py", title="Storage", headings="Guide\nEviction", symbol="Cache.evict", text="oldest entry")
+    found = chunk_terms(kind="code", path="src/cache.py", title="Storage", headings="Guide\nEviction", symbol="Cache.evict", text="oldest entry")
     assert set(terms("oldest entry cache storage guide eviction evict")) <= set(found)
     assert found.count("src") == PATH_WEIGHT
+    assert PADDING not in found
+
+
+def test_a_message_is_found_by_its_text_its_day_its_speaker_and_its_title_but_not_by_its_id() -> None:
+    found = chunk_terms(kind="chat", path="walrus/17", title="Boats", headings="Saturday, 4 May 2024", symbol="Ann Ünal", text="they sail")
+    assert sorted(set(found) - {PADDING}) == sorted(set(terms("they sail Saturday 4 May 2024 Ann Ünal Boats")))
+    assert chunk_terms(kind="chat", path="x", title="", headings="", symbol="", text="") == [PADDING] * PADDING_TERMS
+
+
+@given(st.text(max_size=50))
+def test_nobody_can_ask_for_what_makes_messages_as_long_as_each_other(text: str) -> None:
+    assert PADDING not in terms(text)
+    assert chunk_terms(kind="chat", path="", title=text, headings="", symbol="", text=text).count(PADDING) == PADDING_TERMS
 
 
 def test_threads_get_the_same_terms_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
