@@ -84,7 +84,7 @@ FIELDS = {
     "document": ("equal, one of, not", "the document's whole path, exactly as stored", '{"document": "src/app.py"}'),
     "path": ("glob, one of, not", "the document's path; a pattern without a slash matches the file name in any folder", '{"path": "src/**/*.py"}'),
     "language": ("equal, one of, not", "the document's language in lower case", '{"language": ["python", "go"]}'),
-    "kind": ("equal, one of, not", "`code`, `docs` or `data`", '{"kind": "code"}'),
+    "kind": ("equal, one of, not", "`code`, `docs`, `data` or `chat`", '{"kind": "code"}'),
     "heading": (
         "contains, one of, not",
         "part of a heading above the chunk's first line, or of the one it begins with; case does not matter",
@@ -95,13 +95,20 @@ FIELDS = {
         "when the document was last changed; a time without a zone is UTC",
         '{"modified": {"ge": "2026-01-01"}}',
     ),
+    "conversation": ("equal, one of, not", "the conversation's whole id; documents have none", '{"conversation": "stand-up"}'),
+    "speaker": (
+        "equal, one of, not",
+        "who said a message, by name in any case, or by kind: `user`, `assistant`, `system`, `tool`",
+        '{"speaker": ["ann", "assistant"]}',
+    ),
+    "time": ("equal, one of, not, ranges", "when a message was said; a time without a zone is UTC", '{"time": {"ge": "2026-01-01"}}'),
 }
 
 OPERATORS = (
     ("equal", "`field=value`", '`{"field": "value"}` or `{"field": {"eq": "value"}}`', "the value; for `path` a glob, for `heading` a part of it"),
     ("one of", "`field=a,b`", '`{"field": ["a", "b"]}` or `{"field": {"in": ["a", "b"]}}`', "any of the values, at most 1000"),
     ("not", "`field!=value`", '`{"field": {"not": "value"}}`', "everything else, also what has no such field; a list means none of them"),
-    ("less", "`field<value`", '`{"field": {"lt": 3}}`', "`modified` and `metadata.<key>` only"),
+    ("less", "`field<value`", '`{"field": {"lt": 3}}`', "`modified`, `time` and `metadata.<key>` only"),
     ("at most", "`field<=value`", '`{"field": {"le": 3}}`', "the same"),
     ("greater", "`field>value`", '`{"field": {"gt": 3}}`', "the same"),
     ("at least", "`field>=value`", '`{"field": {"ge": 3}}`', "the same"),

@@ -142,7 +142,7 @@ PATH_WEIGHT = 3
 
 
 # A message of three words is not worth more than one of thirty for being short, as BM25 has it. So many terms that nobody asks for in every
-# message do what lowering its b from .75 to about .3 would: +.018 nDCG@10 on meetings.
+# message do what lowering its b from .75 to about .3 would: +.016 nDCG@10 on meetings.
 PADDING = "\x01"
 PADDING_TERMS = 30
 

@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from unspool.errors import NotFoundError
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli import conditions
 from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
 from unspool.interfaces.cli.scopes import NOTHING_FOUND, given_text, narrowed, scope
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from unspool.answering.answer import AnswerStream
+    from unspool.corpus import Corpus
     from unspool.domain.answers import Answer
+    from unspool.domain.conversations import Message
+
+LAST_TURNS = 20
 
 
 @command(
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
 @click.argument("question")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @narrowed
+@click.option(
+    "--conversation", metavar="ID", help="A remembered conversation that the question goes on from: its last messages are shown to the model."
+)
 def ask(
     flags: dict[str, str | None],
     as_json: bool,
@@ -37,6 +47,7 @@ def ask(
     language: tuple[str, ...],
     globs: tuple[str, ...],
     kind: tuple[str, ...],
+    conversation: str | None,
 ) -> int:
     """Answer a QUESTION from the best hits for it; PATHs are indexed or refreshed first, and '-' reads the question from stdin.
 
@@ -46,13 +57,21 @@ def ask(
     with opened(flags) as corpus:
         names, inside = scope(corpus, paths, projects)
         parts = [part for part in (condition, inside) if part is not None]
-        with corpus.answering(given_text(question), projects=names, where=conditions.together(parts)) as stream:
+        turns = _last_turns(corpus, conversation) if conversation is not None else ()
+        with corpus.answering(given_text(question), projects=names, where=conditions.together(parts), conversation=turns) as stream:
             answer = _show(stream, as_json=as_json)
     for message in answer.notes:
         note(message)
     for message in answer.warnings:
         note(message, kind="warning")
     return 0 if answer.found else NOTHING_FOUND
+
+
+def _last_turns(corpus: Corpus, conversation: str) -> Sequence[Message]:
+    known = corpus.conversations.get(conversation, last=LAST_TURNS)
+    if known is None:
+        raise NotFoundError(f"no conversation {conversation!r}; `unspool documents` lists what there is, and `unspool remember` takes in more")
+    return known.messages
 
 
 def _show(stream: AnswerStream, *, as_json: bool) -> Answer:
