@@ -1,4 +1,4 @@
-"""A retrieval memory: index code and documents, find them again by meaning and by word, within a token budget."""
+"""A retrieval memory: index code, documents and conversations, find them again by meaning and by word, within a token budget."""
 
 from unspool.conversations import Conversations
 from unspool.corpus import Corpus, open
