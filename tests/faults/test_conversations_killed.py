@@ -88,6 +88,7 @@ killed = []
 for attempt in range(task["kills"]):
     written = os.pipe()
     pid = child(write, attempt)
+    os.close(written[1])  # so that a child that ends by itself is noticed
     for _ in range(chance.randint(1, 4)):  # after so many versions, somewhere within the next two
         begun = time.monotonic()
         os.read(written[0], 1)
