@@ -115,8 +115,7 @@ class Conversations:
         known = self._read(project, found, None)
         if known is None:
             return False
-        self._parts.look()
-        return forgetting.forget_documents(self._parts.catalog, self._parts.ready(), known[0], [known[1]]) > 0
+        return self._parts.written(lambda indexer: forgetting.forget_documents(indexer.catalog, indexer.store, known[0], [known[1]])) > 0
 
     def _read(self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T) -> _T:
         from unspool.catalog import projects

@@ -205,3 +205,31 @@ def test_forgetting_the_project_while_others_write_into_it_leaves_all_or_nothing
         ids = {one.id for one in corpus.conversations.list() if one.id != "end"}
         assert ids == {f"{put}/{at}" for put in {id_.rpartition("/")[0] for id_ in ids} for at in range(3)}
     assert_whole(database)
+
+
+@pytest.mark.parametrize("projects", [PROJECT, "*"])
+def test_searches_while_others_write_never_fail_and_never_repeat_a_message_on_a_page(database: Place, projects: str) -> None:
+    def write(number: int) -> None:
+        for turn in range(6):
+            edited = [f"walrus {name(at)} by {number} in {turn}" if (at + turn) % 3 else f"walrus {name(at)}" for at in range(12)]
+            corpus.remember(talk("c", *edited, title=f"Title {turn % 2}"), talk(f"own {number}", *edited[turn:]))
+            corpus.conversations.append("c", said(f"walrus appended by {number}"))
+            corpus.conversations.delete(f"own {number}")
+
+    def read(_: int) -> None:
+        for _turn in range(8):
+            page = corpus.search("walrus title", projects=projects, limit=6, explain=True)
+            while True:
+                shown = [(hit.chunk.project, hit.chunk.path, one.number) for hit in page.hits for one in (*hit.before, *hit.after)]
+                own = {(hit.chunk.project, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits}
+                assert len(shown) == len(set(shown)) and own.isdisjoint(shown)
+                assert all(hit.chunk.text.startswith("walrus") for hit in page.hits)
+                if page.continuation is None:
+                    break
+                page = page.more()
+
+    with open_corpus(database) as corpus:
+        corpus.remember(talk("c", *(f"walrus {name(at)}" for at in range(12))))
+        corpus.remember(talk("c", *(f"walrus {name(at)}" for at in range(12)), project="other"))
+        at_once(lambda number: (write if number % 2 else read)(number))
+    assert_whole(database)

@@ -88,6 +88,13 @@ def test_what_is_no_message_or_is_gone_by_now_has_no_exchange() -> None:
     assert exchanges([chunks[1]], {2: [said(4)]})[0].message is None
 
 
+def test_a_hit_that_was_replaced_since_it_was_read_is_not_shown_beside_another() -> None:
+    chunks = [chunk(1, 5), chunk(2, 6)]
+    found = exchanges(chunks, around(chunks[1]))
+    assert found[0] == NONE
+    assert shown(found)[1] == ([], [7])
+
+
 def test_blank_messages_are_not_shown() -> None:
     assert shown(exchanges([chunk(1, 5)], around(chunk(1, 5), blank=(4,)))) == [([], [6])]
 

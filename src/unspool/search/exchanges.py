@@ -30,7 +30,7 @@ NONE = Exchange()
 
 def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> list[Exchange]:
     """The exchange around each of a page's chunks, in order. `said` holds the message of each and its neighbours."""
-    taken = {(chunk.project, chunk.path, chunk.lines.first) for chunk in chunks if chunk.id in said}
+    taken = {(chunk.project, chunk.path, chunk.lines.first) for chunk in chunks}  # also those that somebody replaced since they were read
     found = []
     for chunk in chunks:
         if chunk.id not in said:
