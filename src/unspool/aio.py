@@ -271,7 +271,10 @@ class AsyncConversations:
         return await _run(self._conversations.load, files, project=project, on_progress=on_progress)
 
     async def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
-        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them."""
+        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
+
+        A message that is there already, by its id, is left out and counted as a duplicate: whoever is not sure that it arrived sends it again.
+        """
         return await _run(self._conversations.append, id, *messages, project=project)
 
     async def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002

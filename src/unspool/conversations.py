@@ -55,7 +55,10 @@ class Conversations:
         return self._parts.written(lambda indexer: remembering.load(indexer, files, project=name, on_progress=on_progress))
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
-        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them."""
+        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
+
+        A message that is there already, by its id, is left out and counted as a duplicate: whoever is not sure that it arrived sends it again.
+        """
         from unspool.indexing import remembering
 
         if not messages:

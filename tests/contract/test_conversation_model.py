@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import unspool
@@ -17,6 +17,7 @@ from unspool.domain.conversations import AuthorKind, Conversation, Message
 
 EMBEDDER = "hashing:a"
 IDS = ("one", "two/zwei", "three")
+SIZES = (("one", 7), ("two/zwei", 4))  # what there is at the beginning
 
 message = st.tuples(st.booleans(), st.sampled_from(["", "ann", "Björn"]), st.sampled_from(list(AuthorKind)), st.booleans())
 some = st.lists(message, max_size=4)
@@ -24,6 +25,7 @@ where = st.integers(0, 8)
 step = st.one_of(
     st.tuples(st.just("save"), some),
     st.tuples(st.just("append"), st.lists(message, min_size=1, max_size=2)),
+    st.tuples(st.just("edit"), where, message),
     st.tuples(st.just("edit"), where, message),
     st.tuples(st.just("insert"), where, some),
     st.tuples(st.just("cut"), where),
@@ -137,14 +139,17 @@ def check(corpus: unspool.Corpus, model: Model) -> None:
         assert corpus.search(" ".join(sorted(gone)), alpha=0, limit=200).hits == ()
 
 
+BEGIN = [(id_, ("save", [(at == 2, "ann", kind, at % 2 == 0) for at, kind in enumerate([*AuthorKind, *AuthorKind][:count])])) for id_, count in SIZES]
+
+
 @pytest.mark.usefixtures("hashing")
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(steps=st.lists(st.tuples(st.sampled_from(IDS), step), min_size=6, max_size=12))
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], phases=[Phase.explicit, Phase.generate])
+@given(steps=st.lists(st.tuples(st.sampled_from(IDS), step), min_size=10, max_size=12))
 def test_any_series_of_changes_leaves_what_plain_python_says(places: Places, steps: list[tuple[str, tuple[Any, ...]]]) -> None:
     place: Place = places.new()
     model = Model()
     with open_corpus(place, embedder=EMBEDDER) as corpus:
-        for id_, how in steps:
+        for id_, how in (*BEGIN, *steps):
             do(corpus, model, id_, how)
             check(corpus, model)
     assert_whole(place, embedder=EMBEDDER)

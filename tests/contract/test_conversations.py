@@ -155,9 +155,19 @@ def test_appending_to_what_does_not_exist_begins_it(corpus: unspool.Corpus) -> N
     assert got is not None and (got.created_at, got.title) == (NOON, "")
 
 
-def test_a_message_id_that_is_there_already_cannot_be_appended(corpus: unspool.Corpus, database: Place) -> None:
+def test_what_is_sent_twice_is_appended_once(corpus: unspool.Corpus, database: Place) -> None:
     corpus.remember(talk("c", said("walrus", id="m1")))
-    with pytest.raises(ConflictError, match="'m1' already; give the new one another id"):
+    report = corpus.conversations.append("c", said("walrus", id="m1"))
+    assert (report.unchanged, report.messages, report.duplicates) == (1, 0, 1)
+    report = corpus.conversations.append("c", said("walrus", id="m1"), said("penguin", id="m2"))
+    assert (report.updated, report.messages, report.duplicates) == (1, 1, 1)
+    assert texts(corpus, "c") == ["walrus", "penguin"]
+    assert_whole(database)
+
+
+def test_a_message_with_the_id_of_another_cannot_be_appended(corpus: unspool.Corpus, database: Place) -> None:
+    corpus.remember(talk("c", said("walrus", id="m1")))
+    with pytest.raises(ConflictError, match="another message with the id 'm1'; give the new one another id"):
         corpus.conversations.append("c", said("penguin"), said("tomato", id="m1"))
     assert texts(corpus, "c") == ["walrus"]
     corpus.conversations.append("d", said("another conversation", id="m1"))

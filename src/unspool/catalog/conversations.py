@@ -91,6 +91,20 @@ def fingerprints(connection: Connection, document_id: int) -> list[bytes]:
     return [bytes(row[0]) for row in connection.execute(query)]
 
 
+def news(connection: Connection, head: Head, one: PreparedConversation) -> tuple[PreparedMessage, ...]:
+    """The messages that a conversation has not yet, by their names; one that has the name of another is a conflict. Without names nothing is read."""
+    known: dict[str, bytes] = {}
+    for some in batches(said.message.id for said in one.messages if said.message.id):
+        query = sa.select(messages.c.name, messages.c.sha).where(messages.c.document_id == head.document_id, messages.c.name.in_(some))
+        known.update((name, bytes(sha)) for name, sha in connection.execute(query))
+    for said in one.messages:
+        if known.get(said.message.id, said.sha) != said.sha:
+            raise ConflictError(
+                f"conversation {one.path!r} has another message with the id {said.message.id[:80]!r}; give the new one another id, or none"
+            )
+    return tuple(said for said in one.messages if said.message.id not in known)
+
+
 def kept(stored: Sequence[bytes], given: Sequence[bytes]) -> int:
     """How many messages, from the first on, are the same."""
     for number, (one, other) in enumerate(zip(stored, given, strict=False)):
@@ -124,8 +138,6 @@ def write(
     new = 0
     for one in prepared:
         id_, head = held[one.path], known.get(one.path)
-        if appends and head is not None:
-            _refuse_known(connection, head, one)
         start, position, old, said_before = _cleared(connection, head, one, appends=appends)
         title = head.title if appends and head is not None else one.title
         made = list(_chunk_rows(project, one, title, id_, seq, start=start, position=position, old=old))
@@ -145,16 +157,6 @@ def write(
     embedded = writing.store_vectors(connection, wanted, vectors, space_id)
     changes = Changes(added=added, removed=sorted(gone), vectors=vectors)
     return Written(messages=new, chunks=len(chunk_rows), embedded=embedded, changes=changes)
-
-
-def _refuse_known(connection: Connection, head: Head, one: PreparedConversation) -> None:
-    """Names of messages are unique in a conversation. Where none has a name nothing is read."""
-    names = [said.message.id for said in one.messages if said.message.id]
-    for some in batches(names):
-        query = sa.select(messages.c.name).where(messages.c.document_id == head.document_id, messages.c.name.in_(some))
-        known = connection.execute(query.limit(1)).scalar()
-        if known is not None:
-            raise ConflictError(f"conversation {one.path!r} has a message with the id {known[:80]!r} already; give the new one another id, or none")
 
 
 class _Cleared(NamedTuple):

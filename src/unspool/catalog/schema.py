@@ -232,13 +232,14 @@ messages = sa.Table(
     metadata,
     sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),  # from 1
-    sa.Column("name", sa.Text, nullable=False),  # as it is called where it comes from; may be empty
+    sa.Column("name", plain_text(250), nullable=False),  # as it is called where it comes from; may be empty
     sa.Column("author", sa.Text, nullable=False),
     sa.Column("speaker", plain_text(200), nullable=False),  # the author, or the kind where there is none, as it is compared: in lower case
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("at_ns", sa.BigInteger),  # nanoseconds since 1970
     sa.Column("sha", _Sha, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
+    sa.Index("ix_messages_name", "document_id", "name"),
     sa.Index("ix_messages_speaker", "speaker"),
     sa.Index("ix_messages_at", "at_ns"),
 )

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from unspool.domain.documents import MAX_PATH_LENGTH, Metadata, check_path, check_project, checked_metadata, storable
+from unspool.domain.documents import Metadata, check_path, check_project, checked_metadata, storable
 from unspool.errors import InputError
 
 DEFAULT_PROJECT = "conversations"
 MAX_AUTHOR_LENGTH = 200
+MAX_MESSAGE_ID_LENGTH = 250
 EARLIEST, LATEST = datetime(1678, 1, 1, tzinfo=UTC), datetime(2262, 1, 1, tzinfo=UTC) - timedelta(microseconds=1)  # what 64 bits of nanoseconds reach
 
 
@@ -38,7 +39,7 @@ class Message:
     def __post_init__(self) -> None:
         if not isinstance(self.text, str):
             raise InputError(f"the text of a message is a {type(self.text).__name__}; give text")
-        for name, value, most in (("author", self.author, MAX_AUTHOR_LENGTH), ("id", self.id, MAX_PATH_LENGTH)):
+        for name, value, most in (("author", self.author, MAX_AUTHOR_LENGTH), ("id", self.id, MAX_MESSAGE_ID_LENGTH)):
             if not isinstance(value, str) or len(value) > most or not storable(value) or "\n" in value:
                 raise InputError(
                     f"the {name} of a message cannot be used; give one line of at most {most} characters, without NUL or lone surrogates"

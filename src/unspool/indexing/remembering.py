@@ -82,16 +82,36 @@ def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
 
 
 def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) -> RememberReport:
-    """Store messages behind a conversation's last; one that does not exist yet begins with them. What was said before is not looked at."""
+    """Store messages behind a conversation's last; one that does not exist yet begins with them. What was said before is not looked at.
+
+    A message that is there already, by its id, is left out, so that whoever does not know whether it came through may send it again.
+    """
     started = time.monotonic()
     tally = Tally()
     new = Conversation(project=project, id=id_, messages=said)
     prepared = messages.prepare(new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
     vectors = _vectors(indexer, [prepared], tally)
-    project_id, existed, written = indexer.catalog.transact(partial(_write, indexer, project, [prepared], vectors, appends=True))
+    project_id, existed, written = indexer.catalog.transact(partial(_append, indexer, project, prepared, vectors))
+    tally.duplicates = len(said) - written.messages
+    if not written.messages:
+        tally.unchanged = 1
+        return tally.report(project, time.monotonic() - started)
     indexer.store.settle(project_id, put=written.chunks)
     _count(tally, [prepared], written, old=existed)
     return tally.report(project, time.monotonic() - started)
+
+
+def _append(
+    indexer: Indexer, project: str, prepared: PreparedConversation, vectors: Mapping[bytes, bytes], connection: Connection
+) -> tuple[int, int, stored.Written]:
+    """Write those of the messages that are not there yet."""
+    row = projects.ensure(connection, project)
+    head = stored.heads(connection, row.id, [prepared.path]).get(prepared.path)
+    new = prepared.messages if head is None else stored.news(connection, head, prepared)
+    if not new:
+        return row.id, 1, stored.Written()
+    size = sum(len(said.message.text.encode()) for said in new)
+    return _write(indexer, project, [replace(prepared, messages=new, size_bytes=size)], vectors, connection, appends=True)
 
 
 def save(indexer: Indexer, given: Sequence[Conversation], tally: Tally) -> int | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
-from unspool.domain.documents import Chunk
+from unspool.domain.documents import Chunk, Kind
 from unspool.domain.queries import Snippet
 from unspool.words import analysis
 
@@ -40,7 +41,8 @@ def cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
 
 
 def _of(wanted: frozenset[str], chunk: Chunk) -> Snippet:
-    return snippet(chunk.text, chunk.lines.first, wanted)
+    found = snippet(chunk.text, chunk.lines.first, wanted)
+    return replace(found, first_line=chunk.lines.first) if chunk.kind is Kind.CHAT else found  # a message is one line of its conversation
 
 
 def _best(found: list[tuple[int, int, frozenset[str]]], starts: list[int], rows: int, lines: int) -> int:

@@ -12,9 +12,10 @@ from decimal import Decimal
 from typing import Any
 
 from unspool.domain.conversations import MAX_AUTHOR_LENGTH, AuthorKind
-from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, MAX_PATH_LENGTH, Scalar
+from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Scalar
 
 MAX_TITLE_LENGTH = 500
+MAX_ID_LENGTH = 200
 TOOL_CHARS = 1_000  # of what a tool was given or gave back; the rest is seldom what anyone looks for later
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -73,9 +74,9 @@ def identity(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
     text = " ".join(_CONTROL.sub(" ", str(value)).split()) if isinstance(value, str) or abs(value) < MAX_NUMBER else ""
-    if len(text) <= MAX_PATH_LENGTH // 4:  # room for what is put behind it
+    if len(text) <= MAX_ID_LENGTH:  # room for what is put behind it
         return text
-    return f"{text[:200]}~{hashlib.sha256(text.encode()).hexdigest()[:32]}"
+    return f"{text[:MAX_ID_LENGTH]}~{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def shortened(text: str, most: int = TOOL_CHARS) -> str:

@@ -27,7 +27,7 @@ def upgrade() -> None:
         "messages",
         sa.Column("document_id", sa.BigInteger(), sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
         sa.Column("number", sa.Integer(), primary_key=True),
-        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("name", schema.plain_text(250), nullable=False),
         sa.Column("author", sa.Text(), nullable=False),
         sa.Column("speaker", schema.plain_text(200), nullable=False),
         sa.Column("kind", sa.String(length=10), nullable=False),
@@ -35,6 +35,7 @@ def upgrade() -> None:
         sa.Column("sha", sa.LargeBinary(length=32), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
     )
+    op.create_index("ix_messages_name", "messages", ["document_id", "name"])
     op.create_index("ix_messages_speaker", "messages", ["speaker"])
     op.create_index("ix_messages_at", "messages", ["at_ns"])
     op.create_table(
