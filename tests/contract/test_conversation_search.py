@@ -263,7 +263,16 @@ def test_paging_through_everything_gives_each_message_once_in_the_same_order(mix
 def test_a_walk_past_its_window_gives_each_message_once(corpus: unspool.Corpus) -> None:
     """With more messages than a window holds, later ones come from deeper searches, and neighbours come with the first that needs them."""
     corpus.remember(*(talk(f"c{number}", *(f"walrus {name(turn)}" if turn % 2 else f"penguin {turn}" for turn in range(40))) for number in range(16)))
-    hits = walked(corpus, "walrus", limit=90, alpha=0.4)
+    page = corpus.search("walrus", limit=90, alpha=0.4)
+    pages = [page]
+    while page.continuation is not None:
+        page = page.more()
+        pages.append(page)
+    hits = [hit for one in pages for hit in one.hits]
+    assert pages[-1].served is not unspool.Served.WINDOW
+    assert not [note for one in pages for note in one.notes if "earlier pages" in note], "nothing was ranked that had been given"
+    for number, one in enumerate(pages):
+        assert one.remaining <= sum(len(later.hits) for later in pages[number + 1 :])
     assert Counter(keys(hits)) == Counter({("conversations", f"c{number}", turn): 1 for number in range(16) for turn in range(1, 41)})
     scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True)

@@ -102,6 +102,32 @@ def test_those_who_append_at_once_lose_nothing_and_leave_no_gap(database: Place,
     assert_whole(database)
 
 
+@pytest.mark.parametrize("meanwhile", ["append", "delete", "edit", "cut", "title"])
+def test_a_save_that_somebody_overtakes_is_stored_as_it_was_given(database: Place, hashing: Asked, meanwhile: str) -> None:
+    """What is stored is looked at before the new messages are embedded; all of that may be out of date when they are written."""
+    first = [f"walrus {name(number)}" for number in range(6)]
+    wanted = [*first, "tomato"]
+
+    def overtake(_: Sequence[str]) -> None:
+        hashing.before.clear()
+        if meanwhile == "append":
+            other.conversations.append("c", said("penguin"))
+        elif meanwhile == "delete":
+            other.conversations.delete("c")
+        else:
+            now = {"edit": ["penguin", *first[1:]], "cut": first[:2], "title": first}[meanwhile]
+            other.remember(talk("c", *now, title="Another" if meanwhile == "title" else ""))
+
+    with open_corpus(database, embedder=A) as corpus, open_corpus(database, embedder=A) as other:
+        corpus.remember(talk("c", *first), talk("known", "penguin"))  # of the other's texts none has to be embedded: the model is busy
+        hashing.before["a"] = overtake
+        corpus.remember(talk("c", *wanted))
+        got = other.conversations.get("c")
+        assert got is not None and ([message.text for message in got.messages], got.title) == (wanted, "")
+        assert sorted(numbers(other, "walrus tomato penguin", where={"conversation": "c"}, alpha=0, limit=50)) == list(range(1, 8))
+    assert_whole(database, embedder=A)
+
+
 APPEND = """
 import json, sys, time
 from pathlib import Path

@@ -136,6 +136,18 @@ def test_appending_embeds_one_text_and_reads_nothing_before_it(database: Place, 
         assert numbers(corpus, "tomato", alpha=0)[0] == 3
 
 
+def test_another_title_is_what_messages_are_found_by_from_then_on(corpus: unspool.Corpus, database: Place) -> None:
+    corpus.remember(talk("c", "walrus", "penguin", title="Antarctica"))
+    corpus.refresh()
+    assert len(corpus.search("antarctica", alpha=0).hits) == 2
+    corpus.remember(talk("c", "walrus", "penguin", title="Patagonia"))
+    assert corpus.search("antarctica", alpha=0).hits == ()
+    assert [hit.chunk.title for hit in corpus.search("patagonia", alpha=0).hits] == ["Patagonia"] * 2
+    corpus.conversations.append("c", said("tomato"))
+    assert len(corpus.search("patagonia", alpha=0).hits) == 3
+    assert_whole(database)
+
+
 @pytest.mark.usefixtures("hashing")
 def test_what_was_appended_is_not_new_when_the_whole_is_saved(database: Place, hashing: Asked) -> None:
     with open_corpus(database, embedder=A) as corpus:
