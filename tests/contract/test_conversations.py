@@ -201,6 +201,24 @@ def test_deleting_takes_everything_under_it_and_nothing_else(corpus: unspool.Cor
     assert_whole(database)
 
 
+@pytest.mark.parametrize("what", ["conversations", "documents"])
+def test_what_is_new_is_found_by_its_words_after_much_was_deleted(corpus: unspool.Corpus, what: str) -> None:
+    if what == "conversations":
+        corpus.remember(talk("old", *(f"walrus {name(number)}" for number in range(9))), talk("kept", "walrus"))
+        corpus.refresh()
+        corpus.conversations.delete("old")
+        corpus.refresh()
+        corpus.remember(talk("new", "walrus again"))
+    else:
+        corpus.put(*(doc(f"old{number}", f"walrus {name(number)}") for number in range(9)), doc("kept", "walrus"))
+        corpus.refresh()
+        for number in range(9):
+            corpus.forget(project="notes", path=f"old{number}")
+        corpus.refresh()
+        corpus.put(doc("new", "walrus again"))
+    assert sorted(paths(corpus.search("walrus", alpha=0))) == ["kept", "new"]
+
+
 @pytest.mark.parametrize("path", ["c", None])
 def test_forgetting_a_path_or_the_project_takes_conversations_wholly(corpus: unspool.Corpus, database: Place, path: str | None) -> None:
     corpus.remember(talk("c", "walrus", metadata={"a": 1}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import time
 from collections import Counter
@@ -18,6 +17,7 @@ import tantivy
 
 from unspool.catalog.reading import Position
 from unspool.vectors.base import Ids, Matches
+from unspool.words.base import rarity
 
 FORMAT = 1
 # Enough for 20 000 chunks between commits; below 15 MB per thread tantivy refuses.
@@ -246,7 +246,6 @@ def bm25(counts: Counter[str], length: int, weights: Mapping[str, float], freque
     for term, weight in weights.items():
         count = counts.get(term, 0)
         if count:
-            frequency = frequencies[term]
-            rarity = math.log(1 + (chunks - frequency + 0.5) / (frequency + 0.5))
-            total += weight * rarity * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / max(average, 1.0)))
+            # tantivy counts what was removed until it merges, so a term may be in more chunks than there are
+            total += weight * rarity(frequencies[term], chunks) * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / max(average, 1.0)))
     return total
