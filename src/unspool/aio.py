@@ -297,6 +297,10 @@ class AsyncConversations:
         """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
         return await _run(self._conversations.chunks, id, project=project)
 
+    async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
+        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        return await _run(self._conversations.chunk, chunk_id, project=project)
+
     async def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
         """Remove a conversation with everything under it; False where there was none."""
         return await _run(self._conversations.delete, id, project=project)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, check_path, check_project
+from unspool.domain.documents import Chunk, Kind, check_path, check_project
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import InputError
 
@@ -104,6 +104,13 @@ class Conversations:
 
         check_path(id, "conversation id")
         return self._read(project, lambda connection, row: reading.chunks_in(connection, row.id, id), [])
+
+    def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
+        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        from unspool.catalog import reading
+
+        found = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
+        return found if found is not None and found.project == (project or self._project) and found.kind is Kind.CHAT else None
 
     def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
         """Remove a conversation with everything under it; False where there was none."""

@@ -70,6 +70,15 @@ def test_what_is_not_there_is_none_and_not_an_error(corpus: unspool.Corpus) -> N
         corpus.remember(talk("other", "walrus", project="another"))
 
 
+def test_its_chunks_are_read_in_order_and_one_by_one(corpus: unspool.Corpus) -> None:
+    corpus.remember(talk("c", said("walrus"), said(" "), said("penguin")), talk("d", said("tomato")))
+    found = corpus.conversations.chunks("c")
+    assert [(chunk.text, chunk.lines.first, chunk.index) for chunk in found] == [("walrus", 1, 0), ("penguin", 3, 1)]
+    assert [corpus.conversations.chunk(chunk.id) for chunk in found] == list(found)
+    assert corpus.conversations.chunk(found[0].id, project="elsewhere") is None
+    assert corpus.conversations.chunk(1) is None
+
+
 def test_lists_are_newest_first_and_can_be_paged(corpus: unspool.Corpus) -> None:
     began = [NOON + timedelta(hours=hour) for hour in (3, 1, 4, 1, 5)]  # two at the same time: the one that came later is first
     for number, at in enumerate(began):
