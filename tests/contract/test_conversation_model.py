@@ -143,7 +143,7 @@ BEGIN = [(id_, ("save", [(at == 2, "ann", kind, at % 2 == 0) for at, kind in enu
 
 
 @pytest.mark.usefixtures("hashing")
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], phases=[Phase.explicit, Phase.generate])
 @given(steps=st.lists(st.tuples(st.sampled_from(IDS), step), min_size=10, max_size=12))
 def test_any_series_of_changes_leaves_what_plain_python_says(places: Places, steps: list[tuple[str, tuple[Any, ...]]]) -> None:
     place: Place = places.new()

@@ -100,7 +100,7 @@ for attempt in range(task["kills"]):
         break
 print(json.dumps({"killed": killed, "looked": looked}))
 """
-KILLS = 8
+KILLS = 5
 
 
 @pytest.fixture(scope="module", params=ENGINES)
