@@ -94,8 +94,9 @@ def test_errors_end_as_they_do_everywhere(cli: Cli, small: Path, server: wire.Wi
     assert refused.exit_code == 3 and refused.stderr.startswith("error: ") and "UNSPOOL_ANSWER_KEY" in refused.stderr
     assert KEY not in refused.output
     assert json.loads(cli("ask", "open_session", "--json").stdout)["error"]["code"] == "rejected"
-    server.always = chats.broken("It is ")
-    assert cli("ask", "open_session").exit_code == 3
+    server.always = chats.broken("It is ", "so, ", "perhaps ")
+    broken = cli("ask", "open_session")
+    assert broken.exit_code == 3 and broken.stdout.startswith("It is so,") and broken.stdout.endswith("\n"), "the error begins a line"
     assert cli("ask", "open_session", "--answer-model", "openia:m").exit_code == 2
     assert cli("ask", " ").exit_code == 2
 

@@ -183,3 +183,32 @@ def test_eval_measures_a_test_set_of_conversations(cli: Cli, tmp_path: Path, dat
     beside = json.loads(cli("eval", str(tmp_path / "set"), "--alpha", "0", "--json").stdout)
     assert beside["mrr"] == 0.5, "the answer stands right beside the question"
     assert not database.exists()
+
+
+def test_a_message_without_a_time_stands_below_those_with_one(cli: Cli, database: Path) -> None:
+    with unspool.open(f"sqlite:///{database}") as corpus:
+        corpus.remember(Conversation(id="c", messages=[Message(text="When is the regatta?", at=START), Message(text="The regatta is in June.")]))
+    rows = cli("search", "regatta").stdout.splitlines()
+    (first,) = [row.index("When is") for row in rows if "When is" in row]
+    (second,) = [row.index("The regatta") for row in rows if "The regatta" in row]
+    assert first == second
+
+
+def test_related_numbers_a_message_once_however_many_lines_it_has(cli: Cli, talks: Path) -> None:
+    rows = cli("related", "boats/1:3", "--limit", "10").stdout.splitlines()
+    at = next(index for index, row in enumerate(rows) if row.startswith("boats/1:4  "))
+    assert [row.strip() for row in rows[at + 1 : at + 3]] == ["4  Red with a", "white stripe."]
+
+
+def test_a_question_goes_on_from_a_conversation_of_the_project_that_is_searched(cli: Cli, talks: Path) -> None:
+    assert cli("ask", "which colour?", "--project", "talks", "--conversation", "plain").exit_code == 0
+    assert cli("ask", "which colour?", "--project", "*", "--conversation", "plain").exit_code == 0
+    result = cli("ask", "which colour?", "--project", "talks", "--conversation", "nowhere")
+    assert result.exit_code == 1 and "no conversation 'nowhere'" in result.stderr
+
+
+def test_what_a_model_would_be_shown_is_free_of_carriage_returns(cli: Cli, database: Path) -> None:
+    with unspool.open(f"sqlite:///{database}") as corpus:
+        corpus.remember(Conversation(id="c", messages=[Message(text="The regatta\r\nis in June.")]))
+    result = cli("ask", "when is the regatta?")
+    assert "regatta\nis in June." in result.stdout

@@ -62,3 +62,17 @@ def test_remember_refuses_what_is_no_export_before_anything_is_stored(cli: Cli, 
     assert cli("remember", str(tmp_path / "missing.zip")).exit_code == 1
     assert cli("remember", "-", "-").exit_code == 2
     assert json.loads(cli("status", "--json").stdout)["totals"]["documents"] == 0
+
+
+def test_remember_names_stdin_and_not_where_it_was_kept(cli: Cli) -> None:
+    for given in ("", "hello\n"):
+        result = cli("remember", "-", input=given)
+        assert result.exit_code == 2
+        assert result.stderr.startswith("error: stdin ") and "unspool-" not in result.stderr
+
+
+def test_remember_says_which_files_hold_no_conversation(cli: Cli, tmp_path: Path) -> None:
+    path = exports.written(tmp_path / "none.json", [])
+    result = cli("remember", str(path))
+    assert result.exit_code == 1
+    assert "nothing was taken in" in result.stderr and str(path) in result.stderr

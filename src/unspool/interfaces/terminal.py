@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 from unspool.domain.answers import Answer, Citation
-from unspool.domain.documents import DocumentRecord, Status
+from unspool.domain.documents import DocumentRecord, Kind, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
 from unspool.domain.queries import Form, Hit, Page, Said
 from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
@@ -122,6 +122,7 @@ def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = Fa
     lines.sort(key=lambda one: one[0])
     width = max(len(str(said.number)) for _, said, _ in lines)
     name = max(_cells(clean(said.speaker)) for _, said, _ in lines)
+    hours = "%H:%M  " if any(said.at is not None for _, said, _ in lines) else ""
     last, day = None, None
     for (number, _), said, found in lines:
         if said.at is not None and said.at.date() != day:
@@ -129,13 +130,13 @@ def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = Fa
             yield [(f"  {'':>{width}}  {day.isoformat()}", FAINT)]
         elif last is not None and number > last + 1:
             yield [(f"  {'':>{width}}  ...", FAINT)]
-        yield from _said(said, found, width, name, full=full)
+        yield from _said(said, found, width, name, hours, full=full)
         last = number
 
 
-def _said(said: Said, hit: Hit | None, width: int, name: int, *, full: bool) -> Iterator[Line]:
+def _said(said: Said, hit: Hit | None, width: int, name: int, hours: str, *, full: bool) -> Iterator[Line]:
     speaker = said.speaker + " " * (name - _cells(clean(said.speaker)))
-    clock = "" if said.at is None else f"{said.at:%H:%M}  "
+    clock = " " * len(hours) if said.at is None else said.at.strftime(hours)
     margin = " " * (width + name + 6 + len(clock))
     if hit is None:
         yield [(f"  {said.number:>{width}}  {speaker}  {clock}{said.text}", FAINT)]
@@ -185,7 +186,8 @@ def _body(hit: Hit, *, full: bool) -> Iterator[Line]:
     position = 0
     for number, row in enumerate(rows, first):
         inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
-        yield [(f"  {number:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
+        shown = "" if hit.chunk.kind is Kind.CHAT and number > first else number  # a message has one number, however many lines
+        yield [(f"  {shown:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
         position += len(row) + 1
 
 
@@ -210,7 +212,7 @@ def _marked(row: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
 def after_answer(answer: Answer) -> Iterator[Line]:
     """What follows the text of an answer: the sources it cites; where there is no model, what one would be shown."""
     if answer.found and not answer.model:
-        yield from ([(row, "")] for row in answer.context.split("\n"))
+        yield from ([(row.removesuffix("\r"), "")] for row in answer.context.split("\n"))
         return
     if not answer.text.endswith("\n"):
         yield []

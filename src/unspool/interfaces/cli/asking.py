@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unspool.errors import NotFoundError
+from unspool.errors import NotFoundError, UnspoolError
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli import conditions
 from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
@@ -57,7 +57,7 @@ def ask(
     with opened(flags) as corpus:
         names, inside = scope(corpus, paths, projects)
         parts = [part for part in (condition, inside) if part is not None]
-        turns = _last_turns(corpus, conversation) if conversation is not None else ()
+        turns = _last_turns(corpus, conversation, names or ()) if conversation is not None else ()
         with corpus.answering(given_text(question), projects=names, where=conditions.together(parts), conversation=turns) as stream:
             answer = _show(stream, as_json=as_json)
     for message in answer.notes:
@@ -67,19 +67,27 @@ def ask(
     return 0 if answer.found else NOTHING_FOUND
 
 
-def _last_turns(corpus: Corpus, conversation: str) -> Sequence[Message]:
-    known = corpus.conversations.get(conversation, last=LAST_TURNS)
-    if known is None:
-        raise NotFoundError(f"no conversation {conversation!r}; `unspool documents` lists what there is, and `unspool remember` takes in more")
-    return known.messages
+def _last_turns(corpus: Corpus, conversation: str, projects: Sequence[str]) -> Sequence[Message]:
+    """The end of a conversation in one of the projects that are searched, else in the one that conversations go to."""
+    for project in (*(corpus.projects() if "*" in projects else projects), None):
+        known = corpus.conversations.get(conversation, project=project, last=LAST_TURNS)
+        if known is not None:
+            return known.messages
+    raise NotFoundError(f"no conversation {conversation!r}; `unspool documents` lists what there is, --project says in which project to look")
 
 
 def _show(stream: AnswerStream, *, as_json: bool) -> Answer:
     """Write the answer as it comes, then its sources."""
     screen = terminal.Screen(sys.stdout, color=color())
-    for piece in stream:
-        if not as_json:
-            screen.put(piece)
+    shown = ""
+    try:
+        for piece in stream:
+            if not as_json:
+                screen.put(shown := piece)
+    except (UnspoolError, KeyboardInterrupt):
+        if shown and not shown.endswith("\n"):
+            screen.put("\n")  # so that the error begins a line
+        raise
     answer = stream.answer
     if as_json:
         print_json(render.answer(answer))

@@ -142,7 +142,7 @@ def _epilog(examples: tuple[str, str]) -> str:
 @click.version_option(__version__, prog_name="unspool")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
 def main() -> None:
-    """Index code and documents, and find them again by meaning and by word."""
+    """Index code, documents and conversations, and find them again by meaning and by word."""
 
 
 def command(name: str, brief: str, *, examples: tuple[str, str], takes: Sequence[str] = ADDRESSES) -> Callable[[Function], click.Command]:

@@ -50,7 +50,10 @@ def remember(flags: dict[str, str | None], as_json: bool, files: tuple[str, ...]
         terminal.Screen(sys.stdout, color=color()).write(terminal.remember_report(report))
     for message in report.warnings:
         note(message, kind="warning")
-    return 0 if report.added or report.updated or report.unchanged else NOTHING_TAKEN_IN
+    if report.added or report.updated or report.unchanged:
+        return 0
+    note(f"nothing was taken in; there is no conversation with a message in {', '.join(files)}")
+    return NOTHING_TAKEN_IN
 
 
 @contextmanager
@@ -63,7 +66,10 @@ def _given(files: Sequence[str]) -> Iterator[list[Path]]:
         if _STDIN in files:
             with spool.open("wb") as copy:
                 shutil.copyfileobj(sys.stdin.buffer, copy)
-        yield [spool if file == _STDIN else Path(file).expanduser() for file in files]
+        try:
+            yield [spool if file == _STDIN else Path(file).expanduser() for file in files]
+        except InputError as error:
+            raise InputError(str(error).replace(str(spool), "stdin")) from error
 
 
 def _named(report: RememberReport, names: dict[str, str]) -> RememberReport:

@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def narrowed(function: Function) -> Function:
     """A command with the flags that say where to look and what to keep: `projects`, `where`, `whole`, `language`, `globs` and `kind`."""
     for option in (
-        click.option("--kind", multiple=True, metavar="KIND", help="Keep only code, docs or data."),
+        click.option("--kind", multiple=True, metavar="KIND", help="Keep only code, docs, data or chat."),
         click.option("--path", "globs", multiple=True, metavar="GLOB", help="Keep only these paths."),
         click.option("--language", multiple=True, metavar="NAME", help="Keep only this language."),
         click.option("--filter", "whole", metavar="JSON", help="The whole filter as a JSON object."),
