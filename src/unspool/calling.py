@@ -34,6 +34,7 @@ from unspool.errors import (
 _REASON = re.compile(r"[\w.-]{1,60}")  # a word such as context_length_exceeded; a sentence may repeat what was sent, or the key
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 CONNECT_S = 10.0
+MAX_ERROR_BYTES = 65_536  # of what a server says instead of beginning to answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +98,7 @@ class Server:
             raise self.error_of(answer)
         try:
             return answer.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ServiceError(f"{self} did not answer with JSON; is {self.names.url} the address of its API?") from error
 
     def stream(self, body: Mapping[str, Any]) -> Stream:
@@ -158,8 +159,7 @@ class Stream:
         try:
             with self._call({"trace": self._trace}) as coming:
                 if coming.status_code != 200:
-                    coming.read()
-                    raise self._server.error_of(coming)
+                    raise self._server.error_of(_read_part(coming))
                 has_begun = True
                 self.content_type = coming.headers.get("content-type", "").partition(";")[0].strip().lower()
                 yield from coming.iter_bytes()
@@ -206,6 +206,18 @@ class Stream:
             if self._socket is not None:
                 with suppress(OSError):  # it is gone already
                     socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not that of TLS, which would say good-bye first
+
+
+def _read_part(coming: httpx2.Response) -> httpx2.Response:
+    """An answer with the beginning of what it says, which is where a server says what is wrong; it may go on and on."""
+    said = b""
+    for piece in coming.iter_bytes(MAX_ERROR_BYTES):
+        said += piece
+        if len(said) >= MAX_ERROR_BYTES:
+            break
+    headers = coming.headers.copy()
+    headers.pop("content-encoding", None)  # it is unpacked already
+    return httpx2.Response(coming.status_code, headers=headers, content=said)
 
 
 def check_access(provider: str, model: str, *, url: str, key: str, example: str, names: Names) -> None:
@@ -270,7 +282,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(text)
     try:
         moment = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last for a time zone without end
         return None
     return max(0.0, ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
 
@@ -279,7 +291,7 @@ def _reason(answer: httpx2.Response) -> str:
     """The word that a server has for what is wrong."""
     try:
         found = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     error = found.get("error", found) if isinstance(found, dict) else {}
     words = [error.get(name) for name in ("code", "type")] if isinstance(error, dict) else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -200,6 +201,11 @@ def test_an_answer_that_is_closed_is_none(library: unspool.Corpus) -> None:
         _ = stream.answer
 
 
+def test_halves_of_characters_in_an_answer_are_replaced(library: unspool.Corpus) -> None:
+    answer = ask(library, Scripted("Every night \ud83d\ude00 [1] \ud800", "\udc00."))
+    assert answer.text == "Every night \U0001f600 [1] \ufffd\ufffd."
+
+
 def test_every_answer_is_told_of_once_and_without_text(library: unspool.Corpus) -> None:
     seen: list[Any] = []
     library.observe(lambda event: seen.append(event) if isinstance(event, unspool.AnswerFinished) else None)
@@ -280,6 +286,21 @@ def test_a_loop_that_is_left_ends_the_request(hosted: unspool.Corpus, server: wi
         for _ in stream:
             break
     assert gone.wait(wire.WAIT_S)
+
+
+def test_a_loop_that_is_left_without_a_with_block_ends_the_request_too(hosted: unspool.Corpus, server: wire.WireServer) -> None:
+    gone = threading.Event()
+    seen: list[str] = []
+    hosted.observe(lambda event: seen.append(event.outcome.value) if isinstance(event, unspool.AnswerFinished) else None)
+    server.script(chats.hanging(gone, "It ", "is "))
+    gc.disable()  # it must not take a collection that may come at any time or never
+    try:
+        for _ in hosted.answering("When?"):
+            break
+        assert gone.wait(wire.WAIT_S)
+    finally:
+        gc.enable()
+    assert seen == ["cancelled"]
 
 
 def test_ctrl_c_ends_the_request(hosted: unspool.Corpus, server: wire.WireServer) -> None:

@@ -22,6 +22,8 @@ from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, events
         (b"event: ping\n\n\n\n", []),
         ("data: \u2028 and \x85 and \x0b stay".encode(), ["\u2028 and \x85 and \x0b stay"]),
         (b"data: \xff\n\n", ["\ufffd"]),
+        (b"\xef\xbb\xbfdata: a\n\n\xef\xbb\xbfdata: b\n\n", ["a"]),
+        (b"\xef\xbb", []),
         (b"", []),
     ],
 )
@@ -36,6 +38,10 @@ def test_however_the_bytes_are_cut_the_events_are_the_same(texts: list[str], dat
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     places = [0, *cuts, len(whole)]
     assert list(events(whole[a:b] for a, b in pairwise(places))) == list(events([whole]))
+
+
+def test_a_mark_before_the_first_event_may_be_cut_too() -> None:
+    assert list(events([b"\xef", b"\xbb", b"\xbf", b"da", b"ta: a\n\n"])) == ["a"]
 
 
 def test_an_event_without_an_end_is_not_kept() -> None:

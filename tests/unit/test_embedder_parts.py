@@ -199,6 +199,7 @@ def retry_after() -> Any:
         ({"retry-after": "."}, None),
         ({"retry-after": "1e3"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Wed, 21 Oct 2015 07:28:00 +999999999999999999"}, None),
         ({"retry-after": ""}, None),
         ({}, None),
     ],

@@ -263,7 +263,16 @@ def test_each_status_has_its_error(server: wire.WireServer, provider: str, statu
 
 
 @pytest.mark.parametrize(
-    "reply", [chats.unfinished, chats.garbled, wire.saying([1]), wire.saying(b"<html>")], ids="unfinished garbled list html".split()
+    "reply",
+    [
+        chats.unfinished,
+        chats.garbled,
+        wire.saying([1]),
+        wire.saying(b"<html>"),
+        lambda asked: wire.Answer(body=b"[" * 200_000, headers={"Content-Type": "application/json"}),
+        lambda asked: wire.Answer(pieces=[b"data: " + b'{"a":' * 150_000 + b"\n\n"]),
+    ],
+    ids="unfinished garbled list html nested nested-event".split(),
 )
 def test_what_is_no_answer_is_an_error(server: wire.WireServer, provider: str, reply: wire.Reply) -> None:
     server.script(reply)
@@ -277,6 +286,9 @@ def test_what_is_no_answer_is_an_error(server: wire.WireServer, provider: str, r
     [
         {"choices": [{"delta": {"content": 7}}]},
         {"choices": [7]},
+        {"choices": 7},
+        {"choices": {"delta": {"content": "a"}}},
+        {"type": {"a": 1}, "choices": [{"delta": {"content": {"a": 1}}}]},
         {"type": "content_block_delta", "delta": {"type": "text_delta"}},
         {"choices": [{"delta": {"content": None}, "finish_reason": None}]},
     ],
@@ -284,6 +296,41 @@ def test_what_is_no_answer_is_an_error(server: wire.WireServer, provider: str, r
 def test_pieces_without_text_are_an_error_or_nothing_at_all(server: wire.WireServer, provider: str, body: dict[str, Any]) -> None:
     server.script(lambda asked: wire.Answer(pieces=[chats.event(body)]))
     with pytest.raises(ServiceError):
+        list(ask(opened(server, provider)))
+
+
+@pytest.mark.parametrize("reason", [["stop"], {"type": "stop"}, 7, True])
+def test_a_reason_for_the_end_that_is_no_word_says_nothing(server: wire.WireServer, provider: str, reason: Any) -> None:
+    server.script(lambda asked: wire.Answer(pieces=list(chats.stream(asked, ["It is so."], reason=reason))))
+    reply = ask(opened(server, provider))
+    assert list(reply) == ["It is so."]
+    assert reply.facts.cut == ""
+
+
+def test_a_whole_answer_without_blocks_holds_no_text(server: wire.WireServer) -> None:
+    server.script(wire.saying({"type": "message", "content": 7}))
+    assert "".join(ask(opened(server, "anthropic"))) == ""
+
+
+def test_an_error_that_goes_on_and_on_is_read_in_part(server: wire.WireServer, provider: str) -> None:
+    given = 0
+
+    def endless() -> Iterator[bytes]:
+        nonlocal given
+        yield b'{"error": {"code": "'
+        while True:
+            given += 1
+            yield b"x" * 65_536
+
+    server.script(lambda asked: wire.Answer(status=400, pieces=endless(), headers={"Content-Type": "application/json"}))
+    with pytest.raises(InputError, match="400"):
+        list(ask(opened(server, provider, timeout_s=5)))
+    assert given < 1_000  # what fits into the buffers on the way; the rest is never sent
+
+
+def test_an_error_that_is_nested_without_end_has_no_reason(server: wire.WireServer, provider: str) -> None:
+    server.script(lambda asked: wire.Answer(status=400, body=b"[" * 50_000, headers={"Content-Type": "application/json"}))
+    with pytest.raises(InputError, match=r"\(400\)"):
         list(ask(opened(server, provider)))
 
 

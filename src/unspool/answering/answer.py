@@ -44,8 +44,8 @@ class _Work:
 class AnswerStream:
     """An answer as it is written: iterate over its text, then look at `answer`.
 
-    `close` ends the request at once and may be called from another thread; so does leaving a `with` block. Whoever is waiting for a piece then
-    gets an `InputError`.
+    `close` ends the request at once and may be called from another thread; so does leaving a `with` block, and dropping the object. Whoever is
+    waiting for a piece then gets an `InputError`.
     """
 
     def __init__(self, work: _Work, *, max_tokens: int, emit: Callable[[AnswerFinished], None]) -> None:
@@ -105,6 +105,10 @@ class AnswerStream:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        if not self._is_over:  # somebody left a loop over it
+            self.close()
+
     @property
     def _shown(self) -> tuple[Shown, ...]:
         return () if self._work.prompt is None else self._work.prompt.shown
@@ -123,7 +127,7 @@ class AnswerStream:
                 break
             if not isinstance(piece, str):
                 raise InputError(f"the model gave a {type(piece).__name__} instead of text; its `stream` yields pieces of text")
-            text = self._citations.feed(piece)
+            text = self._citations.feed(_whole_characters(piece))
         if text:
             self._text.append(text)
             self._first_s = self._passed() if self._first_s is None else self._first_s
@@ -212,6 +216,11 @@ class AnswerStream:
 
     def _passed(self) -> float:
         return time.monotonic() - self._work.begun
+
+
+def _whole_characters(piece: str) -> str:
+    """The text without halves of characters, which a server may write as escapes and no file takes."""
+    return piece if piece.isascii() else piece.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Answers:

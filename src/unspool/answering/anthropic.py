@@ -67,7 +67,10 @@ class AnthropicChat:
                 is_done = True
             elif kind == "message":  # a server that does not stream
                 self._note(reply, event)
-                yield from (self._text(block) for block in event.get("content") or () if isinstance(block, dict) and block.get("type") == "text")
+                blocks = event.get("content")
+                for block in blocks if isinstance(blocks, list) else ():
+                    if isinstance(block, dict) and block.get("type") == "text":
+                        yield self._text(block)
                 is_done = True
         if not is_done:
             raise self._server.wrong("stopped in the middle of its answer")
@@ -81,7 +84,9 @@ class AnthropicChat:
         usage = _inside(part, "usage")
         read = [count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
         prompt = sum(one or 0 for one in read) if read[0] is not None else None
-        reply.note(prompt_tokens=prompt, completion_tokens=count(usage.get("output_tokens")), cut=_CUT.get(part.get("stop_reason") or ""))
+        reason = part.get("stop_reason")
+        cut = _CUT.get(reason) if isinstance(reason, str) else None
+        reply.note(prompt_tokens=prompt, completion_tokens=count(usage.get("output_tokens")), cut=cut)
 
 
 def _inside(event: dict[str, Any], name: str) -> dict[str, Any]:

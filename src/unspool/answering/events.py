@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 
 MAX_EVENT_BYTES = 1_000_000
@@ -32,10 +33,16 @@ def events(pieces: Iterable[bytes]) -> Iterator[str]:
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines that end as events have it: not at the other characters at which Python splits, which text may hold."""
+    """Lines that end as events have it: not at the other characters at which Python splits, which text may hold. A mark before the first goes."""
     rest = b""
+    is_first = True
     for piece in pieces:
-        *whole, rest = _LINE_END.split(rest + piece)
+        rest += piece
+        if is_first:
+            if len(rest) < len(BOM_UTF8) and BOM_UTF8.startswith(rest):
+                continue  # it may become a mark
+            rest, is_first = rest.removeprefix(BOM_UTF8), False
+        *whole, rest = _LINE_END.split(rest)
         yield from whole
         if len(rest) > MAX_EVENT_BYTES:
             raise TooLongError

@@ -77,7 +77,10 @@ class OpenAIChat:
             usage = event.get("usage")
             if isinstance(usage, dict):
                 reply.note(prompt_tokens=count(usage.get("prompt_tokens")), completion_tokens=count(usage.get("completion_tokens")))
-            for choice in event.get("choices") or ():
+            choices = event.get("choices") or ()
+            if not isinstance(choices, list | tuple):
+                raise self._server.wrong("sent a piece that holds no text")
+            for choice in choices:
                 part = choice.get("delta") or choice.get("message") or {} if isinstance(choice, dict) else None
                 if not isinstance(part, dict) or not isinstance(part.get("content") or "", str):
                     raise self._server.wrong("sent a piece that holds no text")
@@ -85,6 +88,6 @@ class OpenAIChat:
                     yield part["content"]
                 if reason := choice.get("finish_reason"):
                     is_done = True
-                    reply.note(cut=_CUT.get(reason))
+                    reply.note(cut=_CUT.get(reason) if isinstance(reason, str) else None)
         if not is_done:
             raise self._server.wrong("stopped in the middle of its answer")

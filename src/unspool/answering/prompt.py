@@ -20,7 +20,9 @@ from unspool.errors import InputError
 
 MAX_REMINDER = 300  # characters of the turn before that a search for a question in a conversation takes along
 # Words that some servers take for the end of a message or the beginning of another, wherever they stand.
-_MARKERS = re.compile(r"(?<=<)(?=\|\w{1,40}\|>)|(?<=\[)(?=/?INST\])|(?<=<)(?=</?SYS>>)|(?<=<)(?=(?:start|end)_of_turn>)|(?<=<)(?=/?s>)")
+_MARKERS = re.compile(
+    r"(?<=<)(?=[|｜][\w▁]{1,40}[|｜]>)|(?<=\[)(?=/?(?:INST|SYSTEM_PROMPT)\])|(?<=<)(?=</?SYS>>)|(?<=<)(?=(?:start|end)_of_turn>)|(?<=<)(?=/?s>)"
+)
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 _SYSTEM = """You answer a question from passages that a search found in the user's own documents.

@@ -123,7 +123,7 @@ def count(value: object) -> int | None:
 def _object(server: Server, data: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second where it is nested without end
         raise server.wrong("sent something that is no JSON") from error
     if not isinstance(found, dict):
         raise server.wrong("sent something that is no event")
