@@ -103,7 +103,8 @@ class Conversations:
         from unspool.catalog import reading
 
         check_path(id, "conversation id")
-        return self._read(project, lambda connection, row: reading.chunks_in(connection, row.id, id), [])
+        found: Sequence[Chunk] = self._read(project, lambda connection, row: reading.chunks_in(connection, row.id, id), [])
+        return [chunk for chunk in found if chunk.kind is Kind.CHAT]
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
         """One of those by its id, as a hit names it; None where the project has none of that id."""

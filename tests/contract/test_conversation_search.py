@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import unspool
-from support import Places, doc, name, open_corpus
+from support import Place, Places, doc, name, open_corpus
 from talks import NOON, answer, found, numbers, said, talk
 from unspool.domain.conversations import AuthorKind
 from unspool.domain.queries import Said
@@ -314,3 +314,20 @@ def test_a_least_score_holds_for_messages_with_their_neighbours_part(shared: uns
         hit.chunk.id for hit in every.hits if hit.score >= least
     ]
     assert every.hits[0].score <= 1
+
+
+def test_what_is_near_or_related_is_shown_with_its_exchange(database: Place) -> None:
+    with open_corpus(database) as corpus:
+        corpus.remember(talk("c", said("walrus", "Ann"), said("violin concert tonight", "Bob"), said("penguin", "Ann")))
+        [hit] = corpus.nearest(corpus.embed("violin concert tonight"), k=1)
+        assert hit.message is not None and (hit.message.number, hit.message.speaker) == (2, "Bob")
+        assert ([one.text for one in hit.before], [one.text for one in hit.after]) == (["walrus"], ["penguin"])
+        related = corpus.related("c", 1, limit=1).hits
+        assert related[0].message is not None
+        assert related[0].message.number == related[0].chunk.lines.first
+
+
+def test_a_day_finds_what_was_said_on_it(database: Place) -> None:
+    with open_corpus(database) as corpus:
+        corpus.remember(talk("c", said("walrus one", at=NOON), said("walrus two", at=NOON + timedelta(days=1))))
+        assert [hit.chunk.text for hit in corpus.search("walrus", where={"time": NOON.date().isoformat()}).hits] == ["walrus one"]

@@ -212,3 +212,12 @@ def test_what_a_model_would_be_shown_is_free_of_carriage_returns(cli: Cli, datab
         corpus.remember(Conversation(id="c", messages=[Message(text="The regatta\r\nis in June.")]))
     result = cli("ask", "when is the regatta?")
     assert "regatta\nis in June." in result.stdout
+
+
+def test_a_long_name_does_not_push_what_others_said_to_the_right(cli: Cli, database: Path) -> None:
+    with unspool.open(f"sqlite:///{database}") as corpus:
+        said = [Message(text="When is the regatta?", author="Ann"), Message(text="The regatta is in June.", author="B" * 150)]
+        corpus.remember(Conversation(id="c", messages=said))
+    rows = cli("search", "regatta").stdout.splitlines()
+    assert max(row.find("When is") for row in rows) < 40
+    assert any("B" * 150 + "  The regatta" in row for row in rows)

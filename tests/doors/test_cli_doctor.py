@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+import unspool
 from unspool import Corpus, diagnosis
 from unspool.diagnosis import sqlite as diagnosis_sqlite
 
@@ -147,3 +148,10 @@ def test_an_error_while_looking_is_a_finding(cli: Cli, small: Path, monkeypatch:
 
     monkeypatch.setattr(Corpus, "status", broken)
     assert "on fire" in failing(cli("doctor", "--json"))["projects"]["detail"]
+
+
+def test_a_few_documents_that_were_put_need_no_index(cli: Cli, tmp_path: Path) -> None:
+    with unspool.open(f"sqlite:///{tmp_path}/few.db") as corpus:
+        corpus.put(unspool.Document(path="a", text="walrus"))
+    found = cli("doctor", "--database", f"sqlite:///{tmp_path}/few.db", "--json")
+    assert "index of default" not in failing(found)

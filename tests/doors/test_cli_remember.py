@@ -64,6 +64,12 @@ def test_remember_refuses_what_is_no_export_before_anything_is_stored(cli: Cli, 
     assert json.loads(cli("status", "--json").stdout)["totals"]["documents"] == 0
 
 
+def test_remember_takes_a_name_that_begins_as_a_home_for_a_name(cli: Cli) -> None:
+    result = cli("remember", "~nobody-is-called-so/c.json")
+    assert result.exit_code == 1
+    assert "no such file: ~nobody-is-called-so/c.json" in result.stderr
+
+
 def test_remember_names_stdin_and_not_where_it_was_kept(cli: Cli) -> None:
     for given in ("", "hello\n"):
         result = cli("remember", "-", input=given)

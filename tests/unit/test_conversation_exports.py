@@ -162,6 +162,26 @@ def test_slack_gives_a_conversation_for_each_channel_and_day(tmp_path: Path, for
     assert exports.texts(direct) == [("Bob Baker", "[file map.png]")]
 
 
+@pytest.mark.parametrize(
+    ("attachments", "text"),
+    [
+        (
+            [{"fallback": "[no preview available]", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "Disk of <@U1> is full"}}]}],
+            "Disk of @Ann is full",
+        ),
+        ([{"fallback": "all in one", "pretext": "Opened", "title": "Fix it", "text": "At last"}], "Opened\nFix it\nAt last"),
+        ([{"fields": [{"title": "Host", "value": "db1"}, {"value": "alone"}, 7]}, {"text": "second"}], "Host: db1\nalone\nsecond"),
+        ([{"fallback": "only this"}, {"text": None, "title": 5}], "only this"),
+    ],
+)
+def test_a_slack_message_without_text_says_what_is_attached(tmp_path: Path, attachments: list[object], text: str) -> None:
+    files = exports.slack_files()
+    files["general/2026-01-06.json"] = [{"subtype": "bot_message", "username": "watch", "text": "", "ts": "1767690000.0", "attachments": attachments}]
+    talks, bad = exports.read(exports.zipped(tmp_path / "s.zip", files))
+    assert exports.texts(talks[-1]) == [("watch", text)]
+    assert bad == []
+
+
 def test_bad_records_of_slack_are_told_by_file_and_number(tmp_path: Path) -> None:
     files = exports.slack_files()
     files["general/2026-01-05.json"] = [{"user": "U1", "text": "kept", "ts": "never"}, 5, {"user": "U1", "text": ["x"], "ts": "1767600000.1"}]

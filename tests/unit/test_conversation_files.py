@@ -115,8 +115,11 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
         conversations.detect(tmp_path / "missing.json")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="neither a file nor a folder"):
+    with pytest.raises(InputError) as raised:
         conversations.detect(tmp_path / "pipe")
+    assert str(raised.value) == f"{tmp_path / 'pipe'} is neither a file nor a folder; give an export of conversations"
+    with pytest.raises(InputError, match="too long"):
+        conversations.detect(tmp_path / ("a" * 300))
     with pytest.raises(InputError, match="project name"):
         conversations.read(exports.written(tmp_path / "c.json", PLAIN), project="a,b")
 

@@ -255,6 +255,14 @@ def test_what_no_database_takes_is_replaced(tmp_path: Path) -> None:
         assert bad == []
 
 
+@pytest.mark.parametrize("title", [r"\udc00x", r"x\ud83d", r"\ud83d\ud83d"])
+def test_a_format_is_known_behind_halves_of_characters(tmp_path: Path, title: str) -> None:
+    path = tmp_path / "c.json"
+    path.write_text('[{"title": "' + title + '", "messages": [{"text": "hello"}]}]')
+    ((talk,), bad) = exports.read(path)
+    assert "\ufffd" in talk.title and bad == []
+
+
 @pytest.mark.parametrize("space", range(65_520, 65_545))
 def test_halves_of_characters_are_replaced_wherever_a_piece_of_the_file_ends(tmp_path: Path, space: int) -> None:
     said = r"\ud83d\ude00 \ud83d \ude00 \\ud83d \ude00\ud83d \n \" \u0041"

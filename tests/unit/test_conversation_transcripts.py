@@ -155,7 +155,7 @@ def test_a_rollout_that_has_only_events_and_an_early_one(tmp_path: Path) -> None
     early = exports.lines(
         tmp_path / "early.jsonl",
         {"id": "r0", "timestamp": "2025-05-01T00:00:00Z", "instructions": None},
-        {"record_type": "state", "type": "state"},
+        {"record_type": "state"},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b"}]},
     )

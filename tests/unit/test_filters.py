@@ -183,3 +183,16 @@ def test_every_glob_is_a_valid_regular_expression_or_refused(pattern: str) -> No
 @given(st.text(alphabet="ab/.ü+(", min_size=1, max_size=12).filter(lambda path: not path.startswith(("/", "./")) and not path.endswith("/")))
 def test_a_path_without_wildcards_matches_itself(path: str) -> None:
     assert re.search(glob_regex(path), path)
+
+
+def test_a_day_means_all_of_it() -> None:
+    day = AllOf(
+        parts=(
+            Compare(field="time", op="ge", value=datetime(2026, 5, 8, tzinfo=UTC)),
+            Compare(field="time", op="lt", value=datetime(2026, 5, 9, tzinfo=UTC)),
+        )
+    )
+    assert parse({"time": "2026-05-08"}) == parse({"time": date(2026, 5, 8)}) == day
+    assert parse({"time": {"not": "2026-05-08"}}) == Not(inner=day)
+    assert parse({"time": "2026-05-08T00:00:00"}) == Compare(field="time", op="eq", value=datetime(2026, 5, 8, tzinfo=UTC))
+    assert parse({"modified": "9999-12-31"}) is not None

@@ -107,9 +107,10 @@ def index(catalog: SqliteCatalog, store: EmbeddedStore | None, row: ProjectRow, 
 
     name = f"index of {status.name}"
     folder = catalog.folder("derived") / f"p{row.id}"
-    if status.chunks and not folder.is_dir():
+    expected = status.chunks > TAIL_LIMIT or (status.chunks and row.root)  # a run always makes one, a few puts do not need it
+    if expected and not folder.is_dir():
         return Check(name=name, ok=False, detail=f"{folder} is missing", cure="unspool repair rebuilds it; so does the next search")
-    if status.chunks and status.waiting >= status.chunks and (store is None or store.absorbed(row.id) < 0):
+    if folder.is_dir() and status.chunks and status.waiting >= status.chunks and (store is None or store.absorbed(row.id) < 0):
         return Check(
             name=name, ok=False, detail=f"{folder} is damaged or of another version", cure="unspool repair rebuilds it; so does the next search"
         )

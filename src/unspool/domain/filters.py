@@ -5,7 +5,7 @@
     {"path": "src/**/*.py"}                         glob; without a slash it matches the file name at any depth
     {"modified": {"ge": "2026-01-01", "lt": ...}}   ranges: lt, le, gt, ge
     {"conversation": "c1", "speaker": "ann"}        what somebody said there; "speaker": "assistant" is what no person said
-    {"time": {"ge": "2026-01-01"}}                  what was said from then on
+    {"time": {"ge": "2026-01-01"}}                  what was said from then on; {"time": "2026-01-01"} is the whole day
     {"language": {"not": "python"}}                 also keeps what has no language
     {"not": {...}}, {"any": [{...}, {...}]}, {"all": [...]}
     {"metadata.author": "ann"}                      a document's own metadata; "metadata": {"author": "ann"} is the same
@@ -18,7 +18,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from unspool.domain.documents import Kind, Scalar, storable
@@ -29,6 +29,8 @@ TIMES = ("modified", "time")
 INSIDE = frozenset(("heading", "speaker", "time"))  # looks into documents: of some only a part is let through
 _RANGES = ("lt", "le", "gt", "ge")
 _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq", "==": "eq", "!=": "not", "ne": "not"}
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 _MAX_DEPTH = 20
 _MAX_VALUES = 1000
 
@@ -120,7 +122,15 @@ def _equal(name: str, value: object) -> Filter:
         if len(value) > _MAX_VALUES:
             raise FilterError(f"{name!r} lists {len(value)} values; give at most {_MAX_VALUES}")
         return AnyOf(parts=tuple(_equal(name, one) for one in value))
+    if name in TIMES and _is_day(value):  # all of it
+        begin = _moment(name, value)
+        end = begin + timedelta(days=1) if begin < _LAST_DAY else begin
+        return AllOf(parts=(Compare(field=name, op="ge", value=begin), Compare(field=name, op="lt", value=end)))
     return Compare(field=name, op="eq", value=_value(name, value))
+
+
+def _is_day(value: object) -> bool:
+    return _DAY.fullmatch(value) is not None if isinstance(value, str) else isinstance(value, date) and not isinstance(value, datetime)
 
 
 def _range(name: str, op: str, value: object) -> Compare:

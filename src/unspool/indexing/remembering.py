@@ -15,7 +15,7 @@ from unspool.catalog import projects
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
 from unspool.domain.reports import BadRecord, Masked, Progress, RememberReport
-from unspool.errors import ConflictError, InputError, SwitchedError
+from unspool.errors import ConflictError, InputError, NotFoundError, SwitchedError
 from unspool.indexing import messages, preparing
 from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
 from unspool.sources import conversations as exports
@@ -255,20 +255,26 @@ def load(indexer: Indexer, files: Sequence[Path], *, project: str, on_progress: 
     started = time.monotonic()
     tally = Tally()
     imported = _Import(indexer, project, tally)
-    total, done = sum(exports.size(file) for file in files), 0
-    for file in files:
+    sizes = [exports.size(file) for file in files]  # all of them, before anything is stored: what is no export is refused here
+    total, done = sum(sizes), 0
+    for file, size in zip(files, sizes, strict=True):
         counts = exports.Tally()
 
         def tell(count: int, before: int = done) -> None:
             if on_progress is not None:
                 on_progress(Progress(task="remembering", done=before + count, total=total, chunks=tally.chunks))
 
-        for one in exports.read(file, project=project, on_bytes=tell, tally=counts):
+        try:
+            found = exports.read(file, project=project, on_bytes=tell, tally=counts)
+        except (InputError, NotFoundError) as error:  # it was an export before the files in front of it were read
+            tally.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
+            continue
+        for one in found:
             if isinstance(one, BadRecord):
                 tally.refuse(one)
             else:
                 imported.take(one)
         tally.duplicates += counts.duplicates
-        done += exports.size(file)
+        done += size
     imported.finish()
     return tally.report(project, time.monotonic() - started)

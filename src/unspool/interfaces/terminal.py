@@ -25,6 +25,7 @@ Line = list[Span]
 
 PATH, NAME, FAINT, MARK, GOOD, BAD, WARN = "magenta", "cyan", "dim", "bold yellow", "green", "bold red", "yellow"
 SHOWN = 20  # masked secrets and failures that are listed; the rest is counted
+NAME_CELLS = 24  # columns that speakers share; a longer name pushes only its own message to the right
 
 # Indexed text is not ours: an escape sequence in it would be obeyed by the terminal. Tabs stay; line ends were split on before.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -121,7 +122,7 @@ def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = Fa
         lines += [((said.number, 0), said, None) for said in (*hit.before, *hit.after)]
     lines.sort(key=lambda one: one[0])
     width = max(len(str(said.number)) for _, said, _ in lines)
-    name = max(_cells(clean(said.speaker)) for _, said, _ in lines)
+    name = min(max(_cells(clean(said.speaker)) for _, said, _ in lines), NAME_CELLS)
     hours = "%H:%M  " if any(said.at is not None for _, said, _ in lines) else ""
     last, day = None, None
     for (number, _), said, found in lines:

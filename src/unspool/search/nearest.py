@@ -37,6 +37,7 @@ def nearest(
     with catalog.read() as connection:
         chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
     present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
+    around = paging.exchanges_of(catalog, [chunk for _, chunk in present])
     return [
         Hit(
             chunk=chunk,
@@ -45,9 +46,12 @@ def nearest(
             origin=Origin.VECTOR,
             form=Form.WHOLE,
             cut=cutter(frozenset()),
-            tokens=chunk.token_count + count_tokens(budget.header(chunk)),
+            tokens=chunk.token_count + count_tokens(budget.header(chunk)) + (count_tokens(exchange.context) if exchange.context else 0),
+            message=exchange.message,
+            before=exchange.before,
+            after=exchange.after,
         )
-        for rank, (score, chunk) in enumerate(present, 1)
+        for rank, ((score, chunk), exchange) in enumerate(zip(present, around, strict=True), 1)
     ]
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from unspool.catalog import conversations, reading
+from unspool.catalog import Catalog, conversations, reading
 from unspool.domain.continuations import Bookmark
 from unspool.domain.documents import Chunk, Kind, Lines, Status
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
@@ -89,7 +89,7 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     gathered = _gather(stores, walk, at, how)
     items = [group.chunk for group in gathered.groups]
     cut = cutter(frozenset(how.plan.terms))
-    around = _exchanges(stores, items)
+    around = exchanges_of(stores.catalog, items)
     spending = _fit(items, cut, how, around, total=walk.question.max_total_tokens, spent=at.spent)
     shown = len(spending.fitted)
     hits = [
@@ -161,12 +161,12 @@ class _Spending:
         return sum(fit.tokens for fit in self.fitted)
 
 
-def _exchanges(stores: Stores, chunks: Sequence[Chunk]) -> list[Exchange]:
+def exchanges_of(catalog: Catalog, chunks: Sequence[Chunk]) -> list[Exchange]:
     """What was said around those of the chunks that are messages."""
     ids = [chunk.id for chunk in chunks if chunk.kind is Kind.CHAT]
     if not ids:
         return [exchanges.NONE] * len(chunks)
-    with stores.catalog.read() as connection:
+    with catalog.read() as connection:
         return exchanges.exchanges(chunks, conversations.around(connection, ids))
 
 

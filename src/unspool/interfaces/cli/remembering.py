@@ -67,9 +67,16 @@ def _given(files: Sequence[str]) -> Iterator[list[Path]]:
             with spool.open("wb") as copy:
                 shutil.copyfileobj(sys.stdin.buffer, copy)
         try:
-            yield [spool if file == _STDIN else Path(file).expanduser() for file in files]
+            yield [spool if file == _STDIN else _path(file) for file in files]
         except InputError as error:
             raise InputError(str(error).replace(str(spool), "stdin")) from error
+
+
+def _path(file: str) -> Path:
+    try:
+        return Path(file).expanduser()
+    except RuntimeError:  # nobody of that name; there may be a file that is called so
+        return Path(file)
 
 
 def _named(report: RememberReport, names: dict[str, str]) -> RememberReport:

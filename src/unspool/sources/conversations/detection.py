@@ -12,7 +12,7 @@ import ijson
 from unspool.errors import InputError
 from unspool.sources.conversations import chatgpt, claude, plain, slack, transcripts
 from unspool.sources.conversations.opening import Export, Meter, StreamError, container, file_stream
-from unspool.sources.conversations.streams import MAX_LINE_BYTES, is_premature, parsed
+from unspool.sources.conversations.streams import MAX_LINE_BYTES, is_premature, mended, parsed
 
 _SAMPLE_BYTES = 2**20
 _SAMPLE_LINES = 50
@@ -163,7 +163,7 @@ def _keys(sample: bytes) -> tuple[Exception | None, list[str]]:
     keys: list[str] = []
     depth = 0
     try:
-        for event, value in ijson.basic_parse(sample):
+        for event, value in ijson.basic_parse(mended(sample)):
             depth += (event in ("start_map", "start_array")) - (event in ("end_map", "end_array"))
             if event == "map_key" and depth <= _KEY_DEPTH:
                 keys.append(value)

@@ -136,13 +136,20 @@ class Archive:
 @contextmanager
 def container(path: Path) -> Iterator[Export | None]:
     """The folder or archive at a path; None for another file."""
-    if path.is_dir():
+    if _is_folder(path):
         yield Folder(path)
     elif is_archive(path):
         with closing(Archive(path)) as archive:
             yield archive
     else:
         yield None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, a folder above it that may not be entered: opening it says which
+        return False
 
 
 def is_archive(path: Path) -> bool:
@@ -154,13 +161,14 @@ def is_archive(path: Path) -> bool:
 def opened(path: Path) -> BinaryIO:
     """A regular file, as it is; errors are ours."""
     try:
-        if path.exists() and not path.is_file():
-            raise InputError(f"{path} is neither a file nor a folder; give an export of conversations")
-        return open(path, "rb", buffering=0)
+        is_other = path.exists() and not path.is_file()
+        if not is_other:
+            return open(path, "rb", buffering=0)
     except FileNotFoundError as error:
         raise NotFoundError(f"no such file: {path}; give an export of conversations that exists") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}; check the name and who may read it") from error
+    raise InputError(f"{path} is neither a file nor a folder; give an export of conversations")
 
 
 def file_stream(path: Path, meter: Meter) -> BinaryIO:

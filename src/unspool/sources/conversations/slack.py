@@ -186,10 +186,9 @@ def _message(record: Any, directory: _Directory, complain: Complaint) -> Message
 
 def _without_text(record: dict[str, Any], directory: _Directory) -> str:
     """What a message says that has no text of its own: its attachments, its blocks, or that there is a file."""
-    for attached in _dicts(record.get("attachments")):
-        text = attached.get("text") or attached.get("fallback") or attached.get("title")
-        if isinstance(text, str) and text.strip():
-            return directory.readable(text).strip()
+    attached = "\n".join(line for one in _dicts(record.get("attachments")) for line in _attached(one))
+    if attached:
+        return directory.readable(attached).strip()
     words = " ".join(_words(record.get("blocks"), 0)).strip()
     if words:
         return directory.readable(words)
@@ -197,6 +196,13 @@ def _without_text(record: dict[str, Any], directory: _Directory) -> str:
         name = one_line(file.get("title")) or one_line(file.get("name"))
         return f"[file {name}]" if name else "[file]"
     return ""
+
+
+def _attached(one: dict[str, Any]) -> list[str]:
+    """The lines of an attachment. Its fallback is for programs that show nothing else, and often says only that."""
+    fields = [f"{word(field.get('title'))}: {word(field.get('value'))}".strip(": ") for field in _dicts(one.get("fields"))]
+    lines = [*(word(one.get(name)).strip() for name in ("pretext", "title", "text")), *fields, " ".join(_words(one.get("blocks"), 0)).strip()]
+    return [line for line in lines if line] or [line for line in [word(one.get("fallback")).strip()] if line]
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

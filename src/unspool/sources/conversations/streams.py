@@ -104,6 +104,11 @@ def _mended(data: bytes, last: int) -> tuple[bytes, bytes]:
     return mended[:cut], data[cut:]
 
 
+def mended(data: bytes) -> bytes:
+    """JSON in which no escape is that of half a character."""
+    return _mended(data, len(data))[0] if _HALF.search(data) else data
+
+
 def why(error: Exception) -> str:
     """What is wrong with a document, without a word of what it says."""
     if is_premature(error):

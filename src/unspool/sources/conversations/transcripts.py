@@ -84,7 +84,7 @@ class Transcripts:
                 self._shelf.draft(session).title = title
             return
         if kind not in ("user", "assistant") or record.get("isMeta"):
-            if not kind:
+            if not kind and record.get("record_type") != "state":  # which early rollouts have between the messages
                 complain("", "it has no type; a line of a transcript was expected")
             return
         said = record.get("message")
