@@ -196,8 +196,8 @@ def test_a_message_without_a_time_stands_below_those_with_one(cli: Cli, database
 
 def test_related_numbers_a_message_once_however_many_lines_it_has(cli: Cli, talks: Path) -> None:
     rows = cli("related", "boats/1:3", "--limit", "10").stdout.splitlines()
-    at = next(index for index, row in enumerate(rows) if row.startswith("boats/1:4  "))
-    assert [row.strip() for row in rows[at + 1 : at + 3]] == ["4  Red with a", "white stripe."]
+    at = next(index for index, row in enumerate(rows) if row.startswith("> 4  "))
+    assert "Red with a" in rows[at] and rows[at + 1].strip() == "white stripe."
 
 
 def test_a_question_goes_on_from_a_conversation_of_the_project_that_is_searched(cli: Cli, talks: Path) -> None:

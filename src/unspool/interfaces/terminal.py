@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
 from unspool.domain.answers import Answer, Citation
-from unspool.domain.documents import DocumentRecord, Kind, Status
+from unspool.domain.documents import DocumentRecord, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
 from unspool.domain.queries import Form, Hit, Page, Said
 from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
@@ -187,8 +187,7 @@ def _body(hit: Hit, *, full: bool) -> Iterator[Line]:
     position = 0
     for number, row in enumerate(rows, first):
         inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
-        shown = "" if hit.chunk.kind is Kind.CHAT and number > first else number  # a message has one number, however many lines
-        yield [(f"  {shown:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
+        yield [(f"  {number:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
         position += len(row) + 1
 
 
