@@ -37,6 +37,12 @@ def checked(text: str, shown: int = 3) -> tuple[str, list[int], int]:
         ("So [0].", "So.", [], 1),
         ("So [1][7][2].", "So [1][2].", [1, 2], 1),
         (f"So [{'9' * 50}].", "So.", [], 1),
+        ("So [9,] and [1,].", "So and [1,].", [1], 1),
+        ("So [1,\u00a09] and [2\u202f; 8\t].", "So [1] and [2].", [1, 2], 2),
+        ("So [2—9].", "So [2, 3].", [2, 3], 1),
+        ("So【1】and【9】, ［2］ and ［8］.", "So【1】and, ［2］ and.", [1, 2], 2),
+        ("So 【1, 9】 [【8】].", "So [1] [?].", [1], 2),
+        ("So 【9】(see there).", "So(see there).", [], 1),
     ],
 )
 def test_numbers_that_were_shown_stay_and_others_go(text: str, wanted: str, used: list[int], dropped: int) -> None:
@@ -90,7 +96,9 @@ def test_no_more_is_held_back_than_could_be_a_citation() -> None:
 
 
 PARTS = st.one_of(
-    st.sampled_from([*"[ ] ( ) ` `` ``` ~~~ , ; - – 0 1 2 3 7 99 a é . [1] [9] [1,9] a[0] [1](x)".split(), "\n", " ", " [2]", "[1, 9]"]),
+    st.sampled_from(
+        [*"[ ] ( ) ` `` ``` ~~~ , ; - – 0 1 2 3 7 99 a é . [1] [9] [1,9] a[0] [1](x) 【 】 ［7］".split(), "\n", " ", "\u00a0", " [2]", "[1, 9]"]
+    ),
     st.text(max_size=5),
 )
 TEXTS = st.lists(PARTS, max_size=30).map("".join)

@@ -1,6 +1,7 @@
 """Citations in a text that is still being written: those of something that was shown stay, others are taken out and counted. Pure.
 
-A citation is `[3]`, `[1, 4]`, `[2; 5]` or `[1-3]`, anywhere but in code. Numbers that were not shown are taken out of it; where none is left, the
+A citation is `[3]`, `[1, 4]`, `[2; 5]` or `[1-3]`, also in the brackets of Chinese and Japanese, which some models use in every language,
+anywhere but in code. Numbers that were not shown are taken out of it; where none is left, the
 whole of it goes, with the space before it. Left as they are: code in backticks and in fences, links such as `[1](https://...)`, `[x]`, and `a[0]`,
 since nothing is ever shown as 0. Code in backticks ends with its line, so that a lone backtick hides no more than that.
 """
@@ -10,10 +11,13 @@ from __future__ import annotations
 import re
 
 MAX_LENGTH = 200  # of a citation; whatever is longer is text
-_ITEM = r"([0-9]+)(?: *[-–] *([0-9]+))?"
+_OPENING, _CLOSING = "[【［", "]】］"
+_SPACES = " \t\u00a0\u202f"
+_GAP = rf"[{_SPACES}]*"
+_ITEM = rf"([0-9]+)(?:{_GAP}[-–—]{_GAP}([0-9]+))?"
 _RANGE = re.compile(_ITEM)
-_GROUP = re.compile(rf"\[ *{_ITEM}(?: *[,;] *{_ITEM})* *\]")
-_INSIDE = frozenset("0123456789 ,;-–")
+_GROUP = re.compile(rf"[{re.escape(_OPENING)}]{_GAP}{_ITEM}(?:{_GAP}[,;]{_GAP}{_ITEM})*{_GAP}[,;]?{_GAP}[{re.escape(_CLOSING)}]")
+_INSIDE = frozenset(f"0123456789,;-–—{_SPACES}")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
@@ -45,7 +49,7 @@ class Citations:
     def _take(self, character: str) -> str:
         if self._held:
             return self._continue(character)
-        if character in " [" and not self._in_code():
+        if character in f" {_OPENING}" and not self._in_code():
             self._held = character
             return ""
         return self._let_go(character)
@@ -53,26 +57,26 @@ class Citations:
     def _continue(self, character: str) -> str:
         """One more character behind what is held back."""
         held = self._held
-        if held == " " and character != "[":
+        if held == " " and character not in _OPENING:
             self._held = ""
             return self._let_go(" ") + self._take(character)
-        if held.endswith("]"):
+        if held[-1] in _CLOSING:
             out = self._settle(character)
             self._held = ""
             return out + self._take(character)
-        if len(held) < MAX_LENGTH and (character in _INSIDE or character == "]" or held == " "):
+        if len(held) < MAX_LENGTH and (character in _INSIDE or character in _CLOSING or held == " "):
             self._held += character
             return ""
         self._held = ""
         out = self._let_go(held)
-        self._is_open = character == "["
+        self._is_open = character in _OPENING
         return out + self._take(character)
 
     def _settle(self, following: str) -> str:
         """What becomes of what is held back, now that its next character is known."""
         held, bare = self._held, self._held.lstrip(" ")
         attached = not held.startswith(" ") and (self._before.isalnum() or self._before == "_")
-        if not _GROUP.fullmatch(bare) or following == "(" or (attached and not bare[1:-1].strip(" 0")):
+        if not _GROUP.fullmatch(bare) or (following == "(" and bare[0] == "[") or (attached and not bare[1:-1].strip(" 0")):
             return self._let_go(held)
         numbers, dropped = self._checked(bare)
         self.dropped += dropped
