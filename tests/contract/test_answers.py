@@ -201,6 +201,24 @@ def test_an_answer_that_is_closed_is_none(library: unspool.Corpus) -> None:
         _ = stream.answer
 
 
+@pytest.mark.parametrize("reply", [None, "It is so [1].", 7])
+def test_a_model_that_returns_no_pieces_is_told_so(library: unspool.Corpus, reply: Any) -> None:
+    class Wrong(Scripted):
+        def stream(self, *given: Any, **more: Any) -> Any:
+            return reply
+
+    with pytest.raises(InputError, match="iterator over pieces of text"):
+        ask(library, Wrong())
+
+
+def test_a_model_may_return_a_list_of_pieces(library: unspool.Corpus) -> None:
+    class Listing(Scripted):
+        def stream(self, *given: Any, **more: Any) -> Any:
+            return ["Every ", "night [1]."]
+
+    assert ask(library, Listing()).text == "Every night [1]."
+
+
 def test_halves_of_characters_in_an_answer_are_replaced(library: unspool.Corpus) -> None:
     answer = ask(library, Scripted("Every night \ud83d\ude00 [1] \ud800", "\udc00."))
     assert answer.text == "Every night \U0001f600 [1] \ufffd\ufffd."

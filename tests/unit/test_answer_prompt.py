@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unspool.answering.prompt import MAX_REMINDER, Prompt, prompt, search_text
+from unspool.answering.prompt import MAX_QUERY_CHARACTERS, MAX_REMINDER, Prompt, prompt, search_text
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.documents import Chunk, Lines
 from unspool.domain.queries import Form, Hit, Origin, Said, Snippet
@@ -235,3 +235,10 @@ def test_a_question_in_a_conversation_is_searched_with_what_its_user_said_before
     turns = [Message(text="How do backups run? " + "x" * 900), Message(text="Nightly.", kind=AuthorKind.ASSISTANT)]
     assert search_text("And then?", turns) == "And then?\n" + turns[0].text[:MAX_REMINDER]
     assert search_text("And then?", [Message(text="Nightly.", kind=AuthorKind.ASSISTANT)]) == "And then?"
+
+
+@pytest.mark.parametrize("length", [MAX_QUERY_CHARACTERS - MAX_REMINDER, MAX_QUERY_CHARACTERS - 2, MAX_QUERY_CHARACTERS - 1, MAX_QUERY_CHARACTERS])
+def test_a_question_that_can_be_searched_for_can_be_asked_in_a_conversation(length: int) -> None:
+    question = "a" * length
+    found = search_text(question, [Message(text="b" * 1000)])
+    assert found.startswith(question) and len(found) <= MAX_QUERY_CHARACTERS

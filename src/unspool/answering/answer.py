@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from types import TracebackType
@@ -52,7 +52,8 @@ class AnswerStream:
         self._work = work
         self._emit = emit
         self._guard = threading.Lock()
-        self._is_over = self._is_closed = False
+        self._is_closed = False
+        self._is_over = True  # until it has begun
         self._answer: Answer | None = None
         self._text: list[str] = []
         self._first_s: float | None = None
@@ -62,7 +63,8 @@ class AnswerStream:
         if work.prompt is None:
             self._reply = iter((NOTHING,))
         elif work.model is not None:
-            self._reply = work.model.stream(work.prompt.system, work.prompt.messages, max_tokens=max_tokens)
+            self._reply = _pieces(work.model.stream(work.prompt.system, work.prompt.messages, max_tokens=max_tokens))
+        self._is_over = False
 
     @property
     def answer(self) -> Answer:
@@ -216,6 +218,15 @@ class AnswerStream:
 
     def _passed(self) -> float:
         return time.monotonic() - self._work.begun
+
+
+def _pieces(reply: object) -> Iterator[str]:
+    """The reply as an iterator, which a model of one's own may have forgotten."""
+    if isinstance(reply, Iterator):
+        return reply
+    if isinstance(reply, Iterable) and not isinstance(reply, str):
+        return iter(reply)
+    raise InputError(f"the model gave a {type(reply).__name__} instead of pieces; its `stream` returns an iterator over pieces of text")
 
 
 def _whole_characters(piece: str) -> str:

@@ -17,6 +17,7 @@ from unspool.answering.models import ChatMessage
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.queries import Hit, Said
 from unspool.errors import InputError
+from unspool.search.plan import MAX_QUERY_CHARACTERS
 
 MAX_REMINDER = 300  # characters of the turn before that a search for a question in a conversation takes along
 # Words that some servers take for the end of a message or the beginning of another, wherever they stand.
@@ -106,13 +107,14 @@ def prompt(
 def search_text(question: str, turns: Sequence[Message] = ()) -> str:
     """What is searched for: the question, in a conversation with the beginning of what its user said before, which it may refer to."""
     before = next((turn.text.strip() for turn in reversed(turns) if turn.kind is AuthorKind.USER and turn.text.strip()), "")
-    return f"{question}\n{before[:MAX_REMINDER]}" if before else question
+    room = min(MAX_REMINDER, MAX_QUERY_CHARACTERS - len(question) - 1)
+    return f"{question}\n{before[:room]}" if before and room > 0 else question
 
 
 def _texts(hits: Iterable[Hit]) -> Iterable[str]:
     for hit in hits:
         chunk = hit.chunk
-        yield from (chunk.text, chunk.path, chunk.project, chunk.symbol, *chunk.headings)
+        yield from (chunk.text, chunk.path, chunk.project, chunk.title, chunk.symbol, *chunk.headings)
         yield from (said.line for said in _exchange(hit))
 
 
@@ -158,8 +160,7 @@ def _passage(nonce: str, number: int, hit: Hit, text: str, *, several: bool) -> 
 
 
 def _place(hit: Hit, *, several: bool) -> str:
-    chunk = hit.chunk
-    within = chunk.symbol or " > ".join(chunk.headings)
+    chunk, within = hit.chunk, hit.within
     return _UNSEEN.sub(" ", " ".join(part for part in (f"{chunk.project}:" if several else "", chunk.location, within) if part))
 
 
