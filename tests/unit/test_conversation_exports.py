@@ -196,6 +196,14 @@ def test_bad_records_of_slack_are_told_by_file_and_number(tmp_path: Path) -> Non
     assert {text for talk in talks for _, text in exports.texts(talk)} >= {"kept", "before the break"}
 
 
+@pytest.mark.parametrize("day", ["2026-02-30", "0001-01-01", "9999-12-31"])
+def test_a_slack_day_that_cannot_be_is_read_without_a_time(tmp_path: Path, day: str) -> None:
+    files = {"users.json": [], f"general/{day}.json": [{"user": "U1", "text": "kept", "ts": "1767690000.0"}]}
+    ((talk,), bad) = exports.read(exports.zipped(tmp_path / "s.zip", files))
+    assert (talk.id, talk.created_at, exports.texts(talk)) == (f"general/{day}", None, [("U1", "kept")])
+    assert [one.position for one in bad] == [f"general/{day}.json"]
+
+
 def test_the_same_slack_message_twice_is_counted(tmp_path: Path) -> None:
     files = exports.slack_files()
     files["general/2026-01-06.json"] = [{"user": "U1", "text": "once", "ts": "1767690000.0"}] * 2

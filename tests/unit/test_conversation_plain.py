@@ -213,11 +213,37 @@ def test_times_in_each_form(value: object, expected: datetime | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["soon", True, [], {}, 1e300, float("nan"), float("inf"), 10**30, "9" * 25, "0001-01-01T00:00:00+10:00", 3 * 10**19]
+    "value",
+    [
+        "soon",
+        True,
+        [],
+        {},
+        1e300,
+        float("nan"),
+        float("inf"),
+        10**30,
+        "9" * 25,
+        "0001-01-01T00:00:00+10:00",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31",
+        -62_135_596_800,
+        3 * 10**19,
+    ],
 )
 def test_what_is_no_time_is_told(value: object) -> None:
     with pytest.raises(ValueError):
         values.moment(value)
+
+
+def test_a_message_from_the_year_one_is_kept_without_a_time_and_the_rest_is_read(tmp_path: Path) -> None:
+    said = {"text": "first", "at": "0001-01-01T00:00:00Z"}
+    path = exports.lines(
+        tmp_path / "c.jsonl", {"id": "a", "created_at": "0001-01-01", "messages": [said]}, {"id": "b", "messages": [{"text": "second"}]}
+    )
+    talks, bad = exports.read(path)
+    assert [(one.id, one.created_at, one.messages[0].at) for one in talks] == [("a", None, None), ("b", None, None)]
+    assert [one.position for one in bad] == ["line 1", "line 1 message 1"]
 
 
 @pytest.mark.parametrize(

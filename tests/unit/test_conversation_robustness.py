@@ -51,9 +51,10 @@ def survives(data: bytes, suffix: str = "") -> None:
 
 def check(path: Path) -> None:
     try:
-        found = list(conversations.read(path, project="chats"))
-    except InputError:
+        reading = conversations.read(path, project="chats")
+    except InputError:  # it is no export; once reading has begun there is no such end
         return
+    found = list(reading)
     ids = [one.id for one in found if isinstance(one, Conversation)]
     assert len(ids) == len(set(ids))
     for one in found:

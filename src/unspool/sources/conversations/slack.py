@@ -13,7 +13,7 @@ from unspool.sources.conversations.drafts import MAX_CHARS, MAX_MESSAGES, Binder
 from unspool.sources.conversations.opening import Export, Meter, StreamError
 from unspool.sources.conversations.plain import when
 from unspool.sources.conversations.streams import Item, elements
-from unspool.sources.conversations.values import author_name, clean, identity, named, one_line, word
+from unspool.sources.conversations.values import author_name, clean, identity, moment, named, one_line, word
 
 Complaint = Callable[[str, str], None]  # the position, and why
 
@@ -62,9 +62,9 @@ def read(export: Export, binder: Binder, meter: Meter, complain: Complaint) -> I
         draft.title = f"{directory.title(day.channel)} {day.day}"
         draft.metadata = {"source": "slack", "channel": directory.title(day.channel).removeprefix("#")}
         try:
-            draft.created_at = datetime.fromisoformat(day.day).replace(tzinfo=UTC)
+            draft.created_at = moment(day.day)
         except ValueError:
-            complain(day.name, f"{day.day} is no day of the calendar; kept without a time")
+            complain(day.name, f"{day.day} is no day that can be; kept without a time")
         messages: list[Message] = []
         chars = 0
         for item in _items(export, day.name, meter):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from unspool.domain.conversations import MAX_AUTHOR_LENGTH, AuthorKind
+from unspool.domain.conversations import EARLIEST, LATEST, MAX_AUTHOR_LENGTH, AuthorKind
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Scalar
 
 MAX_TITLE_LENGTH = 500
@@ -103,7 +103,7 @@ def moment(value: object) -> datetime | None:
             return _since_1970(Decimal(text))
         try:
             parsed = datetime.fromisoformat(text.removesuffix(" UTC"))
-            return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+            return _storable((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC))
         except (ValueError, OverflowError):
             raise ValueError(f"{one_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not (isinstance(value, int) or math.isfinite(value)):
@@ -116,9 +116,16 @@ def moment(value: object) -> datetime | None:
 def _since_1970(number: Decimal) -> datetime:
     unit = next((unit for least, unit in _UNITS if abs(number) >= least), 1)
     try:
-        return _EPOCH + timedelta(microseconds=round(number * 10**6 / unit))
-    except OverflowError:
-        raise ValueError(f"{number} seconds since 1970 is no time of this calendar") from None
+        return _storable(_EPOCH + timedelta(microseconds=round(number * 10**6 / unit)))
+    except (ValueError, OverflowError):
+        raise ValueError(f"{number} seconds since 1970 is no time that can be kept") from None
+
+
+def _storable(time: datetime) -> datetime:
+    """The time, if the domain takes it; many programs write the year 1 for none."""
+    if not EARLIEST <= time <= LATEST:
+        raise ValueError(f"{time:%Y} is out of range")
+    return time
 
 
 def metadata_of(value: object) -> dict[str, Scalar]:
