@@ -266,7 +266,9 @@ class AsyncConversations:
         """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
         return await _run(self._conversations.save, *conversations)
 
-    async def load(self, files: Sequence[Path], *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
+    async def load(
+        self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+    ) -> RememberReport:
         """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
         return await _run(self._conversations.load, files, project=project, on_progress=on_progress)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from unspool.domain import filters
 from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk, Kind, check_path, check_project
 from unspool.domain.reports import Progress, RememberReport
@@ -14,6 +15,7 @@ from unspool.errors import InputError
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
     from unspool.parts import Parts
 
@@ -44,15 +46,16 @@ class Conversations:
             raise InputError("two of the conversations have the same id; give each id once")
         return self._parts.written(lambda indexer: remembering.remember(indexer, conversations))
 
-    def load(self, files: Sequence[Path], *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
+    def load(self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
         """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
         from unspool.indexing import remembering
 
-        if not files:
+        paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        if not paths:
             raise InputError("no file was given; name at least one export")
         name = project or self._project
         check_project(name)
-        return self._parts.written(lambda indexer: remembering.load(indexer, files, project=name, on_progress=on_progress))
+        return self._parts.written(lambda indexer: remembering.load(indexer, paths, project=name, on_progress=on_progress))
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
         """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
@@ -136,3 +139,16 @@ class Conversations:
         with self._parts.catalog.read() as connection:
             row = projects.find(connection, name)
             return otherwise if row is None else read(connection, row)
+
+
+def unknown_names(catalog: Catalog, where: Mapping[str, Any], project_ids: Sequence[int]) -> Iterator[str]:
+    """What a filter names that does not exist, for whoever found nothing."""
+    from unspool.catalog import conversations
+
+    condition = filters.parse(where)
+    names = [[] if condition is None else filters.values_of(condition, field) for field in ("conversation", "speaker")]
+    if any(names):
+        with catalog.read() as connection:
+            missing, silent = conversations.unknown(connection, project_ids, *names)
+        yield from (f"there is no conversation {name!r} here" for name in missing)
+        yield from (f"nobody called {name!r} says anything here" for name in silent)

@@ -194,8 +194,7 @@ class Corpus:
         self, paths: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
     ) -> RememberReport:
         """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
-        files = [paths] if isinstance(paths, str | Path) else list(paths)
-        return self.conversations.load([Path(file) for file in files], project=project, on_progress=on_progress)
+        return self.conversations.load(paths, project=project, on_progress=on_progress)
 
     # Out
 
@@ -248,7 +247,12 @@ class Corpus:
             min_score=min_score,
             explain=explain,
         )
-        return self._tied(self._parts.finding().ask(question, planned, rows, caller=caller, on_progress=on_progress), caller)
+        page = self._parts.finding().ask(question, planned, rows, caller=caller, on_progress=on_progress)
+        if not page.hits and where:
+            from unspool.conversations import unknown_names
+
+            page = replace(page, notes=(*page.notes, *unknown_names(self._parts.searched, where, [row.id for row in rows])))
+        return self._tied(page, caller)
 
     @_following
     def more(self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = "") -> Page:
@@ -562,7 +566,9 @@ class Corpus:
             rows = [row for row in rows if row.seq] or rows  # one that keeps only responses has nothing to find
         if names is None and len(rows) > 1:
             shown = ", ".join(row.name for row in rows[:20])
-            raise InputError(f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all")
+            raise InputError(
+                f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
+            )
         return rows
 
     def _only(self, rows: list[ProjectRow], task: str) -> ProjectRow:

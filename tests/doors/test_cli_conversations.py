@@ -60,7 +60,7 @@ def test_hits_of_a_conversation_are_shown_together_in_the_order_they_were_said(c
     assert boats[0] == "boats/1  Buying a boat"
     numbers = [int(line[2:].split()[0]) for line in boats if re.match(r"^[> ] [1-9]", line)]
     assert numbers == [1, 2, 3, 4, 5, 6]
-    assert [line.strip() for line in boats if re.fullmatch(r" +\d{4}-\d\d-\d\d", line)] == ["2024-05-04", "2024-05-05", "2024-05-06"]
+    assert [line.strip() for line in boats if re.fullmatch(r" +\d{4}-\d\d-\d\d \(UTC\)", line)] == [f"2024-05-0{day} (UTC)" for day in (4, 5, 6)]
     assert re.search(r"^> 3  Ann +05:30  Which colour has the dinghy\?  \d\.\d{3}$", "\n".join(boats), re.M)
     assert re.search(r"^> 4  assistant  15:30  Red with a  \d\.\d{3}\n {23}white stripe\.$", "\n".join(boats), re.M), (
         "its lines stand below each other"
@@ -221,3 +221,43 @@ def test_a_long_name_does_not_push_what_others_said_to_the_right(cli: Cli, datab
     rows = cli("search", "regatta").stdout.splitlines()
     assert max(row.find("When is") for row in rows) < 40
     assert any("B" * 150 + "  The regatta" in row for row in rows)
+
+
+def test_names_that_nobody_has_are_said(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{tmp_path}/names.db")
+    with unspool.open() as corpus:
+        corpus.remember(Conversation(id="c", messages=lines_of("walrus")))
+    result = cli("search", "walrus", "--where", "speaker=nobody,ann", "--where", "conversation=stand-up")
+    assert result.exit_code == 1
+    assert "nobody called 'nobody' says anything here" in result.stderr
+    assert "there is no conversation 'stand-up' here" in result.stderr
+    assert "'ann'" not in result.stderr
+
+
+def test_a_long_message_is_cut_around_what_matched_and_does_not_fill_the_page(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{tmp_path}/long.db")
+    filler = " ".join(f"word{number}" for number in range(4000))
+    with unspool.open() as corpus:
+        corpus.remember(Conversation(id="c", messages=lines_of(f"{filler} walrus {filler}", *(f"the walrus number {number}" for number in range(5)))))
+        page = corpus.search("walrus", limit=6)
+        assert len(corpus.conversations.chunks("c")) > 15
+        assert len({hit.message.number for hit in page.hits if hit.message}) == 6
+    result = cli("search", "word3210", "--limit", "1")
+    [line] = [line for line in result.stdout.splitlines() if line.startswith("> 1 ")]
+    assert "word3210" in line
+    assert len(line) < 600
+    assert len(cli("search", "word3210", "--limit", "1", "--full").stdout) > 1000
+
+
+def test_documents_name_conversations_by_their_titles(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{tmp_path}/titles.db")
+    with unspool.open() as corpus:
+        corpus.remember(Conversation(id="c-1", title="Buying a boat", messages=lines_of("walrus")))
+    assert re.search(r"c-1 +Buying a boat", cli("documents").stdout)
+
+
+def test_a_secret_is_reported_by_its_message(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{tmp_path}/secrets.db")
+    with unspool.open() as corpus:
+        report = corpus.remember(Conversation(id="c", messages=lines_of("walrus", "one\ntwo\nAKIA" + "Z7Q2WMX4PLK9VD3T")))
+    assert [(one.path, one.line) for one in report.masked] == [("c", 2)]

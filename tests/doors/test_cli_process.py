@@ -182,3 +182,11 @@ def test_the_progress_bar_waits_a_second_and_shows_only_on_a_terminal(monkeypatc
             bar(Progress(task="scanning", done=1, total=0))
             bar(step)
         assert ("indexing" in stream.getvalue()) is shown
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here; run it on Linux")
+def test_an_output_that_cannot_be_written_is_no_bug(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "unspool", "settings"], stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, text=True)
+    assert done.returncode == 3
+    assert "the output cannot be written" in done.stderr

@@ -41,7 +41,9 @@ def test_no_filter_is_none(nothing: dict | None) -> None:
         ({"language": {"not in": ["a", "b"]}}, Not(inner=AnyOf(parts=(eq("language", "a"), eq("language", "b"))))),
         ({"modified": {"lt": "2026-01-31"}}, Compare(field="modified", op="lt", value=DAY)),
         ({"modified": {"<=": DAY}}, Compare(field="modified", op="le", value=DAY)),
-        ({"modified": {"gt": date(2026, 1, 31)}}, Compare(field="modified", op="gt", value=DAY)),
+        ({"modified": {"gt": date(2026, 1, 31)}}, Compare(field="modified", op="ge", value=DAY + timedelta(days=1))),
+        ({"modified": {"le": "2026-01-31"}}, Compare(field="modified", op="lt", value=DAY + timedelta(days=1))),
+        ({"modified": {"gt": DAY}}, Compare(field="modified", op="gt", value=DAY)),
         ({"modified": {">=": "2026-01-31T02:00:00+02:00"}}, Compare(field="modified", op="ge", value=DAY)),
         ({"modified": "2026-01-31T00:00:00Z"}, eq("modified", DAY)),
         (

@@ -330,6 +330,25 @@ def count(connection: Connection, project_ids: Sequence[int]) -> int:
     return int(connection.execute(query).scalar_one())
 
 
+def unknown(connection: Connection, project_ids: Sequence[int], ids: Iterable[str], speakers: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Which of these conversations and speakers there are not in the projects."""
+    inside = documents.c.project_id.in_(project_ids)
+
+    def has(condition: sa.ColumnElement[bool]) -> bool:
+        said = sa.select(messages.c.number).join(documents, documents.c.id == messages.c.document_id)
+        return connection.execute(said.where(inside, condition).limit(1)).first() is not None
+
+    def known(id_: str) -> bool:
+        query = sa.select(documents.c.id).where(inside, documents.c.kind == Kind.CHAT, documents.c.path_sha == name_sha(id_))
+        return connection.execute(query.limit(1)).first() is not None
+
+    names = {one: speaker_key(one) for one in speakers}
+    return (
+        [id_ for id_ in ids if not known(id_)],
+        [one for one, name in names.items() if not has(sa.or_(messages.c.speaker == name, messages.c.kind == name))],
+    )
+
+
 def around(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, list[Said]]:
     """The message of each chunk and those right before and after it, in order."""
     found: dict[int, list[Said]] = {}

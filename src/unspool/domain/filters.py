@@ -134,8 +134,11 @@ def _is_day(value: object) -> bool:
 
 
 def _range(name: str, op: str, value: object) -> Compare:
+    """Up to a day and after a day mean its end, from a day on and before a day its beginning."""
     if name not in TIMES and not name.startswith("metadata."):
         raise FilterError(f"{name!r} has no order, so {op!r} cannot be used; ranges work on {', '.join(TIMES)} and metadata.<key>")
+    if name in TIMES and op in ("le", "gt") and _is_day(value) and (begin := _moment(name, value)) < _LAST_DAY:
+        return Compare(field=name, op="lt" if op == "le" else "ge", value=begin + timedelta(days=1))
     return Compare(field=name, op=op, value=_value(name, value))
 
 
@@ -184,6 +187,15 @@ def fields_of(condition: Filter) -> frozenset[str]:
     if isinstance(condition, Not):
         return fields_of(condition.inner)
     return frozenset().union(*(fields_of(part) for part in condition.parts))
+
+
+def values_of(condition: Filter, field: str) -> list[str]:
+    """What a filter compares a field with, in order."""
+    if isinstance(condition, Compare):
+        return [str(condition.value)] if condition.field == field else []
+    if isinstance(condition, Not):
+        return values_of(condition.inner, field)
+    return list(dict.fromkeys(value for part in condition.parts for value in values_of(part, field)))
 
 
 def glob_regex(pattern: str) -> str:

@@ -99,6 +99,14 @@ class Hit:
         return self.cut(self.chunk)
 
     @property
+    def within(self) -> str:
+        """What it stands in: the code that it is part of, or the headings above it; of a message who said it, when, and in which conversation."""
+        if self.message is None:
+            return self.chunk.symbol or " > ".join(self.chunk.headings)
+        at = self.message.at
+        return ", ".join(filter(None, (self.message.speaker, "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC", self.chunk.title)))
+
+    @property
     def text(self) -> str:
         """What the budget allows to be shown: the whole chunk, the snippet, or nothing but the location."""
         if self.form is Form.SNIPPET:

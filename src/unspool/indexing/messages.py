@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from unspool import chunking
@@ -22,7 +23,9 @@ _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "Augu
 def prepare(conversation: Conversation, *, start: int, counter: TokenCounter, chunk_tokens: int) -> PreparedConversation:
     """A conversation from a message on, without vectors."""
     masked: list[Masked] = []
-    said = [_message(one, conversation.id, counter, chunk_tokens, masked) for one in conversation.messages[start:]]
+    said = [
+        _message(one, number, conversation.id, counter, chunk_tokens, masked) for number, one in enumerate(conversation.messages[start:], start + 1)
+    ]
     created, updated = _times(conversation)
     return PreparedConversation(
         path=conversation.id,
@@ -71,9 +74,9 @@ def _times(conversation: Conversation) -> tuple[datetime | None, datetime]:
     return created, max(times, default=created or datetime.now(UTC))
 
 
-def _message(message: Message, conversation: str, counter: TokenCounter, chunk_tokens: int, masked: list[Masked]) -> PreparedMessage:
+def _message(message: Message, number: int, conversation: str, counter: TokenCounter, chunk_tokens: int, masked: list[Masked]) -> PreparedMessage:
     text, found = mask_text(message.text, conversation)
-    masked += found
+    masked += (replace(one, line=number) for one in found)
     own = Message(text=text, author=masked_only(message.author), kind=message.kind, at=message.at, id=message.id)
     return PreparedMessage(message=own, sha=fingerprint(message), chunks=tuple(_chunks(own, counter, chunk_tokens)))
 

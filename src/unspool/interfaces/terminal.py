@@ -11,10 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
 
-from unspool.domain.answers import Answer, Citation
-from unspool.domain.documents import DocumentRecord, Status
+from unspool.domain.documents import DocumentRecord, Kind, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
-from unspool.domain.queries import Form, Hit, Page, Said
 from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ Line = list[Span]
 
 PATH, NAME, FAINT, MARK, GOOD, BAD, WARN = "magenta", "cyan", "dim", "bold yellow", "green", "bold red", "yellow"
 SHOWN = 20  # masked secrets and failures that are listed; the rest is counted
-NAME_CELLS = 24  # columns that speakers share; a longer name pushes only its own message to the right
 
 # Indexed text is not ours: an escape sequence in it would be obeyed by the terminal. Tabs stay; line ends were split on before.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -81,154 +78,6 @@ class Screen:
 def _encodable(text: str, stream: TextIO) -> str:
     encoding = stream.encoding or "utf-8"
     return text.encode(encoding, "replace").decode(encoding)
-
-
-def page(page: Page, *, full: bool = False) -> Iterator[Line]:
-    """Each hit with a header and its lines, a blank line between; the hits of a conversation together, where the best of them stands."""
-    several = len(page.projects) > 1
-    for index, hits in enumerate(_together(page.hits)):
-        if index:
-            yield []
-        if hits[0].message is not None:
-            yield from exchange(hits, with_project=several, full=full)
-            continue
-        for hit in hits:
-            yield _header(hit, with_project=several)
-            yield from _body(hit, full=full)
-            if hit.reason:
-                yield [(f"  {hit.reason}", FAINT)]
-
-
-def _together(hits: Sequence[Hit]) -> list[list[Hit]]:
-    groups: dict[tuple[str, str, int], list[Hit]] = {}
-    for index, hit in enumerate(hits):
-        groups.setdefault((hit.chunk.project, hit.chunk.path, -1 if hit.message is not None else index), []).append(hit)
-    return list(groups.values())
-
-
-def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = False) -> Iterator[Line]:
-    """The hits of one conversation in the order in which they were said, with what was said around them."""
-    chunk = hits[0].chunk
-    head: Line = [(chunk.path, PATH)]
-    if chunk.title:
-        head += [("  ", ""), (chunk.title, NAME)]
-    if with_project:
-        head += [("  ", ""), (f"[{chunk.project}]", FAINT)]
-    yield head
-    lines: list[tuple[tuple[int, int], Said, Hit | None]] = []
-    for hit in hits:
-        assert hit.message is not None
-        lines.append(((hit.message.number, hit.chunk.index), hit.message, hit))
-        lines += [((said.number, 0), said, None) for said in (*hit.before, *hit.after)]
-    lines.sort(key=lambda one: one[0])
-    width = max(len(str(said.number)) for _, said, _ in lines)
-    name = min(max(_cells(clean(said.speaker)) for _, said, _ in lines), NAME_CELLS)
-    hours = "%H:%M  " if any(said.at is not None for _, said, _ in lines) else ""
-    last, day = None, None
-    for (number, _), said, found in lines:
-        if said.at is not None and said.at.date() != day:
-            day = said.at.date()
-            yield [(f"  {'':>{width}}  {day.isoformat()}", FAINT)]
-        elif last is not None and number > last + 1:
-            yield [(f"  {'':>{width}}  ...", FAINT)]
-        yield from _said(said, found, width, name, hours, full=full)
-        last = number
-
-
-def _said(said: Said, hit: Hit | None, width: int, name: int, hours: str, *, full: bool) -> Iterator[Line]:
-    speaker = said.speaker + " " * (name - _cells(clean(said.speaker)))
-    clock = " " * len(hours) if said.at is None else said.at.strftime(hours)
-    margin = " " * (width + name + 6 + len(clock))
-    if hit is None:
-        yield [(f"  {said.number:>{width}}  {speaker}  {clock}{said.text}", FAINT)]
-        return
-    start: Line = [("> ", MARK), (f"{said.number:>{width}}", FAINT), (f"  {speaker}  ", NAME), (clock, FAINT)]
-    score: Line = [(f"  {hit.score:.3f}", FAINT), *([("  changed", WARN)] if hit.changed else [])]
-    if hit.form is Form.LOCATION:
-        yield [*start, *score]
-        return
-    text, marks = hit.snippet.text, hit.snippet.marks
-    if full and hit.form is Form.WHOLE:
-        text, marks = hit.chunk.text, _moved(hit)
-    position = 0
-    for index, row in enumerate(text.split("\n")):
-        inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
-        yield [*([(margin, "")] if index else start), *_marked(row.removesuffix("\r"), inside), *([] if index else score)]
-        position += len(row) + 1
-    if hit.reason:
-        yield [(f"{margin}{hit.reason}", FAINT)]
-
-
-def _header(hit: Hit, *, with_project: bool) -> Line:
-    chunk = hit.chunk
-    place = chunk.symbol or " > ".join(chunk.headings) or chunk.title
-    line: Line = [(chunk.path, PATH), (f":{chunk.lines}", FAINT)]
-    if place:
-        line += [("  ", ""), (place, NAME)]
-    if with_project:
-        line += [("  ", ""), (f"[{chunk.project}]", FAINT)]
-    line += [("  ", ""), (f"{hit.score:.3f}", FAINT)]
-    if hit.changed:
-        line.append(("  changed", WARN))
-    if hit.copies:
-        others = f" and {len(hit.copies) - 1} more" if len(hit.copies) > 1 else ""
-        line.append((f"  also in {hit.copies[0]}{others}", FAINT))
-    return line
-
-
-def _body(hit: Hit, *, full: bool) -> Iterator[Line]:
-    if hit.form is Form.LOCATION:
-        return
-    text, first, marks = hit.snippet.text, hit.snippet.first_line, hit.snippet.marks
-    if full and hit.form is Form.WHOLE:
-        text, first, marks = hit.chunk.text, hit.chunk.lines.first, _moved(hit)
-    rows = text.split("\n")
-    width = len(str(first + len(rows) - 1))
-    position = 0
-    for number, row in enumerate(rows, first):
-        inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
-        yield [(f"  {number:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
-        position += len(row) + 1
-
-
-def _moved(hit: Hit) -> tuple[tuple[int, int], ...]:
-    """The snippet's marks as positions in the whole chunk."""
-    start = 0
-    for _ in range(hit.snippet.first_line - hit.chunk.lines.first):
-        start = hit.chunk.text.find("\n", start) + 1
-    offset = hit.chunk.text.find(hit.snippet.text, start)
-    return tuple((a + offset, b + offset) for a, b in hit.snippet.marks) if offset >= 0 else ()
-
-
-def _marked(row: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
-    position = 0
-    for begin, end in marks:
-        yield row[position:begin], ""
-        yield row[begin:end], MARK
-        position = end
-    yield row[position:], ""
-
-
-def after_answer(answer: Answer) -> Iterator[Line]:
-    """What follows the text of an answer: the sources it cites; where there is no model, what one would be shown."""
-    if answer.found and not answer.model:
-        yield from ([(row.removesuffix("\r"), "")] for row in answer.context.split("\n"))
-        return
-    if not answer.text.endswith("\n"):
-        yield []
-    if answer.citations:
-        yield []
-    several = len({one.project for one in answer.citations}) > 1
-    yield from (_source(one, with_project=several) for one in answer.citations)
-
-
-def _source(citation: Citation, *, with_project: bool) -> Line:
-    chunk = citation.hit.chunk
-    place = chunk.symbol or " > ".join(chunk.headings) or chunk.title
-    line: Line = [(f"[{citation.number}] ", ""), (chunk.path, PATH), (f":{chunk.lines}", FAINT)]
-    if place:
-        line += [("  ", ""), (place, NAME)]
-    return [*line, (f"  [{chunk.project}]", FAINT)] if with_project else line
 
 
 def index_report(report: IndexReport, *, with_skips: bool = False) -> Iterator[Line]:
@@ -291,7 +140,7 @@ def documents(records: Sequence[DocumentRecord]) -> Iterator[Line]:
             (record.language or record.kind.value, FAINT),
             (record.project, NAME),
             (record.path, PATH),
-            (record.error, BAD),
+            (record.error or (record.title if record.kind is Kind.CHAT else ""), BAD if record.error else FAINT),
         ]
         for record in records
     ]
@@ -385,9 +234,9 @@ def reembed_report(report: ReembedReport) -> Iterator[Line]:
 
 def checks(found: Sequence[Check]) -> Iterator[Line]:
     """What was looked at, whether it is well, and the cure where there is one."""
-    width = max((_cells(one.name) for one in found), default=0)
+    width = max((cells(one.name) for one in found), default=0)
     for one in found:
-        name = one.name + " " * (width - _cells(one.name))
+        name = one.name + " " * (width - cells(one.name))
         yield [("ok      " if one.ok else "not ok  ", GOOD if one.ok else BAD), (name, ""), (f"  {one.detail}", FAINT)]
         if one.cure:
             yield [(f"        {' ' * width}  -> {one.cure}", FAINT if one.ok else WARN)]
@@ -395,17 +244,17 @@ def checks(found: Sequence[Check]) -> Iterator[Line]:
 
 def table(head: Sequence[str], rows: Sequence[Line], *, right: Sequence[int] = ()) -> Iterator[Line]:
     """Aligned columns; the last one is as long as it likes."""
-    widths = [max(_cells(clean(row[index][0])) for row in [[(name, "") for name in head], *rows]) for index in range(len(head))]
+    widths = [max(cells(clean(row[index][0])) for row in [[(name, "") for name in head], *rows]) for index in range(len(head))]
     for row in [[(name, "bold") for name in head], *rows]:
         line: Line = []
         for index, (text, style) in enumerate(row):
-            fill = " " * (widths[index] - _cells(clean(text)))
+            fill = " " * (widths[index] - cells(clean(text)))
             line += [(fill, ""), (text, style)] if index in right else [(text, style), (fill, "")]
             line.append(("  ", ""))
         yield line
 
 
-def _cells(text: str) -> int:
+def cells(text: str) -> int:
     """How many columns a text takes; an East Asian character takes two."""
     if text.isascii():
         return len(text)

@@ -25,6 +25,7 @@ POOL_SECOND, POOL_THIRD = 0.25, 0.10  # a file's best chunk gains these parts of
 CHUNK_DECAY = 0.80  # each further chunk of a file counts for this much of the one before
 NEIGHBOUR_PART, NEIGHBOUR_DECAY = 0.5, 0.8  # what a message gains of the one before it and the one after, and how that falls with each step
 NEIGHBOUR_PARTS = tuple(NEIGHBOUR_PART * NEIGHBOUR_DECAY**step for step in range(REACH))
+PART_DECAY = 0.50  # each further part of a long message counts for this much of the one before
 TEST_FACTOR = 0.70  # tests, unless the query asks for tests
 ASIDE_FACTOR = 0.85  # examples, benchmarks, vendored and legacy code
 
@@ -68,14 +69,14 @@ def rank(candidates: Sequence[Candidate], fused: Mapping[int, float], *, terms: 
     wanted = frozenset(terms)
     tests_wanted = not wanted.isdisjoint(_ASKS_FOR_TESTS)
     files: dict[int, list[Ranked]] = defaultdict(list)
-    said: list[Ranked] = []
+    said: dict[tuple[int, int], list[Ranked]] = defaultdict(list)
     for candidate in candidates:
         score = fused[candidate.id]
         if candidate.kind == Kind.CHAT:  # each message stands for itself
-            said.append(Ranked(candidate, score, score))
+            said[candidate.document_id, candidate.first_line].append(Ranked(candidate, score, score))
         else:
             files[candidate.document_id].append(_boosted(candidate, score, wanted, identifiers, tests_wanted))
-    return sorted(chain(said, *(_file(chunks) for chunks in files.values())), key=_order)
+    return sorted(chain(*(_message(parts) for parts in said.values()), *(_file(chunks) for chunks in files.values())), key=_order)
 
 
 def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tuple[Ranked, bool]], list[Ranked]]:
@@ -141,6 +142,12 @@ def _definition(defines: str, wanted: frozenset[str], identifiers: frozenset[str
             if gain > best[0]:
                 best = gain, name
     return best
+
+
+def _message(parts: list[Ranked]) -> list[Ranked]:
+    """A long message is found by its best part; each further one counts for less, so that one message does not fill the page."""
+    parts.sort(key=_order)
+    return [one._replace(score=one.score * PART_DECAY**rank) for rank, one in enumerate(parts)]
 
 
 def _file(chunks: list[Ranked]) -> list[Ranked]:

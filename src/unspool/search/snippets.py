@@ -13,10 +13,11 @@ from unspool.domain.queries import Snippet
 from unspool.words import analysis
 
 LINES = 6
+MAX_MESSAGE = 480  # characters of a message
 MAX_LINE = 240  # characters of one line; minified code and prose without line breaks are cut around the match
 
 
-def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES) -> Snippet:
+def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES, most: int = LINES * MAX_LINE) -> Snippet:
     """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the matches marked."""
     found = analysis.matcher(wanted).find(text) if wanted else []
     spans = [(start, stop) for start, stop, _ in found]
@@ -29,8 +30,8 @@ def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = 
     while end > begin + 1 and not rows[end - 1].strip():
         end -= 1
     low, high = starts[begin], starts[end] - 1
-    if high - low > lines * MAX_LINE:
-        low, high = _cut(spans, low, high, lines * MAX_LINE)
+    if high - low > most:
+        low, high = _cut(spans, low, high, most)
     marks = tuple((max(a, low) - low, min(b, high) - low) for a, b in spans if a < high and b > low)
     return Snippet(text=text[low:high], first_line=first_line + bisect_right(starts, low) - 1, marks=marks)
 
@@ -41,8 +42,9 @@ def cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
 
 
 def _of(wanted: frozenset[str], chunk: Chunk) -> Snippet:
-    found = snippet(chunk.text, chunk.lines.first, wanted)
-    return replace(found, first_line=chunk.lines.first) if chunk.kind is Kind.CHAT else found  # a message is one line of its conversation
+    if chunk.kind is Kind.CHAT:  # a message is one line of its conversation
+        return replace(snippet(chunk.text, chunk.lines.first, wanted, most=MAX_MESSAGE), first_line=chunk.lines.first)
+    return snippet(chunk.text, chunk.lines.first, wanted)
 
 
 def _best(found: list[tuple[int, int, frozenset[str]]], starts: list[int], rows: int, lines: int) -> int:

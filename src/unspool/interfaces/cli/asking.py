@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from unspool.errors import NotFoundError, UnspoolError
-from unspool.interfaces import render, terminal
+from unspool.interfaces import pages, render, terminal
 from unspool.interfaces.cli import conditions
 from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
 from unspool.interfaces.cli.scopes import NOTHING_FOUND, given_text, narrowed, scope
@@ -92,6 +92,6 @@ def _show(stream: AnswerStream, *, as_json: bool) -> Answer:
     if as_json:
         print_json(render.answer(answer))
     else:
-        screen.write(terminal.after_answer(answer))
+        screen.write(pages.after_answer(answer))
         sys.stdout.flush()  # before what is said about it
     return answer

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 nothing found, 2 the caller must change something, 3 a sys
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 import click
 
 from unspool import __version__, settings
-from unspool.errors import UnspoolError
+from unspool.errors import ServiceError, UnspoolError
 from unspool.interfaces import render
 from unspool.settings import Settings
 
@@ -51,6 +52,8 @@ _ORDER = (
 _SHORT = {"limit": ("-n",)}
 _METAVAR = {"database": "ADDRESS", "vectors": "ADDRESS", "embedder": "NAME", "answer_model": "NAME", "project": "NAME", "alpha": "NUMBER"}
 
+_UNWRITABLE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))  # what became of stdout
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -74,6 +77,11 @@ class Door(click.Group):
             # The reader has seen enough, as with `| head`. Nothing more may be flushed into the pipe when Python ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise ServiceError(f"the output cannot be written ({error.strerror}); make room, or write it elsewhere") from error
         return result
 
 
@@ -128,7 +136,7 @@ def note(message: str, *, kind: str = "note") -> None:
     """Something about the result, for people, on stderr."""
     from unspool.interfaces.terminal import clean
 
-    click.secho(f"{kind}: {clean(message)}", fg="yellow" if kind == "warning" else None, dim=kind == "note", err=True)
+    click.secho(f"{kind}: {clean(message)}", fg="yellow" if kind == "warning" else None, dim=True if kind == "note" else None, err=True)
 
 
 _EXAMPLES = ('unspool search "how are sessions opened" .', "unspool status")

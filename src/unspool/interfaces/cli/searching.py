@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from unspool.errors import InputError
-from unspool.interfaces import render, terminal
+from unspool.interfaces import pages, render, terminal
 from unspool.interfaces.cli import conditions
 from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note, opened, print_json
 from unspool.interfaces.cli.places import split_line, stored
@@ -107,7 +107,7 @@ def _show(page: Page, flags: dict[str, str | None], *, as_json: bool, explained:
     if as_json:
         print_json(render.page(page, explained=explained))
     else:
-        terminal.Screen(sys.stdout, color=color()).write(terminal.page(page, full=full))
+        terminal.Screen(sys.stdout, color=color()).write(pages.page(page, full=full))
         sys.stdout.flush()  # before what is said about it
     for message in page.notes:
         note(message)
