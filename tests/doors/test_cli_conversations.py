@@ -246,7 +246,7 @@ def test_a_long_message_is_cut_around_what_matched_and_does_not_fill_the_page(cl
     [line] = [line for line in result.stdout.splitlines() if line.startswith("> 1 ")]
     assert "word3210" in line
     assert len(line) < 600
-    assert len(cli("search", "word3210", "--limit", "1", "--full").stdout) > 1000
+    assert len(cli("search", "word3210", "--limit", "1", "--full").stdout) > len(result.stdout)
 
 
 def test_documents_name_conversations_by_their_titles(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,9 +118,16 @@ def test_claude_messages_without_blocks_and_with_files_alone(tmp_path: Path) -> 
         {"uuid": "2", "sender": "human", "text": "", "content": [], "attachments": [{"file_name": "notes.txt", "extracted_content": "long"}]},
         {"uuid": "3", "sender": "assistant", "text": "", "content": []},
         7,
+        {"uuid": "5", "sender": "human", "text": "Look", "attachments": [{"file_name": "", "extracted_content": "pasted"}, {"file_name": "x.png"}]},
+        {"uuid": "6", "sender": "human", "text": "", "files": [{"file_name": "x.png"}]},
     ]
     (talk, other), bad = exports.read(exports.written(tmp_path / "c.json", [exports.claude(chat_messages=said), exports.claude("a2")]))
-    assert exports.texts(talk) == [("user", "An older export"), ("user", "[file notes.txt]")]
+    assert exports.texts(talk) == [
+        ("user", "An older export"),
+        ("user", "[file notes.txt]\nlong"),
+        ("user", "Look\n\npasted"),
+        ("user", "[file x.png]"),
+    ]
     assert other.id == "a2"
     assert [one.position for one in bad] == ["conversation 1 message 4"]
 

@@ -238,3 +238,21 @@ def test_a_format_is_not_told_by_the_name(tmp_path: Path) -> None:
     assert conversations.detect(exports.lines(tmp_path / "conversations.json", *PLAIN)) is Format.JSONL
     assert conversations.detect(exports.written(tmp_path / "c.jsonl", [exports.claude()])) is Format.CLAUDE
     assert conversations.detect(exports.zipped(tmp_path / "c.txt", {"conversations.json": [exports.chatgpt()]})) is Format.CHATGPT
+
+
+def test_a_folder_stands_for_the_exports_in_it(tmp_path: Path) -> None:
+    folder = tmp_path / "projects"
+    (folder / "boats").mkdir(parents=True)
+    one = exports.lines(folder / "boats" / "a.jsonl", {"id": "a", "messages": [{"text": "walrus"}]})
+    two = exports.written(folder / "b.json", {"id": "b", "messages": [{"text": "penguin"}]})
+    (folder / "package.json").write_text('{"name": "no conversation"}')
+    (folder / "notes.txt").write_text("nothing that is looked at")
+    (folder / "again.jsonl").symlink_to(one)
+    (folder / "boats" / "up").symlink_to(folder)
+    assert conversations.sources(folder) == ([two, one], 2)
+    assert conversations.sources(one) == ([one], 0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError):
+        conversations.sources(tmp_path / "empty")
+    with pytest.raises(InputError):
+        conversations.sources(folder / "package.json")

@@ -49,8 +49,9 @@ class AnthropicChat:
         return Reply(lambda: self._server.stream(body), self._read, pace=self._pace, options=self._options)
 
     def _read(self, stream: Stream, reply: Reply) -> Iterator[str]:
-        is_done = False
+        is_done = is_begun = False
         for event in objects(self._server, stream):
+            is_begun = True
             kind = event.get("type")
             if kind == "error":
                 raise failure(self._server, event.get("error"))
@@ -73,7 +74,7 @@ class AnthropicChat:
                         yield self._text(block)
                 is_done = True
         if not is_done:
-            raise self._server.wrong("stopped in the middle of its answer")
+            raise self._server.wrong("stopped in the middle of its answer" if is_begun else "sent no answer; is that the address of its API?")
 
     def _text(self, part: dict[str, Any]) -> str:
         if not isinstance(part.get("text"), str):

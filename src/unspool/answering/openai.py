@@ -70,8 +70,9 @@ class OpenAIChat:
         return False
 
     def _read(self, stream: Stream, reply: Reply) -> Iterator[str]:
-        is_done = False
+        is_done = is_begun = False
         for event in objects(self._server, stream):
+            is_begun = True
             if event.get("error"):
                 raise failure(self._server, event["error"])
             usage = event.get("usage")
@@ -90,4 +91,4 @@ class OpenAIChat:
                     is_done = True
                     reply.note(cut=_CUT.get(reason) if isinstance(reason, str) else None)
         if not is_done:
-            raise self._server.wrong("stopped in the middle of its answer")
+            raise self._server.wrong("stopped in the middle of its answer" if is_begun else "sent no answer; is that the address of its API?")

@@ -119,7 +119,7 @@ def check_stream(name: str) -> None:
     """Refuse a stream name that is empty, too long or not a line of text."""
     if not isinstance(name, str):
         raise InputError(f"the name of a stream is a {type(name).__name__}; give text")
-    if not name or len(name) > MAX_STREAM_LENGTH or name != name.strip() or not storable(name) or any(ord(c) < 32 or c == "\x7f" for c in name):
+    if not name or len(name) > MAX_STREAM_LENGTH or name != name.strip() or not storable(name) or any(c < " " or "\x7f" <= c <= "\x9f" for c in name):
         raise InputError(
             f"stream name {name[:80]!r} cannot be used; give 1 to {MAX_STREAM_LENGTH} characters without control characters or outer spaces"
         )

@@ -250,11 +250,23 @@ class _Import:
             self.tally.refuse(BadRecord(source=some[0].id, position="the whole conversation", reason=str(error)))
 
 
+def _expanded(paths: Sequence[Path], tally: Tally) -> list[Path]:
+    """The exports that paths stand for."""
+    files: list[Path] = []
+    for path in paths:
+        found, others = exports.sources(path)
+        files += found
+        if others:
+            tally.warnings.append(f"{path}: files that hold no conversations and were left out: {others}")
+    return files
+
+
 def load(indexer: Indexer, files: Sequence[Path], *, project: str, on_progress: Callable[[Progress], None] | None = None) -> RememberReport:
     """Take in exports of conversations. Each conversation is stored whole or not at all; what cannot be read is reported, the rest goes on."""
     started = time.monotonic()
     tally = Tally()
     imported = _Import(indexer, project, tally)
+    files = _expanded(files, tally)
     sizes = [exports.size(file) for file in files]  # all of them, before anything is stored: what is no export is refused here
     total, done = sum(sizes), 0
     for file, size in zip(files, sizes, strict=True):

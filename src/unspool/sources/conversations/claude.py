@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Message
@@ -49,8 +50,23 @@ def _messages(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
     except content.ContentError as error:
         complain("", str(error))
         return []
-    mark = "" if made else _attached(one)
+    pasted = _pasted(one)
+    if made and pasted:
+        return [replace(made[0], text=f"{made[0].text}\n\n{pasted}"), *made[1:]]
+    mark = "" if made else pasted or _attached(one)
     return [Message(text=mark, author=author, kind=kind, at=at, id=id)] if mark else made
+
+
+def _pasted(one: dict[str, Any]) -> str:
+    """Text that came with a message, as long ones that are pasted do; under the file's name, if it has one."""
+    files = one.get("attachments")
+    parts = []
+    for file in files if isinstance(files, list) else ():
+        text = file.get("extracted_content") if isinstance(file, dict) else None
+        if isinstance(text, str) and text.strip():
+            name = one_line(file.get("file_name"))
+            parts.append(f"[file {name}]\n{text}" if name else text)
+    return clean("\n\n".join(parts))
 
 
 def _attached(one: dict[str, Any]) -> str:
