@@ -17,7 +17,7 @@ MAX_MESSAGE = 480  # characters of a message
 MAX_LINE = 240  # characters of one line; minified code and prose without line breaks are cut around the match
 
 
-def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES, most: int = LINES * MAX_LINE) -> Snippet:
+def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES, most: int = 0) -> Snippet:
     """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the matches marked."""
     found = analysis.matcher(wanted).find(text) if wanted else []
     spans = [(start, stop) for start, stop, _ in found]
@@ -30,6 +30,7 @@ def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = 
     while end > begin + 1 and not rows[end - 1].strip():
         end -= 1
     low, high = starts[begin], starts[end] - 1
+    most = most or lines * MAX_LINE
     if high - low > most:
         low, high = _cut(spans, low, high, most)
     marks = tuple((max(a, low) - low, min(b, high) - low) for a, b in spans if a < high and b > low)
