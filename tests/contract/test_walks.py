@@ -22,7 +22,7 @@ ORDERED = 80  # so many at least are ranked with page one, whatever the mode; be
 WALKS = 12  # that go on side by side, under the same writer
 ROUNDS = 2
 LONGEST = 60  # tokens that a hit may take
-EXAMPLES = {"sqlite": 11, "postgresql": 3}
+EXAMPLES = {"sqlite": 6, "postgresql": 3}
 
 Key = tuple[str, str]
 

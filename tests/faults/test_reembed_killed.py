@@ -19,7 +19,7 @@ import pytest
 import unspool
 from support import ENGINES, Place, Places, address_of, assert_no_orphans, beside, doc, name, open_corpus, settings_for
 
-KILLS, TEXTS = 20, 160
+KILLS, TEXTS = 8, 160
 PORTION, SAMPLE = 4, 2  # as below: texts that are embedded and kept together, texts that are verified
 A, B = "hashing:a", "hashing:b"
 QUERIES = ("the walrus near the island", "cache eviction")

@@ -67,19 +67,19 @@ def check(path: Path) -> None:
 
 
 @given(JSON)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_json_document(value: Any) -> None:
     survives(json.dumps(value).encode())
 
 
 @given(st.lists(JSON, max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_json_lines(values: list[Any]) -> None:
     survives("\n".join(json.dumps(value) for value in values).encode())
 
 
 @given(st.sampled_from([[exports.chatgpt()], [exports.claude()], {"messages": [{"role": "user", "content": "x"}]}]).flatmap(damaged))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_exports_with_values_of_wrong_types(value: Any) -> None:
     survives(json.dumps(value).encode())
 
@@ -103,20 +103,20 @@ LINES = [
 
 
 @given(st.lists(st.sampled_from(LINES).flatmap(damaged), min_size=1, max_size=6))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_transcripts_with_values_of_wrong_types(values: list[Any]) -> None:
     survives("\n".join(json.dumps(value) for value in [LINES[0], *values]).encode())
 
 
 @given(st.fixed_dictionaries({name: damaged(value) for name, value in exports.slack_files().items()}))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_slack_with_values_of_wrong_types(files: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check(exports.zipped(Path(folder) / "s.zip", files))
 
 
 @given(st.binary(max_size=200), st.integers(0, 500), st.integers(0, 40))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_bytes_in_the_middle(junk: bytes, at: int, gone: int) -> None:
     data = json.dumps([exports.claude("x"), exports.claude("y")]).encode()
     survives(data[:at] + junk + data[at + gone :])
