@@ -107,6 +107,7 @@ class Segment:
     low: float | None = None  # the lowest score so far; what follows is shown with no higher one
     dropped: Ids = field(default_factory=lambda: NO_IDS)  # found, but nothing new: copies and new forms of what earlier segments hold
     repeats: int = 0  # copies of what earlier segments hold; left out of this one
+    lost: int = 0  # found, but replaced or removed before they could be ranked; not kept
     reasons: tuple[str, ...] = ()  # one per entry, if asked for
 
     @property

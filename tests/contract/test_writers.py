@@ -246,3 +246,29 @@ def test_one_who_forgets_a_project_while_others_write_into_it_leaves_all_or_noth
     found = assert_no_orphans(database)
     whole = {path.rpartition("/")[0] for _, path in found.documents if "/" in path}
     assert {path for _, path in found.documents if "/" in path} == {f"{put}/{at}.md" for put in whole for at in range(3)}
+
+
+def test_a_document_that_is_written_again_and_again_is_found_once_by_every_search(database: Place) -> None:
+    """On failure: something is read in two states, and what was replaced between them is lost or shown twice."""
+    with open_corpus(database) as corpus:
+        corpus.put(doc("a.md", "walrus 0"))
+        is_over = threading.Event()
+
+        def write(number: int) -> None:
+            for at in range(60):
+                corpus.put(doc("a.md", f"walrus {number} {at}"))
+
+        def search() -> list[int]:
+            counts = []
+            while not is_over.is_set():
+                counts.append(len(corpus.search("walrus", where={"document": "a.md"}).hits))
+            return counts
+
+        with ThreadPoolExecutor(4) as pool:
+            searches = [pool.submit(search) for _ in range(2)]
+            try:
+                for done in [pool.submit(write, number) for number in range(2)]:
+                    done.result()
+            finally:
+                is_over.set()
+            assert {count for one in searches for count in one.result()} == {1}

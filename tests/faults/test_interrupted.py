@@ -95,7 +95,7 @@ print(json.dumps({"codes": codes, "last": last}))
 """
 
 
-@pytest.mark.parametrize(("seed", "kills", "files", "workers"), [(1, 10, 130, False), (2, 2, 40, True)], ids=["in one process", "with workers"])
+@pytest.mark.parametrize(("seed", "kills", "files", "workers"), [(1, 7, 100, False), (2, 2, 40, True)], ids=["in one process", "with workers"])
 def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: int, files: int, workers: bool) -> None:
     tree, database, fresh = tmp_path / "tree", tmp_path / "killed" / "catalog.db", tmp_path / "fresh" / "catalog.db"
     for folder in (tree, database.parent, fresh.parent):

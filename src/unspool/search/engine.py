@@ -65,6 +65,11 @@ class CandidateCache:
                 known.update(reading.candidates(connection, missing))
         return {id_: known[id_] for id_ in ids if id_ in known}
 
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._guard:
+            self._state, self._known = (), {}
+
     def learn(self, projects: Sequence[AskedProject], candidates: Mapping[int, reading.Candidate]) -> None:
         """Keep what was read in another way."""
         with self._guard:
@@ -317,7 +322,11 @@ def _ranked(
 ) -> Segment:
     """The segment with its entries, ranked among themselves on the scale of the first segment."""
     asked = request.plan
-    known = stores.kept.get(stores.catalog, request.projects, [id_ for one in taken for id_ in one.ids.tolist()])
+    asked_for = [id_ for one in taken for id_ in one.ids.tolist()]
+    known = stores.kept.get(stores.catalog, request.projects, asked_for)
+    if len({(one.document_id, one.position) for one in known.values()}) < len(known):  # one stands in another's place: what is kept is out of date
+        stores.kept.clear()
+        known = stores.kept.get(stores.catalog, request.projects, asked_for)
     candidates = list(known.values())
     if given is not None:
         candidates = _news(stores.catalog, candidates, given)
@@ -342,6 +351,7 @@ def _ranked(
         low=float(shown[-1]) if len(shown) else segment.low,
         dropped=np.array([id_ for id_ in known if id_ not in kept], dtype=np.int64),
         repeats=len(repeats),
+        lost=len(asked_for) - len(known),
         reasons=tuple(_reasons(grouped, scores)) if request.explain else (),
         frontier=replace(segment.frontier, scale=scale.flat, majority=majority),
     )

@@ -30,6 +30,7 @@ from unspool.stores import Store
 from unspool.windows import AskedProject, Question, Segment
 
 OnProgress = Callable[[Progress], None]
+AGAIN = 10  # times that a search is repeated where somebody replaced what it found before it was ranked
 PARALLEL = 8  # projects that are asked at once
 # Searches that run at once, and beside them later pages, which are short; the others wait their turn. Many threads that compute and read by
 # turns hold one another up: 64 walkers on two cores got twice as many pages a second with this limit as without it.
@@ -102,6 +103,12 @@ class Finder:
         with self._searching:
             begun = time.perf_counter()
             first = engine.first(self._stores, request, depth=self._habits.window)
+            for _ in range(AGAIN):
+                if not first.lost:
+                    break
+                request = self._asked_again(question, planned, clock)
+                question = replace(question, projects=request.projects)
+                first = engine.first(self._stores, request, depth=self._habits.window)
             clock.search_s, clock.searched = time.perf_counter() - begun, True
             turned = self._first_page(question, first, turn, None if query is None else query.kept, caller)
         if waiting:

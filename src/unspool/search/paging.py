@@ -252,11 +252,10 @@ def _stand_ins(stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], a
     """
     before = walk.substitutes()
     taken = set(before.values())
+    inside = set(walk.given().ids.tolist())
     chosen: dict[int, int] = {}
-    with stores.catalog.read() as connection:
+    with stores.catalog.read() as connection:  # one state for all of it: what stands there now must still be there when it is read
         now = reading.chunks_of(connection, sorted({int(rows["document"][at]) for at in lost}))
-    inside = set(walk.given().ids.tolist()) if now else set()  # not inside: it may need a connection of its own
-    with stores.catalog.read() as connection:
         still = reading.present(connection, sorted(taken)) if taken else set()
         for at in lost:
             copy = next((other for other in _copies(rows, at) if other in also), None)
@@ -265,8 +264,8 @@ def _stand_ins(stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], a
                 chosen[at] = before[start + at]
             elif copy is not None:
                 chosen[at] = copy
-            elif successor is not None and successor not in inside and successor not in taken:
-                chosen[at] = successor
+            elif successor is not None and successor not in inside and successor not in taken and successor not in chosen.values():
+                chosen[at] = successor  # two entries may have stood in one place, one after the other
         chunks = reading.hydrate(connection, list(chosen.values())) if chosen else {}
     new = {start + at: id_ for at, id_ in chosen.items() if id_ not in also and before.get(start + at) != id_}
     if new:
