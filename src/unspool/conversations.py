@@ -83,7 +83,7 @@ class Conversations:
         from unspool.catalog import conversations
 
         check_path(id, "conversation id")
-        return self._read(project, lambda connection, row: conversations.record(connection, row, id) is not None, False)
+        return self._read(project, lambda connection, row: conversations.document_id(connection, row.id, id) is not None, False)
 
     def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
         """Conversations without their messages, those that began last first."""

@@ -22,7 +22,7 @@ from unspool.catalog.projects import ProjectRow, name_sha, next_seq
 from unspool.catalog.schema import chunks, conversations, document_fields, documents, messages, projects, removals
 from unspool.catalog.statements import ByIds, batches, insert_many
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message, chained
-from unspool.domain.documents import Kind, Origin, Status, chunk_id, copy_key, moment, nanoseconds
+from unspool.domain.documents import Kind, Lines, Origin, Status, chunk_id, moment, nanoseconds
 from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage
 from unspool.domain.queries import Said
 from unspool.errors import ConflictError
@@ -143,7 +143,7 @@ def write(
         made = list(_chunk_rows(project, one, title, id_, seq, start=start, position=position, old=old))
         gone += old.keys() - {row[0] for row, _ in made}
         if not feeds:
-            added += (_new_chunk(row, chunk, one.path, title) for row, chunk in made if row[0] not in old)
+            added += (writing.new_chunk(row[0], id_, chunk, kind=Kind.CHAT, path=one.path, title=title) for row, chunk in made if row[0] not in old)
         chunk_rows += (row for row, _ in made)
         message_rows += (_message_row(id_, number, said) for number, said in enumerate(one.messages, start + 1))
         new += sum(said_before.get(number) != said.sha for number, said in enumerate(one.messages, start + 1))
@@ -194,35 +194,12 @@ def _chunk_rows(
 ) -> Iterator[tuple[tuple[Any, ...], PreparedChunk]]:
     """The rows of chunks. Their ids depend on everything they are found by, and on their place: messages hardly ever move."""
     for number, said in enumerate(one.messages, start + 1):
-        for chunk in said.chunks:
-            piece, headings = chunk.piece, "\n".join(chunk.piece.headings)
-            content = hashlib.sha256(chunk.text_sha + "\n".join((title, headings, piece.symbol)).encode("utf-8", "surrogatepass")).digest()
-            id_ = chunk_id(project.name, one.path, content, position)
-            row = (
-                id_,
-                project.id,
-                document_id,
-                position,
-                piece.start,
-                piece.end,
-                number,
-                number,
-                headings,
-                piece.level,
-                piece.symbol,
-                "",
-                piece.token_count,
-                chunk.text_sha,
-                old.get(id_, seq),
-                chunk.text,
-                copy_key(chunk.text),
-            )
-            yield row, chunk
+        for prepared in said.chunks:
+            chunk = prepared._replace(piece=prepared.piece._replace(lines=Lines(number, number)))
+            found_by = "\n".join((title, "\n".join(chunk.piece.headings), chunk.piece.symbol)).encode("utf-8", "surrogatepass")
+            id_ = chunk_id(project.name, one.path, hashlib.sha256(chunk.text_sha + found_by).digest(), position)
+            yield writing.chunk_row(chunk, id_, project.id, document_id, position, old.get(id_, seq)), chunk
             position += 1
-
-
-def _new_chunk(row: tuple[Any, ...], chunk: PreparedChunk, path: str, title: str) -> NewChunk:
-    return NewChunk(row[0], row[2], chunk.text_sha, Kind.CHAT, path, title, row[8], chunk.piece.symbol, chunk.text)
 
 
 def _message_row(document_id: int, number: int, said: PreparedMessage) -> tuple[Any, ...]:
@@ -276,7 +253,7 @@ def _store_head(
         return
     values |= {"title": one.title, "language": "", "kind": Kind.CHAT, "origin": Origin.TEXT, "recipe": one.recipe, "metadata": dict(one.metadata)}
     connection.execute(sa.update(documents).where(documents.c.id == document_id).values(**values))
-    own: dict[str, Any] = {"title": one.title, "scenario_title": one.scenario_title, "url": one.url, "message_count": count}
+    own: dict[str, Any] = {"scenario_title": one.scenario_title, "url": one.url, "message_count": count}
     if one.created_at is not None or head is None:  # where nothing says when it began, that stays the time of its first save
         own["created_at"] = one.created_at or one.updated_at
     if head is None:
@@ -309,12 +286,6 @@ def get(connection: Connection, project: ProjectRow, id_: str, *, last: int | No
         metadata=row.metadata,
         messages=said,
     )
-
-
-def record(connection: Connection, project: ProjectRow, id_: str) -> ConversationRecord | None:
-    """What a list says of one conversation."""
-    row = connection.execute(_one(project.id, id_)).first()
-    return None if row is None else _record(row)
 
 
 def records(connection: Connection, project_ids: Sequence[int], *, skip: int, limit: int) -> list[ConversationRecord]:
@@ -379,7 +350,7 @@ _SELECT = (
         documents.c.metadata,
         documents.c.modified_ns,
         conversations.c.document_id,
-        conversations.c.title,
+        documents.c.title,
         conversations.c.scenario_title,
         conversations.c.url,
         conversations.c.created_at,

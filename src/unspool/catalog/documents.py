@@ -163,7 +163,11 @@ def store(
         made = list(_chunk_rows(project, document, held[document.path], seq, old))
         rows += made
         if not feeds:
-            added += (_new_chunk(row, chunk, document) for row, chunk in zip(made, document.chunks, strict=True) if row[0] not in old)
+            added += (
+                new_chunk(row[0], row[2], chunk, kind=document.kind, path=document.path, title=document.title)
+                for row, chunk in zip(made, document.chunks, strict=True)
+                if row[0] not in old
+            )
     gone = sorted(old.keys() - {row[0] for row in rows})
     if feeds:
         insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
@@ -345,38 +349,45 @@ CHUNK_COLUMNS = (
 def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]) -> Iterator[tuple[Any, ...]]:
     seen: Counter[bytes] = Counter()
     for position, chunk in enumerate(document.chunks):
-        piece, sha = chunk.piece, chunk.text_sha
-        id_ = chunk_id(project.name, document.path, sha, seen[sha])
-        seen[sha] += 1
-        yield (
-            id_,
-            project.id,
-            document_id,
-            position,
-            piece.start,
-            piece.end,
-            piece.lines.first,
-            piece.lines.last,
-            "\n".join(piece.headings),
-            piece.level,
-            piece.symbol,
-            "\n".join(piece.defines),
-            piece.token_count,
-            sha,
-            old.get(id_, seq),  # what only moved inside its document has not changed for anyone
-            chunk.text,
-            copy_key(chunk.text),
-        )
+        id_ = chunk_id(project.name, document.path, chunk.text_sha, seen[chunk.text_sha])
+        seen[chunk.text_sha] += 1
+        # What only moved inside its document has not changed for anyone.
+        yield chunk_row(chunk, id_, project.id, document_id, position, old.get(id_, seq))
 
 
-def _new_chunk(row: tuple[Any, ...], chunk: PreparedChunk, document: PreparedDocument) -> NewChunk:
+def chunk_row(chunk: PreparedChunk, id_: int, project_id: int, document_id: int, position: int, seq: int) -> tuple[Any, ...]:
+    """A chunk's values, in the order of `CHUNK_COLUMNS`."""
+    piece = chunk.piece
+    return (
+        id_,
+        project_id,
+        document_id,
+        position,
+        piece.start,
+        piece.end,
+        piece.lines.first,
+        piece.lines.last,
+        "\n".join(piece.headings),
+        piece.level,
+        piece.symbol,
+        "\n".join(piece.defines),
+        piece.token_count,
+        chunk.text_sha,
+        seq,
+        chunk.text,
+        copy_key(chunk.text),
+    )
+
+
+def new_chunk(id_: int, document_id: int, chunk: PreparedChunk, *, kind: Kind, path: str, title: str) -> NewChunk:
+    """A chunk as what is derived takes it in."""
     return NewChunk(
-        id=row[0],
-        document_id=row[2],
+        id=id_,
+        document_id=document_id,
         text_sha=chunk.text_sha,
-        kind=document.kind,
-        path=document.path,
-        title=document.title,
+        kind=kind,
+        path=path,
+        title=title,
         headings="\n".join(chunk.piece.headings),
         symbol=chunk.piece.symbol,
         text=chunk.text,

@@ -106,12 +106,13 @@ def _append(
 ) -> tuple[int, int, stored.Written]:
     """Write those of the messages that are not there yet."""
     row = projects.ensure(connection, project)
-    head = stored.heads(connection, row.id, [prepared.path]).get(prepared.path)
+    heads = stored.heads(connection, row.id, [prepared.path])
+    head = heads.get(prepared.path)
     new = prepared.messages if head is None else stored.news(connection, head, prepared)
     if not new:
         return row.id, 1, stored.Written()
     size = sum(len(said.message.text.encode()) for said in new)
-    return _write(indexer, project, [replace(prepared, messages=new, size_bytes=size)], vectors, connection, appends=True)
+    return _write(connection, indexer, row, [replace(prepared, messages=new, size_bytes=size)], heads, vectors, appends=True)
 
 
 def save(indexer: Indexer, given: Sequence[Conversation], tally: Tally) -> int | None:
@@ -124,7 +125,7 @@ def save(indexer: Indexer, given: Sequence[Conversation], tally: Tally) -> int |
             return None
         vectors.update(_vectors(indexer, prepared, tally, known=vectors))
         try:
-            project_id, existed, written = indexer.catalog.transact(partial(_write, indexer, given[0].project, prepared, vectors))
+            project_id, existed, written = indexer.catalog.transact(partial(_replace, indexer, given[0].project, prepared, vectors))
         except MovedError:  # somebody else wrote one of them meanwhile
             continue
         tally.unchanged += unchanged
@@ -167,22 +168,30 @@ def _vectors(
     return found
 
 
-def _write(
-    indexer: Indexer,
-    project: str,
-    prepared: Sequence[PreparedConversation],
-    vectors: Mapping[bytes, bytes],
-    connection: Connection,
-    *,
-    appends: bool = False,
+def _replace(
+    indexer: Indexer, project: str, prepared: Sequence[PreparedConversation], vectors: Mapping[bytes, bytes], connection: Connection
 ) -> tuple[int, int, stored.Written]:
-    """The project, how many of the conversations there were already, and what was written."""
+    """Write conversations in place of those of the same ids."""
     row = projects.ensure(connection, project)
     heads = stored.heads(connection, row.id, [one.path for one in prepared])
     for one in prepared:
         head = heads.get(one.path)
         if one.start and (head is None or head.sha256 != one.follows):
             raise MovedError
+    return _write(connection, indexer, row, prepared, heads, vectors)
+
+
+def _write(
+    connection: Connection,
+    indexer: Indexer,
+    row: projects.ProjectRow,
+    prepared: Sequence[PreparedConversation],
+    heads: Mapping[str, stored.Head],
+    vectors: Mapping[bytes, bytes],
+    *,
+    appends: bool = False,
+) -> tuple[int, int, stored.Written]:
+    """The project, how many of the conversations there were already, and what was written."""
     feeds = indexer.store.catches_up
     written = stored.write(connection, row, prepared, heads, vectors, space_id=indexer.store.space_id, feeds=feeds, appends=appends)
     indexer.store.follow(connection, row.id, written.changes)

@@ -16,7 +16,6 @@ def upgrade() -> None:
         "conversations",
         sa.Column("document_id", sa.BigInteger(), sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
         sa.Column("project_id", sa.BigInteger(), nullable=False),
-        sa.Column("title", sa.Text(), nullable=False),
         sa.Column("scenario_title", sa.Text(), nullable=False),
         sa.Column("url", sa.Text(), nullable=False),
         sa.Column("created_at", schema.UtcTime(), nullable=False),
