@@ -104,10 +104,9 @@ class Finder:
             begun = time.perf_counter()
             first = engine.first(self._stores, request, depth=self._habits.window)
             for _ in range(AGAIN):
-                if not first.lost:
+                if not first.lost or (now := self._current(question)) in ((), request.projects):  # where nobody writes, it would find the same
                     break
-                request = self._asked_again(question, planned, clock)
-                question = replace(question, projects=request.projects)
+                request, question = replace(request, projects=now), replace(question, projects=now)
                 first = engine.first(self._stores, request, depth=self._habits.window)
             clock.search_s, clock.searched = time.perf_counter() - begun, True
             turned = self._first_page(question, first, turn, None if query is None else query.kept, caller)
@@ -217,11 +216,15 @@ class Finder:
 
     def _asked_again(self, question: Question, planned: Plan, clock: _Clock) -> Request:
         """The question asked again, of the projects as they are now."""
+        return _request(question, planned, self._current(question), self._embedded(planned, clock))
+
+    def _current(self, question: Question) -> tuple[AskedProject, ...]:
+        """The projects of a question as they are now, with everything in them findable."""
         with self._catalog.read() as connection:
             rows = projects.by_ids(connection, [project.id for project in question.projects])
         for row in rows:
             self._store.fresh(row)
-        return _request(question, planned, tuple(AskedProject(row.id, row.name, row.seq) for row in rows), self._embedded(planned, clock))
+        return tuple(AskedProject(row.id, row.name, row.seq) for row in rows)
 
     def _embedded(self, planned: Plan, clock: _Clock) -> EmbeddedQuery | None:
         if not planned.uses_vectors:
