@@ -4,12 +4,17 @@
     ├─ ConfigError                   the operator must change something
     │  ├─ AddressError               unknown scheme, bad or unknown option
     │  └─ MissingDependencyError     an extra or a program is not installed
+    ├─ AccessError                   the caller may not do this
+    │  ├─ UnauthenticatedError       no key, or one that is not known or not valid any more
+    │  ├─ ForbiddenError             the key's role does not allow it
+    │  └─ ThrottledError             too many calls; retryable, with retry_after
     ├─ InputError                    the request is wrong
     │  ├─ FilterError                a filter names an unknown field or operator
     │  ├─ ContinuationError          a continuation cannot be followed: a class and a code for each reason
     │  │  ├─ MalformedContinuationError, ForeignContinuationError, SweptContinuationError
     │  │  └─ ExpiredContinuationError, OutdatedContinuationError, DeniedContinuationError
-    │  └─ DimensionError             a vector has the wrong length
+    │  ├─ DimensionError             a vector has the wrong length
+    │  └─ TooLargeError              more was sent than is taken
     ├─ NotFoundError                 no such project, document or path
     ├─ ConflictError                 what is stored contradicts what was asked
     │  └─ SwitchedError              another embedder's vectors are in use now; retryable
@@ -17,6 +22,7 @@
     └─ ServiceError                  a system we call failed
        ├─ UnreachableError           retryable
        ├─ ServiceTimeoutError        retryable
+       ├─ OverdueError               the service itself did not finish in time
        ├─ RateLimitedError           retryable, with retry_after
        └─ RejectedError              key or quota refused; not retryable
 
@@ -56,6 +62,38 @@ class MissingDependencyError(ConfigError, ImportError):
     code = "missing_dependency"
 
 
+class AccessError(UnspoolError):
+    """Whoever asks may not do this."""
+
+    code = "access"
+    http_status = 403
+
+
+class UnauthenticatedError(AccessError):
+    """No key was shown, or one that is not known, has expired or was revoked."""
+
+    code = "unauthenticated"
+    http_status = 401
+
+
+class ForbiddenError(AccessError):
+    """The key that was shown does not allow it; the message names the role that does."""
+
+    code = "forbidden"
+
+
+class ThrottledError(AccessError):
+    """Too much was asked for at once; later it will be answered."""
+
+    code = "throttled"
+    http_status = 429
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class InputError(UnspoolError, ValueError):
     """The request is wrong: a value is out of range, empty or malformed."""
 
@@ -89,13 +127,14 @@ class ForeignContinuationError(ContinuationError):
     """It was given out by another catalog."""
 
     code = "continuation_foreign"
+    http_status = 404
 
 
 class SweptContinuationError(ContinuationError):
     """It is not known, or not any more: its place was needed for newer ones."""
 
     code = "continuation_swept"
-    http_status = 410
+    http_status = 404
 
 
 class ExpiredContinuationError(ContinuationError):
@@ -123,6 +162,13 @@ class DimensionError(InputError):
     """A vector's length is not that of the vector space."""
 
     code = "dimension"
+
+
+class TooLargeError(InputError):
+    """More was sent than is taken at once."""
+
+    code = "too_large"
+    http_status = 413
 
 
 class NotFoundError(UnspoolError, LookupError):
@@ -174,6 +220,14 @@ class ServiceTimeoutError(ServiceError):
     """The system did not answer in time."""
 
     code = "timeout"
+    http_status = 504
+    retryable = True
+
+
+class OverdueError(ServiceError):
+    """What was asked for took longer than a request to this service may."""
+
+    code = "overdue"
     http_status = 504
     retryable = True
 

@@ -17,8 +17,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Dialect
 
-HEAD = "0005"  # the newest migration; a test compares it with the scripts
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005")
+HEAD = "0006"  # the newest migration; a test compares it with the scripts
+KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
 APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
 
 metadata = sa.MetaData()
@@ -266,6 +266,40 @@ records = sa.Table(
     sa.Column("length", sa.Integer, nullable=False),  # characters of the body
     sa.Column("body", sa.Text, nullable=False),
     sa.Index("ix_records_at", "stream_id", "at", "number"),
+)
+
+keys = sa.Table(
+    "keys",  # who may ask through a service; what is secret of a key is not here
+    metadata,
+    sa.Column("id", sa.String(16), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("sha", _Sha, nullable=False),  # of the whole key, which is random enough to need no salt
+    sa.Column("role", sa.String(10), nullable=False),
+    sa.Column("projects", sa.JSON, nullable=False),  # names; "*" is all of them
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("expires_at", UtcTime),
+    sa.Column("revoked_at", UtcTime),
+)
+
+jobs = sa.Table(
+    "jobs",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("project", plain_text(200), nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("state", sa.String(12), nullable=False),
+    sa.Column("worker", sa.String(64), nullable=False),  # the process that runs it
+    sa.Column("cancel", sa.Boolean, nullable=False),  # asked to stop
+    sa.Column("created_at", UtcTime, nullable=False),
+    sa.Column("started_at", UtcTime),
+    sa.Column("heartbeat_at", UtcTime, nullable=False),
+    sa.Column("finished_at", UtcTime),
+    sa.Column("progress", sa.JSON, nullable=False),
+    sa.Column("report", sa.JSON, nullable=False),
+    sa.Column("error_code", sa.String(40), nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Index("ix_jobs_created", "created_at"),
+    sa.Index("ix_jobs_state", "state"),
 )
 
 
