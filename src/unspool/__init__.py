@@ -4,9 +4,10 @@ from unspool.conversations import Conversations
 from unspool.corpus import Corpus, open
 from unspool.domain.answers import Answer, Citation, Usage
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Status
-from unspool.domain.events import AnswerFinished, Outcome, PageServed
+from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Passage, Status
+from unspool.domain.events import AnswerFinished, IndexFinished, Outcome, PageServed
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, Retention, StreamStatus
+from unspool.domain.keys import Key, Role
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Said, Served, Snippet, Source, Stability
 from unspool.domain.reports import (
     BadRecord,
@@ -20,10 +21,12 @@ from unspool.domain.reports import (
     ReembedReport,
     RememberReport,
     Skip,
+    StoreStatus,
 )
 from unspool.errors import UnspoolError
 from unspool.generations import drop_old, reembed
 from unspool.history import History, MemoryHistory
+from unspool.keys import Keys
 from unspool.settings import Settings
 
 __version__ = "0.1.0"
@@ -48,8 +51,11 @@ __all__ = [
     "HistoryEntry",
     "HistoryPage",
     "Hit",
+    "IndexFinished",
     "IndexReport",
     "Insights",
+    "Key",
+    "Keys",
     "Kind",
     "Lines",
     "Masked",
@@ -59,6 +65,7 @@ __all__ = [
     "Outcome",
     "Page",
     "PageServed",
+    "Passage",
     "Progress",
     "ProjectStatus",
     "Record",
@@ -66,6 +73,7 @@ __all__ = [
     "ReembedReport",
     "RememberReport",
     "Retention",
+    "Role",
     "Said",
     "Served",
     "Settings",
@@ -74,6 +82,7 @@ __all__ = [
     "Source",
     "Stability",
     "Status",
+    "StoreStatus",
     "StreamStatus",
     "UnspoolError",
     "Usage",

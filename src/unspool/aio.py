@@ -26,11 +26,11 @@ from unspool.conversations import Conversations
 from unspool.corpus import Corpus, OnProgress
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, Document, DocumentRecord, Status
+from unspool.domain.documents import Chunk, Document, DocumentRecord, Passage, Status
 from unspool.domain.events import Hook
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport
+from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
 from unspool.history import History
 from unspool.settings import Settings
 
@@ -208,9 +208,22 @@ class AsyncCorpus:
         """A text's vector in this corpus's space, as `nearest` takes it."""
         return await _run(self._corpus.embed, text)
 
-    async def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
-        """What is known of each document, by project and path."""
-        return await _run(self._corpus.documents, project=project, status=status, path=path)
+    async def documents(
+        self,
+        *,
+        project: str | None = None,
+        status: Status | str | None = None,
+        path: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[DocumentRecord]:
+        """What is known of each document, by project and path. A project's can be had in parts: `limit` of them, `after` the last path of the ones
+        before."""
+        return await _run(self._corpus.documents, project=project, status=status, path=path, after=after, limit=limit)
+
+    async def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:
+        """The lines of a document from one to another, both included, or to its end, as they were indexed; of a conversation the messages."""
+        return await _run(self._corpus.read, path, project=project, first=first, last=last)
 
     async def count(self, *, project: str | None = None) -> int:
         """How many chunks there are, in one project or in all."""
@@ -239,9 +252,13 @@ class AsyncCorpus:
         """What the catalog takes on disk."""
         return await _run(self._corpus.size_bytes)
 
-    async def status(self) -> list[ProjectStatus]:
-        """Every project with its counts."""
-        return await _run(self._corpus.status)
+    async def stores(self) -> list[StoreStatus]:
+        """Where vectors are kept, and what can be done there."""
+        return await _run(self._corpus.stores)
+
+    async def status(self, *, project: str | None = None) -> list[ProjectStatus]:
+        """Every project with its counts, or one."""
+        return await _run(self._corpus.status, project=project)
 
     async def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""

@@ -44,7 +44,7 @@ class Conversations:
             raise InputError("the conversations belong to several projects; save one project at a time")
         if len({one.id for one in conversations}) < len(conversations):
             raise InputError("two of the conversations have the same id; give each id once")
-        return self._parts.written(lambda indexer: remembering.remember(indexer, conversations))
+        return self._told(self._parts.written(lambda indexer: remembering.remember(indexer, conversations)))
 
     def load(self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
         """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
@@ -55,7 +55,7 @@ class Conversations:
             raise InputError("no file was given; name at least one export")
         name = project or self._project
         check_project(name)
-        return self._parts.written(lambda indexer: remembering.load(indexer, paths, project=name, on_progress=on_progress))
+        return self._told(self._parts.written(lambda indexer: remembering.load(indexer, paths, project=name, on_progress=on_progress)))
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
         """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
@@ -67,7 +67,7 @@ class Conversations:
         if not messages:
             raise InputError("no message was given; append takes at least one")
         name = project or self._project
-        return self._parts.written(lambda indexer: remembering.append(indexer, name, id, messages))
+        return self._told(self._parts.written(lambda indexer: remembering.append(indexer, name, id, messages)))
 
     def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
         """A conversation with its messages in order, or only the last so many of them; None where there is none."""
@@ -130,6 +130,9 @@ class Conversations:
         if known is None:
             return False
         return self._parts.written(lambda indexer: forgetting.forget_documents(indexer.catalog, indexer.store, known[0], [known[1]])) > 0
+
+    def _told(self, report: RememberReport) -> RememberReport:
+        return self._parts.told("remember", report, failed=report.bad_count)
 
     def _read(self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T) -> _T:
         from unspool.catalog import projects

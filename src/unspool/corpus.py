@@ -16,11 +16,11 @@ from unspool import wiring
 from unspool.domain import filters
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, Message
-from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Status, check_project
+from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Passage, Status, check_project
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport
+from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
 from unspool.errors import (
     ConflictError,
     ContinuationError,
@@ -35,12 +35,12 @@ from unspool.parts import Parts
 from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
-    from sqlalchemy.engine import Connection
-
     from unspool.answering.answer import AnswerStream
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
     from unspool.conversations import Conversations
+    from unspool.indexing.pipeline import Indexer
+    from unspool.keys import Keys
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
@@ -113,6 +113,7 @@ class Corpus:
 
     def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
         """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
+        from unspool import naming
         from unspool.embedded.partition import mark_as_cache
         from unspool.indexing.pipeline import index_folder
         from unspool.sources import git
@@ -124,9 +125,7 @@ class Corpus:
             check_project(name)
             mark_as_cache(self._clones())
             root = git.clone(text, into=self._clone(name), ref=ref)
-            return self._parts.written(
-                lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress)
-            )
+            return self._indexed(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
         if not text.strip() or "\x00" in text:
@@ -134,15 +133,13 @@ class Corpus:
         root = Path(source).expanduser().resolve()
         if not root.exists():
             raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
-        if project is None and (known := self._project_at(self._parts.catalog, root)) is not None:
+        if project is None and (known := naming.at(self._parts.catalog, root)) is not None:
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):
                 root = Path(whole)  # part of a project: its whole is brought up to date, nothing else may be removed
-        name = project or self._free_name(root)
+        name = project or naming.free(self._parts.catalog, root)
         check_project(name)
-        return self._parts.written(
-            lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress)
-        )
+        return self._indexed(lambda indexer: index_folder(indexer, project=name, root=root, source=storable(str(root)), on_progress=on_progress))
 
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path. They are findable when this returns."""
@@ -155,7 +152,7 @@ class Corpus:
             raise InputError(f"the documents belong to {len(names)} projects; put one project at a time")
         if len({document.path for document in documents}) < len(documents):
             raise InputError("two of the documents have the same path; give each path once")
-        return self._parts.written(lambda indexer: put(indexer, documents))
+        return self._indexed(lambda indexer: put(indexer, documents), task="put")
 
     @_following
     def forget(self, *, project: str, path: str | None = None) -> int:
@@ -195,6 +192,13 @@ class Corpus:
     ) -> RememberReport:
         """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
         return self.conversations.load(paths, project=project, on_progress=on_progress)
+
+    @property
+    def keys(self) -> Keys:
+        """Who may ask through a service: made, listed, revoked."""
+        from unspool.keys import Keys
+
+        return Keys(self._parts)
 
     # Out
 
@@ -331,6 +335,7 @@ class Corpus:
     @_following
     def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
+        from unspool import naming
         from unspool.catalog import reading
         from unspool.search import nearest
 
@@ -338,7 +343,7 @@ class Corpus:
         _check_page(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
-        row = self._only(self._named([project] if project else None), "related")
+        row = naming.only(self._named([project] if project else None), "related")
         store = self._parts.searching()
         store.fresh(row)
         with self._parts.searched.read() as connection:
@@ -400,15 +405,45 @@ class Corpus:
             warnings.warn(f"the text has {count} tokens, {embedder.name} reads the first {embedder.max_tokens}", stacklevel=2)
         return [float(value) for value in embedder.embed_query(text)]
 
-    def documents(self, *, project: str | None = None, status: Status | str | None = None, path: str | None = None) -> list[DocumentRecord]:
-        """What is known of each document, by project and path."""
+    def documents(
+        self,
+        *,
+        project: str | None = None,
+        status: Status | str | None = None,
+        path: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[DocumentRecord]:
+        """What is known of each document, by project and path. A project's can be had in parts: `limit` of them, `after` the last path of the ones
+        before."""
         from unspool.catalog import reading
 
+        if project is None and after is not None:
+            raise InputError("after is a path in one project; name the project, too")
+        if limit is not None and not (isinstance(limit, int) and limit >= 1):
+            raise InputError(f"limit is {limit!r}; give a whole number from 1 on")
         if status is not None and status not in list(Status):
             raise InputError(f"status {status!r} does not exist; it is one of {', '.join(Status)}")
         ids = None if project is None else [self._project(project).id]
         with self._parts.catalog.read() as connection:
-            return list(reading.records(connection, project_ids=ids, status=None if status is None else Status(status), path=path))
+            wanted = None if status is None else Status(status)
+            return list(reading.records(connection, project_ids=ids, status=wanted, path=path, after=after, limit=limit))
+
+    def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:
+        """The lines of a document from one to another, both included, or to its end, as they were indexed; of a conversation the messages."""
+        from unspool import naming
+        from unspool.catalog import passages
+
+        if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
+            raise InputError(f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1")
+        if last is not None and last < first:
+            raise InputError(f"line {last} is before line {first}; give the first line and then the last")
+        row = naming.only(self._named([project] if project else None), "read")
+        with self._parts.searched.read() as connection:
+            passage = passages.read(connection, row, path, first=first, last=last)
+        if passage is None:
+            raise NotFoundError(f"no document {path!r} in project {row.name!r}; `unspool documents` lists them")
+        return passage
 
     def count(self, *, project: str | None = None) -> int:
         """How many chunks there are, in one project or in all."""
@@ -446,8 +481,15 @@ class Corpus:
         with self._parts.catalog.read() as connection:
             return [row.name for row in projects.all_projects(connection)]
 
-    def status(self) -> list[ProjectStatus]:
-        """Every project with its counts."""
+    def stores(self) -> list[StoreStatus]:
+        """Where vectors are kept, and what can be done there."""
+        from dataclasses import asdict
+
+        store = self._parts.searching()
+        return [StoreStatus(name=store.name, in_use=True, capabilities=asdict(store.capabilities))]
+
+    def status(self, *, project: str | None = None) -> list[ProjectStatus]:
+        """Every project with its counts, or one."""
         from unspool.catalog import projects, reading, spaces
 
         out = []
@@ -456,7 +498,7 @@ class Corpus:
         self._parts.follow(active)
         store = None if active is None else self._parts.ready()
         with self._parts.catalog.read() as connection:
-            for row in projects.all_projects(connection):
+            for row in [self._project(project)] if project is not None else projects.all_projects(connection):
                 chunks = reading.chunk_count(connection, row.id)
                 out.append(
                     ProjectStatus(
@@ -475,17 +517,9 @@ class Corpus:
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
-        return self._project_at(self._parts.searched, path)
+        from unspool import naming
 
-    def _project_at(self, catalog: Catalog, path: str | Path) -> str | None:
-        from unspool.catalog import projects
-        from unspool.sources.folders import storable
-
-        wanted = Path(path).expanduser().resolve()
-        with catalog.read() as connection:
-            roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
-        found = (roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots)
-        return next(found, None)
+        return naming.at(self._parts.searched, path)
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
@@ -503,6 +537,10 @@ class Corpus:
             self._parts.ready().absorb(row.id, on_progress=on_progress)
 
     # Inside
+
+    def _indexed(self, write: Callable[[Indexer], IndexReport], *, task: str = "index") -> IndexReport:
+        report = self._parts.written(write)
+        return self._parts.told(task, report, failed=report.failed, removed=report.removed)
 
     def _tied(self, page: Page, caller: str) -> Page:
         """The page, with its way to the next."""
@@ -533,59 +571,20 @@ class Corpus:
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
     def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
+        from unspool import naming
+
         with (catalog or self._parts.catalog).read() as connection:
-            return self._found(connection, name)
-
-    def _found(self, connection: Connection, name: str) -> ProjectRow:
-        from unspool.catalog import projects
-
-        row = projects.find(connection, name)
-        if row is None:
-            known = [other.name for other in projects.all_projects(connection)]
-            raise NotFoundError(f"no project {name!r}; " + (f"there are: {', '.join(known[:20])}" if known else "nothing is indexed yet"))
-        return row
+            return naming.found(connection, name)
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
-        """The projects that a search is about. None means the only one there is; '*' means all, by name."""
-        from unspool.catalog import projects, spaces
+        """The projects that a search is about; where none is named, the settings' one."""
+        from unspool import naming
 
         if names is None and self.settings.project:
             names = [self.settings.project]
-        if isinstance(names, str):
-            names = [names]
-        if names is not None and not names:
-            raise InputError("the list of projects is empty; name at least one, or '*' for all")
-        with self._parts.searched.read() as connection:
-            active = spaces.active_id(connection)
-            if names is None or "*" in names:
-                rows = projects.all_projects(connection)
-            else:
-                rows = [self._found(connection, name) for name in dict.fromkeys(names)]
+        rows, active = naming.named(self._parts.searched, names)
         self._parts.follow(active)
-        if names is None and len(rows) > 1:
-            rows = [row for row in rows if row.seq] or rows  # one that keeps only responses has nothing to find
-        if names is None and len(rows) > 1:
-            shown = ", ".join(row.name for row in rows[:20])
-            raise InputError(
-                f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
-            )
         return rows
-
-    def _only(self, rows: list[ProjectRow], task: str) -> ProjectRow:
-        if len(rows) != 1:
-            raise InputError(f"{task} needs one project; " + ("name it" if rows else "nothing is indexed yet"))
-        return rows[0]
-
-    def _free_name(self, root: Path) -> str:
-        """A project name for a folder that has none yet: its own name, told apart from others by its parent's or a number."""
-        from unspool.catalog import projects
-        from unspool.sources.folders import storable
-
-        with self._parts.catalog.read() as connection:
-            taken = {row.name for row in projects.all_projects(connection)}
-        base = "".join(c for c in storable(root.name) if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
-        names: Iterable[str] = (base, f"{storable(root.parent.name)}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
-        return next(name for name in names if name not in taken)
 
     def _clones(self) -> Path:
         return self._parts.catalog.folder("clones")

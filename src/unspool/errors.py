@@ -15,7 +15,8 @@
     │  │  └─ ExpiredContinuationError, OutdatedContinuationError, DeniedContinuationError
     │  ├─ DimensionError             a vector has the wrong length
     │  └─ TooLargeError              more was sent than is taken
-    ├─ NotFoundError                 no such project, document or path
+    ├─ NotFoundError                 no such document or path
+    │  └─ UnknownProjectError        no such project; the same code
     ├─ ConflictError                 what is stored contradicts what was asked
     │  └─ SwitchedError              another embedder's vectors are in use now; retryable
     ├─ UnsupportedError              this store cannot do that; names the capability
@@ -177,6 +178,14 @@ class NotFoundError(UnspoolError, LookupError):
     code = "not_found"
     exit_code = 1
     http_status = 404
+
+
+class UnknownProjectError(NotFoundError):
+    """No such project, for whoever asks. `project` is the name that was given."""
+
+    def __init__(self, message: str, *, project: str) -> None:
+        super().__init__(message)
+        self.project = project
 
 
 class ConflictError(UnspoolError):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from unspool import wiring
+from unspool.domain.events import IndexFinished
+from unspool.domain.reports import IndexReport, RememberReport
 from unspool.errors import AddressError, ConfigError, ConflictError, InputError, SwitchedError, UnspoolError
 from unspool.settings import Settings
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
 
 GLANCE_S = 1.0  # a page of a walk that has begun may come from vectors that were put out of use this long ago
 _T = TypeVar("_T")
+_Report = TypeVar("_Report", IndexReport, RememberReport)
 
 
 class Parts:
@@ -286,6 +289,24 @@ class Parts:
         except SwitchedError:
             self.look()
             return write(self.indexer())
+
+    def told(self, task: str, report: _Report, *, failed: int = 0, removed: int = 0) -> _Report:
+        """A report of what was taken in, once whoever watches has been told."""
+        self._emit(
+            IndexFinished(
+                task=task,
+                store=self.ready().name,
+                added=report.added,
+                updated=report.updated,
+                unchanged=report.unchanged,
+                removed=removed,
+                failed=failed,
+                chunks=report.chunks,
+                embedded=report.embedded,
+                total_s=report.seconds,
+            )
+        )
+        return report
 
     def _proof_of(self, space_id: int) -> Proof | None:
         """What an embedder whose name proves little has to show before its vectors are used; None for one that cannot be another."""

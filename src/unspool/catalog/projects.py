@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
+from unspool.catalog import jobs
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, runs, sequences
 from unspool.catalog.statements import hold, insert_new
 from unspool.errors import ConflictError, NotFoundError
@@ -95,7 +96,10 @@ _NEXT_SEQ = sa.update(projects).where(projects.c.id == sa.bindparam("b_id")).val
 
 
 def drop(connection: Connection, project_id: int) -> int:
-    """Remove a project with everything under it; returns how many documents went."""
+    """Remove a project with everything under it, and its jobs, which know it by name; returns how many documents went."""
+    name = connection.execute(sa.select(projects.c.name).where(projects.c.id == project_id)).scalar()
+    if name is not None:
+        jobs.forget(connection, name)
     count = connection.execute(sa.select(sa.func.count()).where(documents.c.project_id == project_id)).scalar_one()
     connection.execute(sa.delete(chunks).where(chunks.c.project_id == project_id))
     connection.execute(sa.delete(removals).where(removals.c.project_id == project_id))

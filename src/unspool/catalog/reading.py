@@ -278,9 +278,15 @@ def changed_count(connection: Connection, project_id: int, *, after: int) -> int
 
 
 def records(
-    connection: Connection, *, project_ids: Sequence[int] | None, status: Status | None = None, path: str | None = None
+    connection: Connection,
+    *,
+    project_ids: Sequence[int] | None,
+    status: Status | None = None,
+    path: str | None = None,
+    after: str | None = None,
+    limit: int | None = None,
 ) -> Iterable[DocumentRecord]:
-    """Documents by project and path."""
+    """Documents by project and path; those behind a path, and so many of them, where that is given."""
     query = sa.select(documents, projects.c.name.label("project")).join(projects, projects.c.id == documents.c.project_id)
     if project_ids is not None:
         query = query.where(documents.c.project_id.in_(project_ids))
@@ -288,7 +294,9 @@ def records(
         query = query.where(documents.c.status == status)
     if path is not None:
         query = query.where(documents.c.path_sha == name_sha(path))
-    for row in connection.execute(query.order_by(projects.c.name, documents.c.path)):
+    if after is not None:
+        query = query.where(documents.c.path > after)
+    for row in connection.execute(query.order_by(projects.c.name, documents.c.path).limit(limit)):
         yield DocumentRecord(
             id=row.id,
             project=row.project,

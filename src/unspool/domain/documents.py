@@ -155,6 +155,25 @@ class Chunk:
         return f"{self.path}:{self.lines}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """Some lines of a document, as it was indexed. Of a conversation a line is a message."""
+
+    project: str
+    path: str
+    title: str
+    language: str
+    kind: Kind
+    lines: Lines  # 0-0 for a document without any text
+    last_line: int  # of the whole document
+    text: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the document is left out."""
+        return self.lines.first <= 1 and self.lines.last == self.last_line
+
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

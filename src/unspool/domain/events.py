@@ -61,7 +61,23 @@ class AnswerFinished:
     total_s: float
 
 
-Event = PageServed | AnswerFinished
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexFinished:
+    """Documents or conversations were taken in. `embedded` of the chunks had to be; the others' vectors were known."""
+
+    task: str  # "index", "put", "remember"
+    store: str
+    added: int
+    updated: int
+    unchanged: int
+    removed: int
+    failed: int
+    chunks: int
+    embedded: int
+    total_s: float
+
+
+Event = PageServed | AnswerFinished | IndexFinished
 Hook = Callable[[Event], None]
 
 

@@ -94,6 +94,15 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStatus:
+    """A store of vectors and what it can do."""
+
+    name: str
+    in_use: bool
+    capabilities: Mapping[str, bool | int | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReembedPlan:
     """What going over to another embedder will cost. Tokens are counted as the old one counts them, so about."""
 

@@ -1,0 +1,68 @@
+"""Who is let in, and what they may see and do."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unspool.domain.documents import check_project
+from unspool.domain.keys import Role
+from unspool.errors import ForbiddenError, UnauthenticatedError
+
+if TYPE_CHECKING:
+    from unspool.corpus import Corpus
+    from unspool.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What a caller may see and do. `caller` binds the continuations it is given; `roots` are the folders it may have indexed."""
+
+    projects: frozenset[str] | None  # None: all of them
+    role: Role
+    caller: str = ""
+    roots: tuple[Path, ...] = ()
+
+    @classmethod
+    def everything(cls, *, role: Role = Role.ADMIN, roots: Sequence[Path] = ()) -> Scope:
+        """The scope of whoever owns the corpus."""
+        return cls(projects=None, role=role, roots=tuple(roots))
+
+    def narrowed(self, projects: Sequence[str]) -> Scope:
+        """The same for some of the projects alone. Its continuations are its own."""
+        for name in projects:
+            check_project(name)
+        names = frozenset(projects) if self.projects is None else self.projects & frozenset(projects)
+        digest = hashlib.sha256("\n".join([self.caller, *sorted(names)]).encode()).hexdigest()
+        return replace(self, projects=names, caller=f"some-{digest[:32]}")
+
+    def holds(self, project: str) -> bool:
+        """Whether a project exists for it."""
+        return self.projects is None or project in self.projects
+
+    def need(self, role: Role, task: str) -> None:
+        """Refuse what its role does not allow."""
+        if not self.role.allows(role):
+            raise ForbiddenError(f"{task} needs a key with the role {role}; this one has the role {self.role}")
+
+
+def admit(corpus: Corpus, key: str | None) -> Scope:
+    """The scope of whoever shows a key, or none. Without one everybody is let in as long as there has never been any."""
+    roots = roots_of(corpus.settings)
+    if key is None:
+        if corpus.keys.are_used():
+            raise UnauthenticatedError("a key is needed here; send it as `Authorization: Bearer unspool_...`, `unspool key create` makes one")
+        return Scope.everything(roots=roots)
+    known = corpus.keys.find(key)
+    if known is None:
+        raise UnauthenticatedError("this key is not known here, has expired or was revoked; `unspool key list` shows which there are")
+    return Scope(projects=known.visible, role=known.role, caller=known.id, roots=roots if known.role.allows(Role.ADMIN) else ())
+
+
+def roots_of(settings: Settings) -> tuple[Path, ...]:
+    """The folders that the settings let the doors index."""
+    return tuple(Path(root).expanduser().resolve() for root in settings.roots.split(os.pathsep) if root.strip())

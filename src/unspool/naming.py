@@ -1,0 +1,82 @@
+"""Which projects are meant: by name, by the path they were indexed from, or because there is no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog, projects, spaces
+from unspool.catalog.projects import ProjectRow
+from unspool.domain.keys import EVERY_PROJECT
+from unspool.errors import InputError, UnknownProjectError
+from unspool.sources.folders import storable
+
+SHOWN = 20  # names in a message
+
+
+def found(connection: Connection, name: str) -> ProjectRow:
+    """The project of that name; an `UnknownProjectError` names those that there are."""
+    row = projects.find(connection, name)
+    if row is None:
+        raise unknown(name, [other.name for other in projects.all_projects(connection)])
+    return row
+
+
+def unknown(name: str, known: Sequence[str]) -> UnknownProjectError:
+    """What is said of a project that does not exist for whoever asks."""
+    those = f"there are: {', '.join(known[:SHOWN])}" if known else "nothing is indexed yet"
+    return UnknownProjectError(f"no project {name!r}; {those}", project=name)
+
+
+def named(catalog: Catalog, names: Sequence[str] | str | None) -> tuple[list[ProjectRow], int | None]:
+    """The projects that a search is about, and the vector space in use. None means the only one there is; '*' means all, by name."""
+    if isinstance(names, str):
+        names = [names]
+    if names is not None and not names:
+        raise InputError("the list of projects is empty; name at least one, or '*' for all")
+    with catalog.read() as connection:
+        active = spaces.active_id(connection)
+        if names is None or EVERY_PROJECT in names:
+            rows = projects.all_projects(connection)
+        else:
+            rows = [found(connection, name) for name in dict.fromkeys(names)]
+    return only_one(rows) if names is None else rows, active
+
+
+def only_one(rows: list[ProjectRow]) -> list[ProjectRow]:
+    """Those of the projects that are meant where none is named: one, or none where there is none."""
+    if len(rows) > 1:
+        rows = [row for row in rows if row.seq] or rows  # one that keeps only responses has nothing to find
+    if len(rows) > 1:
+        shown = ", ".join(row.name for row in rows[:SHOWN])
+        raise InputError(
+            f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
+        )
+    return rows
+
+
+def only(rows: list[ProjectRow], task: str) -> ProjectRow:
+    """The one project that a task is about."""
+    if len(rows) != 1:
+        raise InputError(f"{task} needs one project; " + ("name it" if rows else "nothing is indexed yet"))
+    return rows[0]
+
+
+def at(catalog: Catalog, path: str | Path) -> str | None:
+    """The project that was indexed from a path or a folder above it; the nearest one."""
+    wanted = Path(path).expanduser().resolve()
+    with catalog.read() as connection:
+        roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
+    among = (roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots)
+    return next(among, None)
+
+
+def free(catalog: Catalog, root: Path) -> str:
+    """A name for a folder that has none yet: its own, told apart from others by its parent's or a number."""
+    with catalog.read() as connection:
+        taken = {row.name for row in projects.all_projects(connection)}
+    base = "".join(c for c in storable(root.name) if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
+    names: Iterable[str] = (base, f"{storable(root.parent.name)}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
+    return next(name for name in names if name not in taken)
