@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx2
@@ -59,6 +59,24 @@ class Names:
         return f"{self.prefix}_TIMEOUT_S"
 
 
+class Called(Protocol):
+    """Who answers with a stream: how long one may take, and what it means that none comes."""
+
+    timeout_s: float
+
+    def error_of(self, answer: httpx2.Response) -> UnspoolError:
+        """What an answer that is no success means."""
+        ...
+
+    def away(self, error: Exception) -> UnreachableError:
+        """A server that could not be reached."""
+        ...
+
+    def late(self) -> ServiceTimeoutError:
+        """A server that took too long."""
+        ...
+
+
 class Server:
     """One address that is called. Safe to use from several threads; it follows no redirection, which could carry the key elsewhere."""
 
@@ -80,7 +98,6 @@ class Server:
 
     def post(self, body: Mapping[str, Any]) -> Any:
         """What the server answers, read as JSON; whatever it says instead of an answer is an error that names it."""
-        late = f"{self} did not answer in time; try again, or raise {self.names.timeout}"
         deadline = time.monotonic() + self.timeout_s
         try:
             with self._client.stream("POST", self._url, json=body) as coming:
@@ -88,10 +105,10 @@ class Server:
                 for some in coming.iter_raw():
                     data += some
                     if time.monotonic() > deadline:  # the client only bounds the wait for each piece
-                        raise ServiceTimeoutError(late)
+                        raise self.late()
                 answer = httpx2.Response(coming.status_code, headers=coming.headers, content=bytes(data))
         except httpx2.TimeoutException as error:
-            raise ServiceTimeoutError(late) from error
+            raise self.late() from error
         except httpx2.HTTPError as error:
             raise self.away(error) from error
         if answer.status_code != 200:
@@ -108,6 +125,10 @@ class Server:
     def away(self, error: Exception) -> UnreachableError:
         """A server that could not be reached."""
         return UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it, or correct {self.names.url}")
+
+    def late(self) -> ServiceTimeoutError:
+        """A server that took too long."""
+        return ServiceTimeoutError(f"{self} did not answer in time; try again, or raise {self.names.timeout}")
 
     def wrong(self, what: str) -> ServiceError:
         """An answer that is none."""
@@ -141,9 +162,12 @@ class Server:
 
 
 class Stream:
-    """One answer in bytes, as they come. `close` may be called from any thread and ends the request at once; so does the time limit."""
+    """One answer in bytes, as they come. `close` may be called from any thread and ends the request at once; so does the time limit.
 
-    def __init__(self, server: Server, call: Callable[[dict[str, Any]], AbstractContextManager[httpx2.Response]]) -> None:
+    The first bytes are none: they say that the server has accepted, which may be long before it has something to say.
+    """
+
+    def __init__(self, server: Called, call: Callable[[dict[str, Any]], AbstractContextManager[httpx2.Response]]) -> None:
         self._server = server
         self._call = call
         self._guard = threading.Lock()
@@ -162,12 +186,13 @@ class Stream:
                     raise self._server.error_of(_read_part(coming))
                 has_begun = True
                 self.content_type = coming.headers.get("content-type", "").partition(";")[0].strip().lower()
+                yield b""
                 yield from coming.iter_bytes()
             self._check()  # a connection that was cut can look like one that ended
         except httpx2.HTTPError as error:
             self._check()
             if isinstance(error, httpx2.TimeoutException):
-                raise self._late() from error
+                raise self._server.late() from error
             if has_begun:
                 raise UnreachableError(f"{self._server} broke off in the middle of its answer ({type(error).__name__}); try again") from error
             raise self._server.away(error) from error
@@ -189,10 +214,7 @@ class Stream:
         if self._is_closed:
             raise CancelledError
         if self._is_late:
-            raise self._late()
-
-    def _late(self) -> ServiceTimeoutError:
-        return ServiceTimeoutError(f"{self._server} did not answer in time; try again, or raise {self._server.names.timeout}")
+            raise self._server.late()
 
     def _trace(self, name: str, details: dict[str, Any]) -> None:
         """Told by the client of each step: the way to the socket, which closing the response from another thread would not wake."""

@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError
 from itertools import count
 from typing import TypeVar
 
-from unspool.errors import RateLimitedError, UnspoolError
+from unspool.errors import RateLimitedError, ThrottledError, UnspoolError
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ def pause_after(error: UnspoolError, attempt: int) -> float | None:
     """
     if not error.retryable:
         return None
-    if isinstance(error, RateLimitedError) and error.retry_after is not None:
+    if isinstance(error, RateLimitedError | ThrottledError) and error.retry_after is not None:
         return error.retry_after if error.retry_after <= LONGEST_WAIT_S else None
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (attempt - 1))
     return longest * random.uniform(0.5, 1)  # noqa: S311 - nothing secret
