@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,16 +14,14 @@ from unspool.catalog import conversations as stored
 from unspool.catalog import projects
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
-from unspool.domain.reports import BadRecord, Masked, Progress, RememberReport
-from unspool.errors import ConflictError, InputError, NotFoundError, SwitchedError
+from unspool.domain.reports import BadRecord, Progress, RememberReport
+from unspool.errors import ConflictError, InputError, SwitchedError
 from unspool.indexing import messages, preparing
 from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
-from unspool.sources import conversations as exports
+from unspool.sources.conversations import loading
+from unspool.sources.conversations.loading import Intake
 
-BATCH_CHARACTERS = 600_000  # of an import in one transaction; beside its text a message counts for so many
-MESSAGE_CHARACTERS = 200
 ABSORB_CHUNKS = 8_000  # of an import between commits to the index, as a run over a folder has it
-LISTED = 100  # bad records
 _TRIES = 20
 
 
@@ -31,50 +29,10 @@ class MovedError(Exception):
     """The stored conversation is another than the one that was prepared for; prepare again."""
 
 
-@dataclass(slots=True)
-class Tally:
-    """What was done so far."""
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    messages: int = 0
-    chunks: int = 0
-    embedded: int = 0
-    duplicates: int = 0
-    bad_count: int = 0
-    bad: list[BadRecord] = field(default_factory=list)
-    masked: list[Masked] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def report(self, project: str, seconds: float) -> RememberReport:
-        return RememberReport(
-            project=project,
-            added=self.added,
-            updated=self.updated,
-            unchanged=self.unchanged,
-            messages=self.messages,
-            chunks=self.chunks,
-            embedded=self.embedded,
-            duplicates=self.duplicates,
-            bad_count=self.bad_count,
-            bad=tuple(self.bad),
-            seconds=round(seconds, 3),
-            masked=tuple(self.masked),
-            warnings=tuple(dict.fromkeys(self.warnings)),
-        )
-
-    def refuse(self, bad: BadRecord) -> None:
-        """Note something that could not be taken in."""
-        self.bad_count += 1
-        if len(self.bad) < LISTED:
-            self.bad.append(bad)
-
-
 def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
     """Store conversations of one project, all in one transaction; findable when this returns."""
     started = time.monotonic()
-    tally = Tally()
+    tally = Intake()
     project_id = save(indexer, given, tally)
     if tally.chunks and project_id is not None:
         indexer.store.settle(project_id, put=tally.chunks)
@@ -87,7 +45,7 @@ def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) ->
     A message that is there already, by its id, is left out, so that whoever does not know whether it came through may send it again.
     """
     started = time.monotonic()
-    tally = Tally()
+    tally = Intake()
     new = Conversation(project=project, id=id_, messages=said)
     prepared = messages.prepare(new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
     vectors = _vectors(indexer, [prepared], tally)
@@ -115,7 +73,7 @@ def _append(
     return _write(connection, indexer, row, [replace(prepared, messages=new, size_bytes=size)], heads, vectors, appends=True)
 
 
-def save(indexer: Indexer, given: Sequence[Conversation], tally: Tally) -> int | None:
+def save(indexer: Indexer, given: Sequence[Conversation], tally: Intake) -> int | None:
     """Store conversations of one project in one transaction; returns the project's id, None where there was nothing to do."""
     vectors: dict[bytes, bytes] = {}
     for _ in range(_TRIES):
@@ -154,7 +112,7 @@ def _prepared(indexer: Indexer, given: Sequence[Conversation]) -> tuple[list[Pre
 
 
 def _vectors(
-    indexer: Indexer, prepared: Sequence[PreparedConversation], tally: Tally, *, known: Mapping[bytes, bytes] | None = None
+    indexer: Indexer, prepared: Sequence[PreparedConversation], tally: Intake, *, known: Mapping[bytes, bytes] | None = None
 ) -> dict[bytes, bytes]:
     """The vectors of texts that have none yet."""
     wanted = {sha: text for sha, text in messages.passages(prepared).items() if not known or sha not in known}
@@ -200,7 +158,7 @@ def _write(
     return row.id, len(heads), written
 
 
-def _count(tally: Tally, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int) -> None:
+def _count(tally: Intake, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int) -> None:
     tally.updated += old
     tally.added += len(prepared) - old
     tally.messages += written.messages
@@ -211,38 +169,24 @@ def _count(tally: Tally, prepared: Sequence[PreparedConversation], written: stor
 
 
 class _Import:
-    """Exports on their way in, so many messages at a time."""
+    """Exports on their way in, batch by batch."""
 
-    def __init__(self, indexer: Indexer, project: str, tally: Tally) -> None:
+    def __init__(self, indexer: Indexer, project: str, tally: Intake) -> None:
         self.indexer = indexer
         self.project = project
         self.tally = tally
         self._project_id: int | None = None
-        self._waiting: dict[str, Conversation] = {}
-        self._size = 0
         self._absorbed = 0
 
-    def take(self, conversation: Conversation) -> None:
-        """Store a conversation, together with others."""
-        if conversation.id in self._waiting:
-            self.flush()
-        self._waiting[conversation.id] = conversation
-        self._size += sum(len(message.text) + MESSAGE_CHARACTERS for message in conversation.messages)
-        if self._size >= BATCH_CHARACTERS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Store what waits."""
-        waiting, self._waiting, self._size = list(self._waiting.values()), {}, 0
-        if waiting:
-            self._save(waiting)
-            if self.tally.chunks - self._absorbed >= ABSORB_CHUNKS and self._project_id is not None:
-                self.indexer.store.keep_up(self._project_id)
-                self._absorbed = self.tally.chunks
+    def store(self, some: Sequence[Conversation]) -> None:
+        """Store a batch of them."""
+        self._save(some)
+        if self.tally.chunks - self._absorbed >= ABSORB_CHUNKS and self._project_id is not None:
+            self.indexer.store.keep_up(self._project_id)
+            self._absorbed = self.tally.chunks
 
     def finish(self) -> None:
-        """Store the rest and make all of it findable."""
-        self.flush()
+        """Make all of it findable."""
         if self._project_id is not None:
             self.tally.warnings += filter(None, [self.indexer.store.settle(self._project_id)])
 
@@ -259,43 +203,12 @@ class _Import:
             self.tally.refuse(BadRecord(source=some[0].id, position="the whole conversation", reason=str(error)))
 
 
-def _expanded(paths: Sequence[Path], tally: Tally) -> list[Path]:
-    """The exports that paths stand for."""
-    files: list[Path] = []
-    for path in paths:
-        found, others = exports.sources(path)
-        files += found
-        if others:
-            tally.warnings.append(f"{path}: files that hold no conversations and were left out: {others}")
-    return files
-
-
 def load(indexer: Indexer, files: Sequence[Path], *, project: str, on_progress: Callable[[Progress], None] | None = None) -> RememberReport:
     """Take in exports of conversations. Each conversation is stored whole or not at all; what cannot be read is reported, the rest goes on."""
     started = time.monotonic()
-    tally = Tally()
+    tally = Intake()
     imported = _Import(indexer, project, tally)
-    files = _expanded(files, tally)
-    sizes = [exports.size(file) for file in files]  # all of them, before anything is stored: what is no export is refused here
-    total, done = sum(sizes), 0
-    for file, size in zip(files, sizes, strict=True):
-        counts = exports.Tally()
-
-        def tell(count: int, before: int = done) -> None:
-            if on_progress is not None:
-                on_progress(Progress(task="remembering", done=before + count, total=total, chunks=tally.chunks))
-
-        try:
-            found = exports.read(file, project=project, on_bytes=tell, tally=counts)
-        except (InputError, NotFoundError) as error:  # it was an export before the files in front of it were read
-            tally.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
-            continue
-        for one in found:
-            if isinstance(one, BadRecord):
-                tally.refuse(one)
-            else:
-                imported.take(one)
-        tally.duplicates += counts.duplicates
-        done += size
+    for batch in loading.batches(files, project=project, intake=tally, on_progress=on_progress):
+        imported.store(batch)
     imported.finish()
     return tally.report(project, time.monotonic() - started)
