@@ -177,6 +177,10 @@ def commands() -> str:
     out += ["| 130 | interrupted |"]
     for name in names:
         out += ["", *_command(name, main.commands[name])]
+        command = main.commands[name]
+        if isinstance(command, click.Group):
+            for part in command.list_commands(group):
+                out += ["", *_command(f"{name} {part}", command.commands[part])]
     return "\n".join(out)
 
 

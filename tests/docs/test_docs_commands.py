@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -33,17 +34,27 @@ def check(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     if words[0] in ("COMMAND", "--help"):
         return
-    assert words[0] in main.commands, f"no command {words[0]!r}"
-    command = main.commands[words[0]]
+    command: click.Command = main
+    while isinstance(command, click.Group) and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert command is not main, f"no command {words[0]!r}"
     known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)} | {"--help", "-h"}
-    for word in words[1:]:
-        assert not word.startswith("-") or word == "-" or word.split("=")[0] in known, f"{words[0]} has no flag {word!r}"
+    for word in words:
+        assert not word.startswith("-") or word == "-" or word.split("=")[0] in known, f"{command.name} has no flag {word!r}"
     if "[OPTIONS]" in words or "--help" in words:
         return
-    arguments = [word.strip("[]").removesuffix("...") or "PATH" for word in words[1:]]
-    if len(words) == 1 or words[0] in ("eval", "warm"):  # named in running text, or takes a folder that has to exist
+    arguments = [word.strip("[]").removesuffix("...") or "PATH" for word in words]
+    if not words or command.name in ("eval", "warm"):  # named in running text, or takes a folder that has to exist
         return
-    command.make_context(words[0], arguments, resilient_parsing=False)
+    command.make_context(str(command.name), arguments, resilient_parsing=False)
+
+
+def every_command(group: click.Group = main) -> Iterator[click.Command]:
+    """Every command, those of groups too."""
+    for command in group.commands.values():
+        yield command
+        if isinstance(command, click.Group):
+            yield from every_command(command)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -77,7 +88,7 @@ def test_every_command_stands_in_the_readme() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_flag_in_running_text_exists(page: Path) -> None:
-    known = {flag for command in main.commands.values() for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    known = {flag for command in every_command() for option in command.params for flag in (*option.opts, *option.secondary_opts)}
     theirs = {"--check", "--outputs"}  # of docs/generate.py
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
     assert [flag for flag in re.findall(r"`(--[a-z-]+)", text) if flag not in known | theirs | {"--help", "--version"}] == []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from unspool.domain.documents import DocumentRecord, Kind, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
+from unspool.domain.keys import Key
 from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
 
 if TYPE_CHECKING:
@@ -240,6 +241,26 @@ def checks(found: Sequence[Check]) -> Iterator[Line]:
         yield [("ok      " if one.ok else "not ok  ", GOOD if one.ok else BAD), (name, ""), (f"  {one.detail}", FAINT)]
         if one.cure:
             yield [(f"        {' ' * width}  -> {one.cure}", FAINT if one.ok else WARN)]
+
+
+def keys(found: Sequence[Key], now: datetime) -> Iterator[Line]:
+    """Every key in a row, those that cannot be used any more as such."""
+    rows: list[Line] = []
+    for one in found:
+        state = "revoked" if one.revoked_at is not None else "in use" if one.is_valid(now) else "expired"
+        until = "" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
+        rows.append(
+            [
+                (one.id, PATH),
+                (one.role.value, ""),
+                (state, "" if state == "in use" else WARN),
+                (f"{one.created_at:%Y-%m-%d}", FAINT),
+                (until, FAINT),
+                (", ".join(one.projects), NAME),
+                (one.name, ""),
+            ]
+        )
+    return table(["id", "role", "state", "created", "expires", "projects", "name"], rows)
 
 
 def table(head: Sequence[str], rows: Sequence[Line], *, right: Sequence[int] = ()) -> Iterator[Line]:

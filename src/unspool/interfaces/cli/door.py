@@ -41,6 +41,9 @@ _ORDER = (
     "history",
     "documents",
     "forget",
+    "serve",
+    "mcp",
+    "key",
     "status",
     "settings",
     "doctor",
@@ -153,8 +156,16 @@ def main() -> None:
     """Index code, documents and conversations, and find them again by meaning and by word."""
 
 
-def command(name: str, brief: str, *, examples: tuple[str, str], takes: Sequence[str] = ADDRESSES) -> Callable[[Function], click.Command]:
-    """A command, with the flags of the settings it takes (handed to it as `flags`), `--json`, `--color` and `--debug`. `brief` stands in the list."""
+def group(name: str, brief: str, *, examples: tuple[str, str]) -> Callable[[Function], click.Group]:
+    """A command that is made of others. `brief` stands in the list."""
+    return lambda function: main.group(name, short_help=brief, epilog=_epilog(examples))(function)
+
+
+def command(
+    name: str, brief: str, *, examples: tuple[str, str], takes: Sequence[str] = ADDRESSES, within: click.Group | None = None
+) -> Callable[[Function], click.Command]:
+    """A command, with the flags of the settings it takes (handed to it as `flags`), `--json`, `--color` and `--debug`. `brief` stands in the list;
+    `within` is the group it belongs to, if it is not all commands'."""
 
     def wrap(function: Function) -> click.Command:
         for option in (
@@ -165,7 +176,7 @@ def command(name: str, brief: str, *, examples: tuple[str, str], takes: Sequence
             function = option(function)
         for setting in reversed(takes):
             function = _setting_option(setting)(function)
-        return main.command(name, short_help=brief, epilog=_epilog(examples))(function)
+        return (within or main).command(name, short_help=brief, epilog=_epilog(examples))(function)
 
     return wrap
 

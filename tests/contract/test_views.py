@@ -1,0 +1,183 @@
+"""What a scope does not hold does not exist for it, and what its role does not allow is refused; lines of documents are read as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import unspool
+from support import Place, open_corpus
+from unspool import Conversation, Corpus, Document, Message, UnspoolError
+from unspool.domain.keys import Role
+from unspool.errors import ForbiddenError, InputError, NotFoundError, SweptContinuationError, UnauthenticatedError
+from unspool.views import Scope, View, admit
+
+HIDDEN = "narwhal"  # stands only in what belongs to the other project, whose name it is, too
+Asked = Callable[[View, str], object]
+
+READING: dict[str, Asked] = {
+    "search": lambda view, name: view.search("tusk", projects=[name]),
+    "related": lambda view, name: view.related("a.md", project=name),
+    "nearest": lambda view, name: view.nearest(view.embed("tusk"), projects=[name]),
+    "answering": lambda view, name: list(view.answering("tusk?", projects=[name])),
+    "read": lambda view, name: view.read("a.md", project=name),
+    "documents": lambda view, name: view.documents(project=name),
+    "document": lambda view, name: view.document("a.md", project=name),
+    "count": lambda view, name: view.count(project=name),
+    "status": lambda view, name: view.status(project=name),
+    "conversation": lambda view, name: view.conversations.get("c", project=name),
+    "conversations": lambda view, name: view.conversations.list(project=name),
+    "conversation chunks": lambda view, name: view.conversations.chunks("c", project=name),
+    "history": lambda view, name: view.history("jobs", project=name).read(),
+    "streams": lambda view, name: view.streams(project=name),
+}
+WRITING: dict[str, Asked] = {
+    "put": lambda view, name: view.put(Document(project=name, path="b.md", text="new")),
+    "forget": lambda view, name: view.forget(project=name, path="a.md"),
+    "forget all": lambda view, name: view.forget(project=name),
+    "reindex": lambda view, name: view.reindex(name),
+    "save": lambda view, name: view.conversations.save(Conversation(project=name, id="d", messages=[Message(text="x")])),
+    "append": lambda view, name: view.conversations.append("c", Message(text="x"), project=name),
+    "delete": lambda view, name: view.conversations.delete("c", project=name),
+    "record": lambda view, name: view.history("jobs", project=name).append("x"),
+    "clear": lambda view, name: view.history("jobs", project=name).clear(),
+}
+
+
+def fill(corpus: Corpus) -> None:
+    for name, word in (("open", "walrus"), (HIDDEN, HIDDEN)):
+        corpus.put(Document(project=name, path="a.md", text=f"# {word}\n\nThe {word} has a tusk."))
+        corpus.remember(Conversation(project=name, id="c", messages=[Message(text=f"a {word} tusk", author=word)]))
+        corpus.history("jobs", project=name).append(f"{word} done")
+
+
+def outcome(ask: Asked, view: View, name: str) -> str:
+    try:
+        return repr(ask(view, name))
+    except UnspoolError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@pytest.fixture
+def filled(database: Place) -> Iterator[Corpus]:
+    corpus = open_corpus(database)
+    fill(corpus)
+    yield corpus
+    corpus.close()
+
+
+def test_another_project_is_answered_as_one_that_never_was(filled: Corpus) -> None:
+    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
+    for task, ask in {**READING, **WRITING}.items():
+        hidden, absent = outcome(ask, view, HIDDEN), outcome(ask, view, "x" * len(HIDDEN))
+        assert hidden.replace(HIDDEN, "x" * len(HIDDEN)) == absent, task
+        assert absent.startswith("UnknownProjectError"), task
+    assert filled.count(project=HIDDEN) == 2  # nothing was written, nothing removed
+
+
+def test_nothing_of_another_project_is_in_what_is_not_about_one(filled: Corpus) -> None:
+    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
+    seen = [view.search("tusk"), view.search("tusk", projects="*"), view.documents(), view.status(), view.projects(), view.streams(), view.count()]
+    assert HIDDEN not in repr(seen)
+    assert (view.projects(), view.count()) == (["open"], 2)
+    assert [hit.chunk.project for hit in view.nearest(view.embed("tusk"))] == ["open", "open"]
+
+
+def test_roles_allow_what_the_ones_before_them_do_and_more(filled: Corpus) -> None:
+    scope = Scope(projects=frozenset({"open"}), role=Role.READ, caller="k")
+    for ask in READING.values():
+        ask(View(filled, scope), "open")
+    for ask in WRITING.values():
+        with pytest.raises(ForbiddenError):
+            ask(View(filled, scope), "open")
+    writer = View(filled, Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
+    for task in ("put", "save", "append", "record", "delete", "forget"):
+        WRITING[task](writer, "open")
+    for task in ("forget all", "reindex"):
+        with pytest.raises(ForbiddenError):
+            WRITING[task](writer, "open")
+
+
+def test_a_continuation_is_unknown_to_everybody_else(filled: Corpus) -> None:
+    mine = View(filled, Scope(projects=None, role=Role.READ, caller="k1"))
+    page = mine.search("tusk", projects="*", limit=1)
+    assert page.continuation
+    for other in (Scope(projects=None, role=Role.READ, caller="k2"), Scope.everything().narrowed(["open"]), Scope.everything()):
+        with pytest.raises(SweptContinuationError) as caught:
+            View(filled, other).more(page.continuation, restart=True)
+        assert HIDDEN not in str(caught.value)
+    assert mine.more(page.continuation).number == 2
+
+
+def test_a_narrower_view_does_not_go_on_where_a_wider_one_began(filled: Corpus) -> None:
+    page = View(filled, Scope.everything()).search("tusk", projects="*", limit=1)
+    with pytest.raises(SweptContinuationError):
+        View(filled, Scope(projects=frozenset({"open"}), role=Role.READ)).more(page.continuation or "")
+
+
+def test_keys_are_asked_for_as_soon_as_there_has_been_one(filled: Corpus) -> None:
+    assert admit(filled, None) == Scope.everything()
+    with pytest.raises(UnauthenticatedError):
+        admit(filled, "unspool_0123456789ab_" + "x" * 43)
+    key, text = filled.keys.create(projects="open", role="write")
+    assert admit(filled, text) == Scope(projects=frozenset({"open"}), role=Role.WRITE, caller=key.id)
+    filled.keys.revoke(key.id)
+    for shown in (text, None, "", "unspool_"):
+        with pytest.raises(UnauthenticatedError):
+            admit(filled, shown)
+
+
+def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / "a.md").write_text("a walrus")
+    (tmp_path / "outside").mkdir()
+    (inside / "way-out").symlink_to(tmp_path / "outside")
+    view = View(filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,)))
+    bad = (str(tmp_path), str(inside / ".." / "outside"), str(inside / "way-out"), "inside", "file:///etc", "~", "/", f"{inside}x")
+    for source in bad:
+        with pytest.raises(ForbiddenError):
+            view.index(source)
+    assert view.index(str(inside)).project == "mine"
+    assert view.reindex("mine").unchanged == 1
+    with pytest.raises(InputError, match="given as text"):
+        View(filled, Scope.everything()).reindex("open")
+    with pytest.raises(ForbiddenError):
+        View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(str(inside))
+
+
+TEXT = "first\n\n\nsecond paragraph\n   indented\n\n\n\n# Heading\n\nbody\nlast"
+
+
+@pytest.mark.parametrize(("first", "last"), [(1, None), (2, 4), (3, 3), (4, 5), (6, 99), (12, 12)])
+def test_lines_are_read_as_they_were(database: Place, first: int, last: int | None) -> None:
+    with open_corpus(database) as corpus:
+        corpus.put(Document(project="a", path="a.txt", text=TEXT))
+        passage = corpus.read("a.txt", first=first, last=last)
+    lines = TEXT.split("\n")
+    stop = len(lines) if last is None else min(last, len(lines))
+    assert passage.text.split("\n") == lines[first - 1 : stop]
+    assert (passage.lines, passage.last_line, passage.is_whole) == ((first, stop), len(lines), first == 1)
+
+
+def test_a_file_is_read_back_whole(database: Place) -> None:
+    source = Path(unspool.__file__).parent / "corpus.py"
+    with open_corpus(database) as corpus:
+        corpus.index(source, project="p")
+        assert corpus.read("corpus.py", project="p").text == source.read_text(encoding="utf-8").rstrip("\n")
+
+
+def test_of_a_conversation_messages_are_read(filled: Corpus) -> None:
+    filled.conversations.append("c", Message(text="and\nmore", author="Ann"), project="open")
+    assert filled.read("c", project="open").text == "walrus: a walrus tusk\nAnn: and\nmore"
+    assert filled.read("c", project="open", first=2).lines == (2, 2)
+
+
+def test_lines_that_are_not_there_are_refused(filled: Corpus) -> None:
+    with pytest.raises(NotFoundError):
+        filled.read("b.md", project="open")
+    for first, last in ((9, None), (0, None), (3, 2)):
+        with pytest.raises(InputError):
+            filled.read("a.md", project="open", first=first, last=last)
