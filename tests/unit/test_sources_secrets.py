@@ -29,6 +29,7 @@ TOKENS = [
     ("google oauth secret", "GOCSPX-" + RANDOM[:28]),
     ("google oauth token", "ya29." + RANDOM[:40]),
     ("stripe key", "sk_live_" + RANDOM[:24]),
+    ("unspool key", "unspool_" + "3f9c1a7b2e4d_" + (RANDOM * 2)[:43]),
     ("stripe key", "rk_live_" + RANDOM[:24]),
     ("stripe key", "sk_test_" + RANDOM[:24]),
     ("openai key", "sk-" + RANDOM[:48]),

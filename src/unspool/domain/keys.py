@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import string
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,8 +17,9 @@ from unspool.errors import InputError
 EVERY_PROJECT = "*"
 PREFIX = "unspool"  # so that scanners for leaked secrets, ours among them, can tell what it is
 MAX_PROJECTS = 100
-_SECRET_BYTES = 32
-_TEXT = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_[A-Za-z0-9_-]{{43}}")
+_SECRET_LENGTH = 43  # 256 bits; letters and digits only, so that a double click takes all of it
+_LETTERS = string.ascii_letters + string.digits
+_TEXT = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
 
 
 class Role(StrEnum):
@@ -67,7 +69,7 @@ class Key:
 def new_key() -> tuple[str, str]:
     """A new id, and the text of a key with it."""
     id_ = secrets.token_hex(6)
-    return id_, f"{PREFIX}_{id_}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    return id_, f"{PREFIX}_{id_}_{''.join(secrets.choice(_LETTERS) for _ in range(_SECRET_LENGTH))}"
 
 
 def id_of(text: str) -> str | None:

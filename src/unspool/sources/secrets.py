@@ -59,6 +59,7 @@ _FORMS = (
     _form("vault token", "hvs. hvb.", r"hv[sb]\.[\w-]{24,}+", glued=r"\w."),
     _form("groq key", "gsk_", r"gsk_[A-Za-z0-9]{40,}+(?!\w)", glued=r"\w"),
     _form("grafana token", "glsa_", r"glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}(?!\w)", glued=r"\w"),
+    _form("unspool key", "unspool_", r"unspool_[0-9a-f]{12}_[A-Za-z0-9]{43}(?!\w)", glued=r"\w"),
     _form("age secret key", "AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{50,}+"),
     _form("jwt", "eyJ", r"eyJ[\w-]{8,}+\.ey[\w-]{8,}+\.[\w-]{8,}+", glued=r"\w-"),
 )
