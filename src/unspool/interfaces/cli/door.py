@@ -156,9 +156,17 @@ def main() -> None:
     """Index code, documents and conversations, and find them again by meaning and by word."""
 
 
-def group(name: str, brief: str, *, examples: tuple[str, str]) -> Callable[[Function], click.Group]:
-    """A command that is made of others. `brief` stands in the list."""
-    return lambda function: main.group(name, short_help=brief, epilog=_epilog(examples))(function)
+def group(name: str, brief: str, *, examples: tuple[str, str], takes: Sequence[str] | None = None) -> Callable[[Function], click.Group]:
+    """A command that is made of others. `brief` stands in the list. With `takes` it does something by itself, and has the flags of those settings."""
+
+    def wrap(function: Function) -> click.Group:
+        if takes is not None:
+            function = click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")(function)
+            for setting in reversed(takes):
+                function = _setting_option(setting)(function)
+        return main.group(name, short_help=brief, epilog=_epilog(examples), invoke_without_command=takes is not None)(function)
+
+    return wrap
 
 
 def command(

@@ -1,0 +1,49 @@
+"""The MCP server as an ASGI app: streamable HTTP without sessions, so that any of several processes can answer any request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
+
+from unspool.interfaces.mcp.server import Caller, Context, Door
+from unspool.settings import Settings
+from unspool.views import View
+
+
+class McpApp:
+    """What is mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
+
+    Who asks and from where is checked before a request gets here: Host, Origin, key and body. `view_of` gives the view of a request's key;
+    it is asked for every message, with the very request that carried it, so that no request can see what another may.
+    """
+
+    def __init__(self, view_of: Callable[[Request], View], settings: Settings) -> None:
+        def admit(ctx: Context) -> Caller:
+            assert isinstance(ctx.request, Request)
+            return Caller(view=view_of(ctx.request))
+
+        self._sessions = StreamableHTTPSessionManager(
+            Door(admit, max_tokens=settings.mcp_max_tokens).server(),
+            stateless=True,
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+            max_request_body_size=settings.serve_max_body_bytes,
+        )
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """The time in which requests are answered."""
+        return self._sessions.run()
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if scope["method"] != "POST":  # without sessions there is nothing to listen to, and none to end
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        await self._sessions.handle_request(scope, receive, send)

@@ -1,0 +1,170 @@
+"""The MCP server: which tools and resources a caller has, and what becomes of a call. Both transports use it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import mcp_types as types
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+
+from unspool import __version__
+from unspool.errors import ForbiddenError, UnspoolError
+from unspool.interfaces.mcp import arguments, confinement, resources, tools
+from unspool.interfaces.mcp.answers import Answer
+from unspool.interfaces.mcp.catalogue import INSTRUCTIONS, Tool
+from unspool.interfaces.mcp.catalogue import tools as catalogue
+from unspool.interfaces.mcp.progress import Reporter
+from unspool.views import View
+
+Context = ServerRequestContext[Any, Any]
+ROOTS = "roots"  # under which a client of the current protocol hands in its roots
+ROOTS_TIMEOUT_S = 20
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls. `home` finds the project that is meant where none is named.
+
+    A local caller is the user of this machine: `confined` makes its view one that may index in the roots that its client names.
+    """
+
+    view: View
+    home: Callable[[], str] = str
+    confined: Callable[[Sequence[Path]], View] | None = None
+
+
+class Door:
+    """What the server answers. `admit` says who a request comes from; nothing about a caller is kept from one request to the next."""
+
+    def __init__(self, admit: Callable[[Context], Caller], *, max_tokens: int) -> None:
+        self._admit = admit
+        self._tools = catalogue(max_tokens)
+
+    def server(self) -> Server[Any]:
+        """A server of the SDK that speaks the current protocol and the ones before it."""
+        return Server(
+            "unspool",
+            version=__version__,
+            title="unspool",
+            instructions=INSTRUCTIONS,
+            get_tool_input_schema=self._schema,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+        )
+
+    def _schema(self, name: str) -> dict[str, Any] | None:
+        return arguments.schema(self._tools[name].arguments) if name in self._tools else None
+
+    async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        role = self._admit(ctx).view.scope.role
+        return types.ListToolsResult(tools=[_described(one) for one in self._tools.values() if role.allows(one.needs)])
+
+    async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
+        caller = self._admit(ctx)
+        tool = self._tools.get(params.name)
+        if tool is None or not caller.view.scope.role.allows(tool.needs):
+            known = ", ".join(name for name, one in self._tools.items() if caller.view.scope.role.allows(one.needs))
+            raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name[:80]}; there are: {known}")
+        try:
+            if tool.name == "index" and caller.confined is not None:
+                declared = await _declared_roots(ctx, params)
+                if declared is None:
+                    return types.InputRequiredResult(input_requests={ROOTS: types.ListRootsRequest()})
+                caller = replace(caller, view=caller.confined(declared))
+            answer = await _in_thread(partial(_answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress)))
+        except UnspoolError as error:
+            return _failed(tools.error_text(error))
+        except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what is stored, so only its type is told
+            _report_bug(tool.name, error)
+            return _failed("error (bug): this is a bug in unspool; the log of the server says more")
+        return types.CallToolResult(content=[types.TextContent(text=answer.text)], structured_content=answer.values)
+
+    async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+        cursor = None if params is None else params.cursor
+        page = await self._resource(ctx, lambda caller: resources.listed(caller.view, cursor))
+        found = [
+            types.Resource(uri=one.address, name=one.name, title=one.title or None, mime_type=one.mime_type, size=one.size_bytes)
+            for one in page.entries
+        ]
+        return types.ListResourcesResult(resources=found, next_cursor=page.cursor)
+
+    async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
+        found = [types.ResourceTemplate(uri_template=address, name=name, description=about) for name, address, about in resources.TEMPLATES]
+        return types.ListResourceTemplatesResult(resource_templates=found)
+
+    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        found = await self._resource(ctx, lambda caller: resources.read(caller.view, params.uri))
+        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, mime_type=found.mime_type, text=found.text)])
+
+    async def _resource(self, ctx: Context, work: Callable[[Caller], Any]) -> Any:
+        """What is known of resources; errors as the protocol has them, for there is no model here to read them."""
+        caller = self._admit(ctx)
+        try:
+            return await _in_thread(partial(work, caller))
+        except UnspoolError as error:
+            raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"code": error.code}) from None
+        except Exception as error:  # noqa: BLE001 - see above
+            _report_bug("resources", error)
+            raise MCPError(code=types.INTERNAL_ERROR, message="this is a bug in unspool; the log of the server says more") from None
+
+
+def _answered(caller: Caller, tool: Tool, given: dict[str, Any] | None, reporter: Reporter) -> Answer:
+    understood = arguments.understand(tool.name, tool.arguments, given)
+    return tools.RUN[tool.name](tools.Call(view=caller.view, given=understood, home=caller.home(), on_progress=reporter))
+
+
+async def _in_thread(work: Callable[[], Any]) -> Any:
+    return await anyio.to_thread.run_sync(work)
+
+
+async def _declared_roots(ctx: Context, params: types.CallToolRequestParams) -> list[Path] | None:
+    """The roots that the client declares; None where it has to be asked first, in an answer of its own as the current protocol has it."""
+    capabilities = ctx.session.client_capabilities
+    if capabilities is None or capabilities.roots is None:
+        return []
+    if ctx.session.can_send_request:
+        try:
+            found = await ctx.session.send_request(types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=ROOTS_TIMEOUT_S)
+        except MCPError as error:
+            raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again") from error
+    else:
+        answered = (params.input_responses or {}).get(ROOTS)
+        if answered is None:
+            return None
+        if not isinstance(answered, types.ListRootsResult):
+            raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again")
+        found = answered
+    return confinement.paths_of([str(root.uri) for root in found.roots])
+
+
+def _described(tool: Tool) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=arguments.schema(tool.arguments),
+        output_schema=dict(tool.output),
+        annotations=types.ToolAnnotations.model_validate(tool.hints),
+    )
+
+
+def _failed(text: str) -> types.CallToolResult:
+    """An error that the model can read and act upon. It is text alone: clients do not forward the values of one that failed."""
+    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+
+def _report_bug(what: str, error: Exception) -> None:
+    _log.error("%s: this is a bug in unspool: %s", what, type(error).__name__)
+    _log.debug("%s", what, exc_info=error)

@@ -1,0 +1,65 @@
+"""The MCP server over stdin and stdout, for a client on the same machine that starts it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from unspool.access import Scope, roots_of
+from unspool.corpus import Corpus
+from unspool.domain.keys import Role
+from unspool.errors import MissingDependencyError, UnspoolError
+from unspool.interfaces.mcp import confinement
+from unspool.settings import Settings
+from unspool.views import View
+
+READY_S = 30  # that a corpus which is still being opened may take to come to rest when the client leaves
+
+
+def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool = False) -> None:
+    """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
+    scope = Scope.everything(role=Role.READ if read_only else Role.ADMIN, roots=roots_of(settings))
+    scope = scope.narrowed(projects) if projects else scope
+    with Corpus(settings) as corpus:
+        # The SDK takes about as long to import as the corpus to open: the one does not wait for the other.
+        opening = threading.Thread(target=_warm, args=(corpus,), daemon=True)
+        opening.start()
+        _run(corpus, scope)
+        opening.join(READY_S)
+
+
+def _warm(corpus: Corpus) -> None:
+    """Load what the first search needs. What fails here fails again where somebody can be told."""
+    with suppress(UnspoolError):
+        corpus.nearest(corpus.embed("unspool"), k=1, projects="*")
+
+
+def _run(corpus: Corpus, scope: Scope) -> None:
+    try:
+        import anyio
+        from mcp.server.stdio import stdio_server
+
+        from unspool.interfaces.mcp.server import Caller, Door
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        raise MissingDependencyError("the MCP server needs the package mcp; install it with: pip install 'unspool[mcp]'") from error
+
+    def home() -> str:
+        name = corpus.settings.project or corpus.project_of(Path.cwd()) or ""
+        return name if scope.holds(name) else ""
+
+    def confined(declared: Sequence[Path]) -> View:
+        return View(corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots)))
+
+    caller = Caller(view=View(corpus, scope), home=home, confined=confined)
+    server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens).server()
+
+    async def answer() -> None:
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+
+    anyio.run(answer)

@@ -1,0 +1,229 @@
+"""What each tool does: one call of a view, rendered within its budget. All of it blocks and runs in a thread."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+from unspool.domain.conversations import AuthorKind, Message
+from unspool.domain.queries import Page
+from unspool.domain.reports import Progress
+from unspool.errors import InputError, UnspoolError
+from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating
+from unspool.interfaces.mcp.answers import Answer
+from unspool.interfaces.mcp.arguments import Understood
+from unspool.interfaces.mcp.catalogue import LINES
+from unspool.sources import git
+from unspool.views import View
+
+MAX_GLOBS = 50
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_BETWEEN = re.compile(r",(?![^{}]*\})")  # a comma outside of braces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool. `home` is the project that is meant where none is named; empty, the view decides."""
+
+    view: View
+    given: Understood
+    home: str = ""
+    on_progress: Callable[[Progress], None] | None = None
+
+    @property
+    def most(self) -> int:
+        """Tokens that the answer may have."""
+        return self.given.number("max_tokens")
+
+    def projects(self) -> list[str] | None:
+        """The projects that were named, else the one at home; None lets the view decide."""
+        names = arguments.names(self.given.text("project"))
+        if names in (["all"], ["any"], ["everything"]) and names[0] not in self.view.projects():
+            return ["*"]
+        return names or ([self.home] if self.home else None)
+
+    def project(self) -> str:
+        """The one project that was named, or nothing."""
+        names = arguments.names(self.given.text("project"))
+        if len(names) > 1 or "*" in names:
+            raise InputError(f"project names {', '.join(names)[:200]}; give one project here")
+        return names[0] if names else ""
+
+    def page(self, ask: Callable[[int], Page], notes: Sequence[str] = ()) -> Answer:
+        """Hits within the budget."""
+        limit = self.given.number("limit")
+        return budgets.page(ask, limit, most=self.most, count=self.view.count_tokens, notes=(*self.given.notes, *notes))
+
+
+def search(call: Call) -> Answer:
+    """The best hits for a query."""
+    given, projects = call.given, call.projects()
+    conditions: dict[str, Any] = {
+        "path": _globs(given.text("path")),
+        "kind": [name.lower() for name in arguments.names(given.text("kind"))],
+        "language": [name.lower() for name in arguments.names(given.text("language"))],
+    }
+    where = {field: values for field, values in conditions.items() if values} or None
+
+    def ask(size: int) -> Page:
+        return call.view.search(given.text("query"), projects=projects, limit=size, max_tokens=0, where=where, on_progress=call.on_progress)
+
+    return call.page(ask)
+
+
+def more(call: Call) -> Answer:
+    """The next page."""
+    continuation = call.given.text("continuation").strip(" \t\r\n`'\"")
+    return call.page(lambda size: call.view.more(continuation, limit=size, max_tokens=0))
+
+
+def related(call: Call) -> Answer:
+    """What is most like a place."""
+    project, place = locating.located(call.view, call.given.text("path"), project=call.project(), home=call.home)
+    line, limit = max(call.given.number("line") or place.first, 1), call.given.number("limit")
+    sizes: list[int] = []
+
+    def ask(size: int) -> Page:
+        sizes.append(size)
+        return call.view.related(place.path, line, project=project, limit=size)
+
+    answer = call.page(ask)
+    if sizes[-1] == limit:
+        return answer
+    # There is no next page here, so the model is told how to get the others.
+    return call.page(ask, [f"not all {limit} had room; give a larger max_tokens for more"])
+
+
+def read(call: Call) -> Answer:
+    """Lines of a document."""
+    given = call.given
+    project, place = locating.located(call.view, given.text("path"), project=call.project(), home=call.home)
+    first, last = _range(given, place)
+
+    return budgets.passage(
+        lambda to: call.view.read(place.path, project=project, first=first, last=to),
+        first,
+        last,
+        most=call.most,
+        count=call.view.count_tokens,
+        with_project=project != call.home and len(call.view.projects()) > 1,
+        notes=given.notes,
+    )
+
+
+def _range(given: Understood, place: arguments.Place) -> tuple[int, int]:
+    """The lines that are meant, however they were named."""
+    named = arguments.lines(given.text("lines"))
+    first = given.number("first_line") or named[0] or place.first
+    last = given.number("last_line") or named[1] or place.last
+    if given.number("line") and not first:
+        first, last = max(given.number("line") - LINES // 2, 1), given.number("line") + LINES // 2
+    first = max(first, 1)
+    if not last:
+        last = first + (given.number("limit") or LINES) - 1
+    return (first, last) if last >= first else (last, first)
+
+
+def list_projects(call: Call) -> Answer:
+    """The projects there are."""
+    after = call.given.text("after")
+    found = sorted((one for one in call.view.status() if not after or one.name > after), key=lambda one: one.name)
+    return budgets.projects(found, most=call.most, count=call.view.count_tokens, notes=call.given.notes)
+
+
+def get_response_history(call: Call) -> Answer:
+    """Earlier responses of a stream, or which streams there are."""
+    given, view, project = call.given, call.view, call.project() or None
+    stream = given.text("stream").strip()
+    if not stream:
+        return budgets.streams(view.streams(project=project), most=call.most, count=view.count_tokens, notes=given.notes)
+    history = view.history(stream, project=project)
+    notes = list(given.notes)
+    if not history.count():
+        known = view.streams(project=project)
+        same = [one.project for one in known if one.stream == stream]
+        if len(same) == 1:
+            history = view.history(stream, project=same[0])
+        elif same:
+            raise InputError(f"several projects have a stream {stream[:200]!r}; name one of: {', '.join(same[:20])}")
+        else:
+            names = ", ".join(dict.fromkeys(one.stream for one in known[:20]))
+            notes.append(f"there is no stream {stream[:80]!r}; there are: {names}" if names else "there are no streams of responses yet")
+    offset = given.number("offset")
+    return budgets.history(lambda size: history.page(size, offset), given.number("limit"), most=call.most, count=view.count_tokens, notes=notes)
+
+
+def remember(call: Call) -> Answer:
+    """Store a note as a message of a conversation: the one that is named, else one called as its title, else that of the day.
+
+    A title is the first line of the message, where it is found. The message's id follows from what it says, so that whoever is not sure that it
+    arrived can send it again.
+    """
+    given, view = call.given, call.view
+    title, project = " ".join(given.text("title").split()), call.project() or call.home or None
+    text = "\n\n".join(filter(None, (title, given.text("text").strip())))
+    now = datetime.now(UTC)
+    conversation = given.text("conversation").strip() or title or f"notes/{now:%Y-%m-%d}"
+    speaker = " ".join(given.text("speaker").split()) or AuthorKind.ASSISTANT.value
+    is_kind = speaker.lower() in list(AuthorKind)
+    message = Message(
+        text=text,
+        author="" if is_kind else speaker,
+        kind=AuthorKind(speaker.lower()) if is_kind else AuthorKind.USER,
+        at=now,
+        id=hashlib.sha256(f"{speaker}\n{text}".encode()).hexdigest()[:24],
+    )
+    report = view.conversations.append(conversation, message, project=project)
+    return answers.remembered(report, conversation, notes=given.notes)
+
+
+def index(call: Call) -> Answer:
+    """Take in a folder, or bring a project up to date."""
+    path, project = call.given.text("path").strip(), call.project()
+    if not path and "://" in project:
+        path, project = project, ""
+    if not path and project and project in call.view.projects():
+        path = call.view.source_of(project)
+    if path and git.is_git_url(path) and not path.lower().startswith("file:"):
+        report = call.view.index(path, project=project or None, on_progress=call.on_progress)
+    else:
+        source = confinement.inside(path, call.view.scope.roots)
+        report = call.view.index(str(source), project=project or None, on_progress=call.on_progress)
+    return answers.indexed(report, notes=call.given.notes)
+
+
+def _globs(text: str) -> list[str]:
+    """Globs between commas; `*.{ts,tsx}` is two of them."""
+    if len(text) > arguments.MAX_PLACE:
+        raise InputError(f"path has {len(text)} characters; give globs of at most {arguments.MAX_PLACE} together")
+    out: list[str] = []
+    for part in filter(None, (part.strip() for part in _BETWEEN.split(text))):
+        pieces = _BRACES.split(part)
+        choices = [piece.split(",") if number % 2 else [piece] for number, piece in enumerate(pieces)]
+        for combination in product(*choices):
+            out.append("".join(combination))
+            if len(out) > MAX_GLOBS:
+                raise InputError(f"path stands for more than {MAX_GLOBS} globs; give fewer")
+    return out
+
+
+RUN: Mapping[str, Callable[[Call], Answer]] = {
+    "search": search,
+    "more": more,
+    "related": related,
+    "read": read,
+    "list_projects": list_projects,
+    "get_response_history": get_response_history,
+    "remember": remember,
+    "index": index,
+}
+
+
+def error_text(error: UnspoolError) -> str:
+    """What went wrong, for a model: what happened and what to do, and a code that stays the same."""
+    return f"error ({error.code}): {error}"
