@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from unspool.domain.events import Hook
+from unspool.domain.jobs import JobState
 from unspool.errors import MissingDependencyError
 from unspool.observability.context import request_id as current_request
 from unspool.observability.to_logging import Logs
@@ -18,6 +20,11 @@ from unspool.settings import Settings
 if TYPE_CHECKING:  # extras, imported where they are installed or asked for
     from unspool.observability.to_otel import Traces
     from unspool.observability.to_prometheus import Metrics
+
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_WORD = re.compile(r"[a-z][a-z0-9_]{0,39}")
+OTHER = "other"  # instead of what a caller made up
 
 
 class Observed(Protocol):
@@ -63,6 +70,7 @@ class Observer:
 
         Where it ends with an exception before it has a status, that is 500; where whoever asked went away, there is none.
         """
+        method = method if method in METHODS else OTHER
         request = Request(method=method, request_id=request_id)
         token = current_request.set(request_id)
         if self._metrics is not None:
@@ -84,6 +92,7 @@ class Observer:
 
     def tool(self, name: str, outcome: str, seconds: float) -> None:
         """A tool was called by an agent: its name, a word for what came of it ("ok", or the code of an error), and how long it took."""
+        name, outcome = (word if _WORD.fullmatch(word) else OTHER for word in (name, outcome))
         if self._metrics is not None:
             self._metrics.tool(name, outcome, seconds)
         if self._traces is not None:
@@ -96,7 +105,7 @@ class Observer:
             self._metrics.error(code)
         self._logs.error(code, cause)
 
-    def jobs(self, counts: Mapping[str, int]) -> None:
+    def jobs(self, counts: Mapping[JobState, int]) -> None:
         """How many jobs there are in each state now. Whoever hands out the metrics says so before."""
         if self._metrics is not None:
             self._metrics.jobs(counts)

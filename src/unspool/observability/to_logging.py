@@ -92,8 +92,8 @@ class Logs:
 
     def error(self, code: str, cause: BaseException | None = None) -> None:
         """A record for an error that was answered: grave where it is ours or a service's, not where the caller was wrong."""
-        status = statuses().get(code, 500)
-        level = logging.ERROR if cause is not None or code not in statuses() else logging.WARNING if status >= 500 else logging.INFO
+        is_bug = cause is not None or code == "bug" or code not in statuses()
+        level = logging.ERROR if is_bug else logging.WARNING if statuses()[code] >= 500 else logging.INFO
         self._write(level, "error", {"code": code, **({} if cause is None else _trace(cause))})
 
     def close(self) -> None:

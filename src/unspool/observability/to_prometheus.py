@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, values
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
@@ -23,8 +22,6 @@ SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 LONG = (0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0)  # an answer, an indexing run
 DEEPEST = 5  # pages beyond are counted together
 MOST_NAMES = 64  # of tools, or of routes; more are counted as "other"
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 class Metrics:
@@ -105,22 +102,21 @@ class Metrics:
     def end_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request has ended. A route that there is none for is called "unmatched", a status that was never sent "none"."""
         self._in_progress.dec()
-        method = method if method in METHODS else "other"
         route = self._routes.name(route or "unmatched")
         self._requests.labels(method, route, str(status) if 100 <= status <= 599 else "none").inc()
         self._request_s.labels(method, route).observe(seconds)
 
     def tool(self, name: str, outcome: str, seconds: float) -> None:
-        """A tool was called. Agents make up names of tools; those that are no plain word are counted as "other"."""
-        name = self._tools.name(name if _NAME.fullmatch(name) else "other")
-        self._calls.labels(name, self._outcomes.name(outcome if _NAME.fullmatch(outcome) else "other")).inc()
+        """A tool was called."""
+        name = self._tools.name(name)
+        self._calls.labels(name, self._outcomes.name(outcome)).inc()
         self._call_s.labels(name).observe(seconds)
 
     def error(self, code: str) -> None:
         """A door answered with an error."""
         self._errors.labels(code if code in statuses() or code in ("bug", "usage") else "other").inc()
 
-    def jobs(self, counts: Mapping[str, int]) -> None:
+    def jobs(self, counts: Mapping[JobState, int]) -> None:
         """How many jobs there are in each state; in those not named there are none."""
         for state in JobState:
             self._jobs.labels(state.value).set(counts.get(state, 0))
@@ -128,12 +124,12 @@ class Metrics:
     def text(self, accept: str) -> tuple[bytes, str]:
         """Everything counted so far, and the content type of the format that was asked for."""
         encode, content_type = choose_encoder(accept)
-        if not self.is_shared:
-            return encode(self.registry), content_type
-        whole = CollectorRegistry()
-        _bury(sharing.folder())
-        MultiProcessCollector(whole)  # type: ignore[no-untyped-call]
-        return encode(whole), content_type
+        whole = self.registry
+        if self.is_shared:
+            _bury(sharing.folder())
+            whole = CollectorRegistry()
+            MultiProcessCollector(whole)  # type: ignore[no-untyped-call]
+        return encode(_Counted(whole)), content_type
 
     def close(self) -> None:
         """What this process is doing now is over; what it counted stays, for the others."""
@@ -180,6 +176,18 @@ class Metrics:
 
     def _histogram(self, name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
         return Histogram(f"unspool_{name}", about, labels, registry=self.registry, buckets=buckets)
+
+
+class _Counted:
+    """A registry without the times at which each series began, which would double the number of series."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
 
 
 class _Few:
