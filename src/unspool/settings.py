@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -29,6 +29,11 @@ def default_database() -> str:
     import platformdirs  # not at the top: it costs 20 ms that a caller with an address of his own need not pay
 
     return "sqlite:///" + (Path(platformdirs.user_data_dir("unspool", appauthor=False)) / "unspool.db").as_posix()
+
+
+def locations(variables: Iterable[str]) -> dict[str, str]:
+    """Of the variables with which the system and other programs say where their files are, those that are set."""
+    return {name: os.environ[name] for name in variables if os.environ.get(name)}
 
 
 def _setting(
