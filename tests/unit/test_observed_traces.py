@@ -6,6 +6,7 @@ import builtins
 import io
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def test_a_search_in_a_request_is_a_tree_with_true_times(collector: Collector, t
         after = time.time_ns()
         observer.close()
     assert collector.paths == ["/v1/traces"]
-    assert {("service.name", "unspool"), ("service.version", unspool.__version__)} <= set(collector.resources[0].items())
+    assert {("service.name", "unspool"), ("service.version", version("unspool"))} <= set(collector.resources[0].items())
     root, page = named(collector, "POST /v1/search"), named(collector, "page")
     parts = [named(collector, name) for name in ("embed", "search", "hydrate")]
     assert {span.trace_id.hex() for span in collector.spans} == {TRACE}

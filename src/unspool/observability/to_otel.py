@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from unspool import __version__
 from unspool.domain.events import AnswerFinished, Event, IndexFinished, Outcome, PageServed
 from unspool.errors import AddressError, MissingDependencyError
 from unspool.observability.context import request_id
@@ -30,6 +30,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from unspool.observability.observer import Request
 
+VERSION = version("unspool")
 TIMEOUT_S = 5.0  # for a batch of spans to be taken
 _PATH = "/v1/traces"  # where the protocol has them
 Value = str | int | float | bool
@@ -39,10 +40,10 @@ class Traces:
     """Sends spans to a collector, in batches, from a thread of its own. A collector that is away costs nothing but its spans."""
 
     def __init__(self, address: str) -> None:
-        resource = Resource.create({"service.name": "unspool", "service.version": __version__})
+        resource = Resource.create({"service.name": "unspool", "service.version": VERSION})
         self._provider = TracerProvider(resource=resource)
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint(address), timeout=TIMEOUT_S)))
-        self._tracer = self._provider.get_tracer("unspool", __version__)
+        self._tracer = self._provider.get_tracer("unspool", VERSION)
 
     @contextmanager
     def request(self, request: Request, traceparent: str) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metr
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from unspool import __version__
 from unspool.domain.events import AnswerFinished, Event, IndexFinished, Outcome, PageServed
 from unspool.domain.jobs import JobState
 from unspool.observability import sharing
 from unspool.observability.to_logging import statuses
 
+VERSION = version("unspool")
 SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # a page, a request: 10 ms is the aim, 30 s the limit
 LONG = (0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0)  # an answer, an indexing run
 DEEPEST = 5  # pages beyond are counted together
@@ -89,7 +90,7 @@ class Metrics:
         self._calls = self._counter("mcp_calls", "Calls of tools by agents", "tool", "outcome")
         self._call_s = self._histogram("mcp_call_seconds", "How long calls of tools took", SHORT, "tool")
         build = Gauge("unspool_build_info", "The version that runs", ["version", "python"], registry=self.registry, multiprocess_mode="livemax")
-        build.labels(__version__, platform.python_version()).set(1)
+        build.labels(VERSION, platform.python_version()).set(1)
 
     def on_event(self, event: Event) -> None:
         """Count an event."""
