@@ -1,0 +1,154 @@
+"""Two projects of one catalog whose owners must not hear of each other: everything that one has, holds a word of its own that nobody else uses."""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import unspool
+from support import Place, beside, open_corpus, write
+from unspool.domain.conversations import Conversation, Message
+from unspool.jobs import Jobs
+
+SHARED = "The walrus cache evicts the oldest entry when its island is full, and both of us have written this down.\n"
+NEUTRAL = ("walrus cache eviction", "open a session by its name", "what happens when the island is full", "return", "' OR 1=1 --", 'NEAR("a*')
+NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
+DOCUMENTS = 24  # more than a page holds
+
+
+@dataclass(kw_only=True)
+class Neighbour:
+    """What somebody who owns a project, or has guessed at one, can name. `mark` is in every name and text of its own."""
+
+    mark: str
+    root: str = ""
+    chunk_ids: list[int] = field(default_factory=list)
+    jobs: list[str] = field(default_factory=list)
+    continuations: list[str] = field(default_factory=list)
+    is_own: bool = False  # then only what was made meanwhile may be removed
+
+    @property
+    def project(self) -> str:
+        return f"{self.mark}ery"
+
+    @property
+    def paths(self) -> list[str]:
+        return [f"{self.mark}dir/{self.mark}path.py", f"{self.mark}dir/{self.mark}read.md", f"{self.mark}note 1.md", "same.md"]
+
+    @property
+    def talks(self) -> list[str]:
+        return [f"{self.mark}talk", f"{self.mark}talk/two"]
+
+    @property
+    def stream(self) -> str:
+        return f"{self.mark}stream"
+
+    @property
+    def queries(self) -> list[str]:
+        return [f"{self.mark}text", f"{self.mark}symbol", f"{self.mark}said", *NEUTRAL]
+
+    def spare(self, what: str) -> str:
+        """The name of something that may be lost: one's own, made meanwhile, or anything of somebody else."""
+        if self.is_own:
+            return f"extra-{self.mark}{what}"
+        return {"path": self.paths[0], "talk": self.talks[0], "stream": self.stream}[what]
+
+    def filters(self) -> list[dict[str, object] | None]:
+        return [
+            None,
+            {"path": f"{self.mark}*"},
+            {"path": self.paths[0]},
+            {"conversation": self.talks[0]},
+            {"speaker": f"{self.mark}speaker"},
+            {f"{self.mark}key": f"{self.mark}value"},
+            {"kind": "chat"},
+            {"author": self.mark},
+        ]
+
+
+def documents_of(mark: str, project: str) -> list[unspool.Document]:
+    texts = [f"# {mark}title {number}\n\n## {mark}heading\n\nThe {mark}text of walrus {number} says {mark}word.\n" for number in range(DOCUMENTS)]
+    metadata = {f"{mark}key": f"{mark}value"}
+    found = [
+        unspool.Document(project=project, path=f"{mark}note {number}.md", text=text, title=f"{mark}title", metadata=metadata)
+        for number, text in enumerate(texts)
+    ]
+    return [*found, unspool.Document(project=project, path="same.md", text=SHARED)]
+
+
+def talk_of(mark: str, project: str, id_: str) -> Conversation:
+    said = [
+        Message(text=f"{mark}said number {number} about the walrus", author=f"{mark}speaker", id=f"{mark}{number}", at=NOON) for number in range(4)
+    ]
+    names = {"title": f"{mark}title", "scenario_title": f"{mark}scenario", "url": f"https://{mark}.invalid/"}
+    return Conversation(id=id_, project=project, messages=said, metadata={f"{mark}key": f"{mark}value"}, **names)
+
+
+def settle(corpus: unspool.Corpus, jobs: Jobs, folder: Path, mark: str) -> Neighbour:
+    """Give a project something of every kind."""
+    root = write(
+        folder / f"{mark}root",
+        {
+            f"{mark}dir/{mark}path.py": f'"""{mark}text."""\n\n\ndef {mark}symbol(name):\n    """Open a session: {mark}word."""\n    return 1\n',
+            f"{mark}dir/{mark}read.md": f"# {mark}title\n\n{SHARED}\n{mark}text\n",
+            f"{mark}dir/{mark}secret.env": f"password = '{mark}Zq8Rk2Lm5Tn9'\n",
+        },
+    )
+    one = Neighbour(mark=mark, root=str(root))
+    job = jobs.start(one.project, one.root, lambda tell: corpus.index(root, project=one.project, on_progress=tell))
+    while not (seen := jobs.get(job.id)).state.is_over:
+        pass
+    assert seen.state == "done", seen
+    one.jobs = [job.id]
+    corpus.put(*documents_of(mark, one.project))
+    corpus.conversations.save(*(talk_of(mark, one.project, id_) for id_ in one.talks))
+    log = corpus.history(one.stream, project=one.project)
+    for number in range(5):
+        log.append(f'{{"{mark}body": {number}}}')
+    one.chunk_ids = [chunk.id for chunk in corpus.conversations.chunks(one.talks[0], project=one.project)]
+    return one
+
+
+def nobody(mark: str, folder: Path) -> Neighbour:
+    """One who never was; his continuations are to be found elsewhere."""
+    chance = random.Random(mark)
+    ids = [chance.getrandbits(62) for _ in range(4)]
+    return Neighbour(mark=mark, root=str(folder / f"{mark}root"), chunk_ids=ids, jobs=[secrets.token_hex(8)])
+
+
+def swept(place: Place, project: str) -> list[str]:
+    """Continuations that were given out by a process that has ended, and are not known any more."""
+    with open_corpus(place) as corpus:
+        pages = [corpus.search(query, projects=project, limit=2, caller="a third one") for query in NEUTRAL[:2]]
+    with beside(place, windows=True) as tables:
+        tables.run("DELETE FROM substitutes", "DELETE FROM segments", "DELETE FROM windows")
+    return [page.continuation for page in pages if page.continuation]
+
+
+_VARIES = [
+    (re.compile(r"datetime\.datetime\([^()]*\)"), "MOMENT"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\"' ]*"), "MOMENT"),
+    (re.compile(r"(seconds[\"']?[=:] ?)[\d.e-]+"), r"\1SECONDS"),
+    (re.compile(r"((?:context|prompt)_tokens[\"']?[=:] ?)\d+"), r"\1TOKENS"),  # what a model is shown stands between random words
+    (re.compile(r"(continuation[\"']?[=:] ?)([\"'])[^\"']*\2"), r"\1CONTINUATION"),
+]
+
+
+def settled(text: str, whose: Neighbour) -> str:
+    """An answer without what is different each time, and with the asked one's names made anybody's."""
+    for pattern, name in _VARIES:
+        text = pattern.sub(name, text)
+    for id_ in (*whose.jobs, *map(str, whose.chunk_ids), *whose.continuations):
+        text = text.replace(id_, "ID")
+    return text.replace(whose.mark, "MARK")
+
+
+def turns(names: list[str], count: int, chance: random.Random) -> Iterator[str]:
+    """So many of the names, each about as often as the others, in a random order."""
+    for _ in range(-(-count // len(names))):
+        yield from chance.sample(names, len(names))
