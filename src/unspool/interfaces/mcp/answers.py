@@ -15,7 +15,7 @@ from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport
 from unspool.interfaces import render
 from unspool.interfaces.mcp import text as words
-from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, Shown, shown
+from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, Shown, room_for, shown
 
 MANY_PAGES = 3  # from here on another search is better than the next page: one session of 50 calls spent 42 630 tokens on reading on
 MAX_NOTES, MAX_NOTE = 4, 240
@@ -37,7 +37,7 @@ class Answer:
 
 def page(page: Page, hits: Sequence[Hit], count: Count, *, most: int = SHOWN_TOKENS, notes: Sequence[str] = ()) -> Answer:
     """The first so many hits of a page. Where that is not all of them, what it will cost with the continuation that leads to the others."""
-    seen = [shown(hit, count, most=most, with_project=len(page.projects) > 1) for hit in hits]
+    seen = [shown(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in hits]
     is_part = len(hits) < len(page.hits)
     remaining = page.remaining + len(page.hits) - len(hits)
     continuation = page.continuation or (_STAND_IN if is_part else None)

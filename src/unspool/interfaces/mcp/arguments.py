@@ -50,10 +50,10 @@ class Argument:
 
     def schema(self) -> dict[str, Any]:
         """It as JSON Schema, without any union: some models reject those."""
-        if self.is_number:
-            bounds = {"minimum": self.low, "maximum": self.high} if self.high else {"minimum": self.low}
-            return {"type": "integer", "description": self.about, "default": self.default, **bounds}
-        return {"type": "string", "description": self.about, **({} if self.is_required else {"default": self.default})}
+        kind = "integer" if self.is_number else "string"
+        bounds = {"minimum": self.low, "maximum": self.high} if self.high else {}
+        default = {} if self.is_required or self.default == "" else {"default": self.default}
+        return {"type": kind, "description": self.about, **default, **bounds}
 
 
 @dataclass(slots=True)

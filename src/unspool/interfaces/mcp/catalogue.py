@@ -16,7 +16,7 @@ from unspool.interfaces.mcp.arguments import Argument
 
 HITS, MAX_HITS = 5, 30
 LEAST_TOKENS, MOST_TOKENS = 200, 10_000
-LINES = 40  # that `read` gives where no last line is named
+LINES = 30  # that `read` gives where no last line is named
 
 INSTRUCTIONS = (
     "A memory of indexed code, documents and conversations. When something may be in it, search first: it finds by meaning and by exact word. "

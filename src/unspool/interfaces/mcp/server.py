@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import mcp_types as types
 from mcp.server import Server
@@ -27,6 +28,7 @@ from unspool.views import View
 Context = ServerRequestContext[Any, Any]
 ROOTS = "roots"  # under which a client of the current protocol hands in its roots
 ROOTS_TIMEOUT_S = 20
+AT_ONCE, INDEXING_AT_ONCE = 8, 2  # calls in threads: more searches only wait for each other, and indexing must not keep them waiting
 _log = logging.getLogger(__name__)
 
 
@@ -48,6 +50,7 @@ class Door:
     def __init__(self, admit: Callable[[Context], Caller], *, max_tokens: int) -> None:
         self._admit = admit
         self._tools = catalogue(max_tokens)
+        self._threads, self._slow = anyio.CapacityLimiter(AT_ONCE), anyio.CapacityLimiter(INDEXING_AT_ONCE)
 
     def server(self) -> Server[Any]:
         """A server of the SDK that speaks the current protocol and the ones before it."""
@@ -83,7 +86,8 @@ class Door:
                 if declared is None:
                     return types.InputRequiredResult(input_requests={ROOTS: types.ListRootsRequest()})
                 caller = replace(caller, view=caller.confined(declared))
-            answer = await _in_thread(partial(_answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress)))
+            work = partial(_answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress))
+            answer = await anyio.to_thread.run_sync(work, limiter=self._slow if tool.name == "index" else self._threads)
         except UnspoolError as error:
             return _failed(tools.error_text(error))
         except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what is stored, so only its type is told
@@ -112,7 +116,7 @@ class Door:
         """What is known of resources; errors as the protocol has them, for there is no model here to read them."""
         caller = self._admit(ctx)
         try:
-            return await _in_thread(partial(work, caller))
+            return await anyio.to_thread.run_sync(work, caller, limiter=self._threads)
         except UnspoolError as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"code": error.code}) from None
         except Exception as error:  # noqa: BLE001 - see above
@@ -123,10 +127,6 @@ class Door:
 def _answered(caller: Caller, tool: Tool, given: dict[str, Any] | None, reporter: Reporter) -> Answer:
     understood = arguments.understand(tool.name, tool.arguments, given)
     return tools.RUN[tool.name](tools.Call(view=caller.view, given=understood, home=caller.home(), on_progress=reporter))
-
-
-async def _in_thread(work: Callable[[], Any]) -> Any:
-    return await anyio.to_thread.run_sync(work)
 
 
 async def _declared_roots(ctx: Context, params: types.CallToolRequestParams) -> list[Path] | None:

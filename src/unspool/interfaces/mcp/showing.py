@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from unspool.domain.documents import Lines
 from unspool.domain.queries import Hit
 
-SHOWN_TOKENS = 160  # of a hit: five of them, with a search, its next page and a read, leave room in 6000 tokens (see docs/mcp.md)
+SHOWN_TOKENS, BEST = 160, 2  # of each of the best hits of a search, and how many those are
+LATER_TOKENS = 80  # of each of the others: enough to see whether to read it. Search, more, read and two histories came to 6600 tokens without
 MAX_COPIES = 3
 MAX_WITHIN = 160  # characters: headings can be whole sentences
 Count = Callable[[str], int]
@@ -25,6 +26,11 @@ class Shown:
     lines: Lines | None
     also: tuple[str, ...]
     is_changed: bool
+
+
+def room_for(rank: int) -> int:
+    """Tokens of text for a hit by its place among all that were found."""
+    return SHOWN_TOKENS if rank <= BEST else LATER_TOKENS
 
 
 def shown(hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: bool = False) -> Shown:
