@@ -1,0 +1,59 @@
+"""Answers, whole or as they are written. Whoever goes away ends the call of the model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unspool.answering.answer import AnswerStream
+from unspool.errors import UnspoolError
+from unspool.interfaces import render, shapes
+from unspool.interfaces.http import requests
+from unspool.interfaces.http.errors import BUG, BugError, body
+from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, unless_gone
+from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.service import Asking, Caller
+
+routes = router("answers")
+_EXAMPLE = 'event: text\ndata: {"text":"With `open()` [1]."}\n\nevent: answer\ndata: {"question":"How are sessions opened?","found":true,...}\n\n'
+_EVENTS = {
+    "content": {EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    "description": "The answer; with `stream`, events: `text` with each piece, then `answer` with the whole, or `error`",
+}
+
+
+@routes.post("/ask", operation_id="ask", summary="Ask a question", response_model=shapes.Answer, responses={**fails(404, body=True), 200: _EVENTS})
+async def ask(request: Request, asking: Asking, body: requests.AskRequest) -> Response:
+    """What a model answers from the best chunks for a question, each citation checked. Without a model, what one would be shown."""
+    told = requests.values_of(body.conversation)
+    begin = lambda: asking.view.answering(  # noqa: E731 - it runs in a thread
+        body.question, projects=body.projects, where=body.where, limit=body.limit, conversation=told
+    )
+    stream = await asking.service.answers.run(begin)
+    if body.stream:
+        return EventStream(_told(asking, stream, full=body.full), over=asking.service.over)
+    whole = asking.service.answers.run(_whole, stream, body.full)
+    return JsonResponse(await unless_gone(request.receive, whole, stream.close))
+
+
+def _whole(stream: AnswerStream, full: bool) -> bytes:
+    with stream:
+        for _ in stream:
+            pass
+        return encoded(render.answer(stream.answer, full=full))
+
+
+async def _told(asking: Caller, stream: AnswerStream, *, full: bool) -> AsyncIterator[bytes]:
+    """The answer as events."""
+    try:
+        while (piece := await asking.service.answers.run(next, stream, None)) is not None:
+            yield event("text", {"text": piece})
+        yield event("answer", render.answer(stream.answer, full=full))
+    except Exception as error:  # noqa: BLE001 - the status is out, so that an error is an event; what is no error of ours is told to the log alone
+        own = error if isinstance(error, UnspoolError) else BugError(BUG)
+        asking.service.observer.error(own.code, None if own is error else error)
+        yield event("error", body(own))
+    finally:
+        stream.close()

@@ -1,0 +1,167 @@
+"""Every error as a response of one shape: `{"error": {"code", "message", "request_id"}}`, with the status that its class names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from unspool.errors import AccessError, InputError, NotFoundError, UnauthenticatedError, UnspoolError
+from unspool.interfaces import render
+from unspool.interfaces.http.responses import JsonResponse
+from unspool.observability.context import request_id
+
+if TYPE_CHECKING:
+    from unspool.interfaces.http.service import Service
+
+SHOWN = 60  # characters of a value in a message
+BUG = "this is a bug in unspool; its log says more under this request id"
+
+
+class HostError(AccessError):
+    """The request was made to a name that is none of the service's."""
+
+    code = "host"
+    http_status = 421
+
+
+class OriginError(AccessError):
+    """A web page of another origin made the request."""
+
+    code = "origin"
+
+
+class MethodError(InputError):
+    """The address exists, and is not to be called like this."""
+
+    code = "method"
+    http_status = 405
+
+
+class MediaTypeError(InputError):
+    """The body is not JSON."""
+
+    code = "media_type"
+    http_status = 415
+
+
+class SlowError(InputError):
+    """The body did not arrive in time."""
+
+    code = "slow"
+    http_status = 408
+
+
+class BugError(UnspoolError):
+    """Something else than an `UnspoolError` was raised."""
+
+    code = "bug"
+
+
+def response(error: UnspoolError, service: Service, *, headers: Mapping[str, str] | None = None) -> JsonResponse:
+    """The answer to a request that ended with an error, which whoever watches is told of."""
+    service.observer.error(error.code, error.__cause__ if isinstance(error, BugError) else None)
+    return JsonResponse(body(error), status_code=error.http_status, headers={**_headers(error), **(headers or {})})
+
+
+def body(error: UnspoolError) -> dict[str, Any]:
+    """What is said of an error."""
+    shape = render.error(error.code, str(error))
+    return {"error": {**shape["error"], "request_id": request_id.get()}}
+
+
+def _headers(error: UnspoolError) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    if isinstance(error, UnauthenticatedError):
+        headers["WWW-Authenticate"] = 'Bearer realm="unspool"'
+    wait = getattr(error, "retry_after", None)
+    if wait is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(wait)))
+    if error.http_status in (408, 413):
+        headers["Connection"] = "close"  # the rest of the body is not read
+    return headers
+
+
+# What FastAPI calls
+
+
+async def on_error(request: Request, error: Exception) -> JsonResponse:
+    """For everything that unspool raises."""
+    assert isinstance(error, UnspoolError)
+    return response(error, request.app.state.service)
+
+
+async def on_invalid(request: Request, error: Exception) -> JsonResponse:
+    """For what does not fit the schema."""
+    assert isinstance(error, RequestValidationError)
+    return response(invalid(error.errors()), request.app.state.service)
+
+
+async def on_http(request: Request, error: Exception) -> JsonResponse:
+    """For what the router refuses."""
+    assert isinstance(error, HTTPException)
+    service = request.app.state.service
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(_methods(request)))
+        return response(MethodError(f"{request.method} is not possible here; it may be {allowed}"), service, headers={"Allow": allowed})
+    if error.status_code == 404:
+        return response(NotFoundError("there is nothing at this address; /openapi.json lists what there is"), service)
+    return response(InputError(f"{error.detail}; /openapi.json says what is taken"), service)  # only `invalid_json` is left
+
+
+def _methods(request: Request) -> set[str]:
+    """Every method that the address can be called with, whichever route it is."""
+    path = request.scope["path"]
+    found = (route for route in request.app.state.table if route.path_regex.match(path))
+    return {method for route in found for method in route.methods or ()}
+
+
+def invalid_json(error: ValueError) -> HTTPException:
+    """For a body that is no JSON. FastAPI lets nothing else through where it reads a body."""
+    return HTTPException(422, f"the body is not JSON in UTF-8 ({str(error)[:SHOWN]})")
+
+
+def invalid(found: Sequence[Mapping[str, Any]]) -> InputError:
+    """The first thing that is wrong with a request: where it stands, what it is, and the cure. Values are shown by their beginning alone."""
+    first = found[0]
+    cause = (first.get("ctx") or {}).get("error")
+    where = _place(first["loc"])
+    if isinstance(cause, InputError):
+        return type(cause)(f"{where}: {cause}")
+    more = f"; {len(found) - 1} more like it" if len(found) > 1 else ""
+    return InputError(f"{where} {_complaint(first)}{more}")
+
+
+def _place(location: Sequence[str | int]) -> str:
+    """`where.path` of the body, `limit` of the query: as the caller wrote it."""
+    kind, *rest = location or ("body",)
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{str(part)[:SHOWN]}" for part in rest).lstrip(".")
+    return f"{name} of the {kind}" if name else f"the {kind}"
+
+
+def _complaint(problem: Mapping[str, Any]) -> str:
+    kind, limits = problem["type"], problem.get("ctx") or {}
+    if kind == "missing":
+        return "is missing; give it"
+    if kind == "extra_forbidden":
+        return "is not known; leave it out, /openapi.json lists what is taken"
+    if kind == "model_attributes_type":
+        return "is no object; give one as JSON"
+    value = _shown(problem.get("input"))
+    if kind == "string_pattern_mismatch":
+        return f"is {value}; it may not be blank, nor hold NUL or other characters that its pattern leaves out: {limits['pattern'][:SHOWN]}"
+    text = str(problem["msg"])
+    text = "give " + text.removeprefix("Input should be ") if text.startswith("Input should be ") else text[:1].lower() + text[1:]
+    return f"is {value}; {text}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return repr(value) if len(value) <= SHOWN else f"{value[:SHOWN]!r}... of {len(value)} characters"
+    if isinstance(value, bool | float) or value is None or (isinstance(value, int) and abs(value) < 10**18):
+        return repr(value)
+    return f"a {'very large number' if isinstance(value, int) else type(value).__name__}"

@@ -1,0 +1,76 @@
+"""Filters in a request: any object that `domain.filters` understands, and the schema that says which those are."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, WithJsonSchema
+
+from unspool.domain import filters
+from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Kind
+from unspool.interfaces.http.fields import CLOCK, DATE, WHOLE
+
+PLACE = "x-filter"  # stands where the published schema refers to `Filter`, which pydantic knows nothing of
+_REFERENCE = "#/components/schemas/"
+_MOST = 1_000
+_TIME = rf"^{DATE}(T{CLOCK}(:[0-5][0-9](\.[0-9]{{1,6}})?)?(Z|[+-]{CLOCK})?)?$".replace(r"\d", "[0-9]")
+
+
+def _checked(where: dict[str, Any]) -> dict[str, Any]:
+    filters.parse(where)
+    return where
+
+
+Where = Annotated[dict[str, Any], AfterValidator(_checked), WithJsonSchema({PLACE: True})]
+
+
+def _one_or_more(value: dict[str, Any], *, ranges: bool = False) -> dict[str, Any]:
+    """What a field may be compared with: a value, a list of which one is to hold, or operators with either."""
+    several = {"anyOf": [value, {"type": "array", "items": value, "maxItems": _MOST}]}
+    operators = {**dict.fromkeys(("eq", "in", "not"), several), **(dict.fromkeys(("lt", "le", "gt", "ge"), value) if ranges else {})}
+    return {"anyOf": [*several["anyOf"], {"type": "object", "properties": operators, "additionalProperties": False}]}
+
+
+def _refer(name: str) -> dict[str, str]:
+    return {"$ref": _REFERENCE + name}
+
+
+_WORD = {"type": "string", "minLength": 1, "maxLength": 4096, "pattern": WHOLE}
+_SCALAR = {
+    "anyOf": [
+        {"type": "string", "maxLength": 4096, "pattern": WHOLE},
+        {"type": "number", "exclusiveMinimum": -MAX_NUMBER, "exclusiveMaximum": MAX_NUMBER},
+        {"type": "boolean"},
+    ]
+}
+_FILTERS = {"type": "array", "items": _refer("Filter"), "maxItems": _MOST}
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "Filter": {
+        "type": "object",
+        "description": "What a hit must be. Several fields must all hold; a path is a glob, `*` within a folder and `**` across folders.",
+        "properties": {
+            **dict.fromkeys(("project", "document", "path", "language", "heading", "conversation", "speaker"), _refer("FilterWords")),
+            "kind": _refer("FilterKinds"),
+            **dict.fromkeys(("modified", "time"), _refer("FilterTimes")),
+            "metadata": {
+                "type": "object",
+                "propertyNames": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": WHOLE},
+                "additionalProperties": _refer("FilterScalars"),
+            },
+            "not": _refer("Filter"),
+            "any": _FILTERS,
+            "all": _FILTERS,
+        },
+        "patternProperties": {rf"^metadata\.[^\x00]{{1,{MAX_NAME_LENGTH}}}$": _refer("FilterScalars")},
+        "additionalProperties": False,
+        "examples": [{"language": ["python", "go"], "path": "src/**"}, {"modified": {"ge": "2026-01-01"}, "not": {"metadata.draft": True}}],
+    },
+    "FilterWords": {"description": "A string, any of several, or operators on them.", **_one_or_more(_WORD)},
+    "FilterKinds": {"description": "What sort of text it is.", **_one_or_more({"type": "string", "enum": [kind.value for kind in Kind]})},
+    "FilterTimes": {
+        "description": "A day, all of it, or a time; without an offset it is UTC.",
+        **_one_or_more({"type": "string", "pattern": _TIME}, ranges=True),
+    },
+    "FilterScalars": {"description": "A value of a document's own metadata.", **_one_or_more(_SCALAR, ranges=True)},
+}

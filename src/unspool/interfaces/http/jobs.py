@@ -1,0 +1,103 @@
+"""Jobs: indexing for somebody who does not wait, with its progress as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Query
+from starlette.responses import Response
+
+from unspool.domain.jobs import Job
+from unspool.domain.keys import Role
+from unspool.errors import UnspoolError
+from unspool.interfaces import render, shapes
+from unspool.interfaces.http import requests
+from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
+from unspool.interfaces.http.errors import body as error_body
+from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event
+from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.service import Asking, Caller
+from unspool.views import View
+
+LOOK_EVERY_S = 0.5  # as often as progress is written
+routes = router("jobs")
+_EXAMPLE = (
+    'event: progress\ndata: {"id":"3f9c2a1b4d5e6f70","state":"running",...}\n\nevent: done\ndata: {"id":"3f9c2a1b4d5e6f70","state":"done",...}\n\n'
+)
+_EVENTS = {
+    "content": {EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    "description": "Events: `progress` with the job whenever it has changed, at last one called after the state it ended in",
+}
+
+
+@routes.post(
+    "/projects/{project}/index",
+    operation_id="start_index",
+    summary="Index in the background",
+    status_code=202,
+    response_model=shapes.Job,
+    responses=fails(404, body=True),
+)
+async def start_index(asking: Asking, project: Project, body: requests.IndexRequest) -> JsonResponse:
+    """Bring a project up to date with a folder under the service's roots or a git address; for admins. The answer is a job."""
+    service = asking.service
+
+    def started(view: View) -> shapes.Job:
+        source = body.source or view.source_of(project)
+        view.check_source(source)
+        job = service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
+        return render.job(job)
+
+    return await asking.json(started, status=202)
+
+
+@routes.get("/jobs", operation_id="list_jobs", summary="List jobs", response_model=shapes.Jobs, responses=fails())
+async def list_jobs(asking: Asking, asked: Annotated[JobsAsked, Query()]) -> JsonResponse:
+    """Jobs of the projects that the key can see, newest first, whichever process runs them."""
+
+    def listed(view: View) -> shapes.Jobs:
+        found = asking.service.jobs.list(projects=view.scope.projects, limit=asked.limit)
+        return {"jobs": [render.job(asking.shown(one)) for one in found]}
+
+    return await asking.json(listed)
+
+
+@routes.get("/jobs/{job}", operation_id="get_job", summary="Look at a job", response_model=shapes.Job, responses=fails(404))
+async def get_job(asking: Asking, job: JobId) -> JsonResponse:
+    """How a job stands."""
+    return await asking.json(lambda view: render.job(asking.job(job)))
+
+
+@routes.delete("/jobs/{job}", operation_id="cancel_job", summary="Cancel a job", response_model=shapes.Job, responses=fails(404))
+async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
+    """End a job that waits, or ask one that runs to stop; for admins. One that is over stays as it is."""
+
+    def cancelled(view: View) -> shapes.Job:
+        asking.job(job)
+        view.scope.need(Role.ADMIN, "cancelling a job")
+        return render.job(asking.service.jobs.cancel(job, projects=view.scope.projects))
+
+    return await asking.json(cancelled)
+
+
+@routes.get("/jobs/{job}/events", operation_id="watch_job", summary="Watch a job", response_class=Response, responses={**fails(404), 200: _EVENTS})
+async def watch_job(asking: Asking, job: JobId) -> EventStream:
+    """A job's progress as server-sent events, until it is over."""
+    first = await asking.service.threads.run(asking.job, job)
+    return EventStream(_watched(asking, first), over=asking.service.over)
+
+
+async def _watched(asking: Caller, job: Job) -> AsyncIterator[bytes]:
+    told: Job | None = None
+    try:
+        while not job.state.is_over:
+            if job != told:
+                yield event("progress", render.job(job))
+                told = job
+            await asyncio.sleep(LOOK_EVERY_S)
+            job = await asking.service.threads.run(asking.job, job.id)
+        yield event(job.state.value, render.job(job))
+    except UnspoolError as error:  # the catalog does not answer, or the project was removed with its jobs
+        yield event("error", error_body(error))

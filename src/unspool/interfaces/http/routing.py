@@ -1,0 +1,68 @@
+"""A route of the service: its body is JSON of the one kind, and whatever it raises is one of our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from unspool.errors import UnspoolError
+from unspool.interfaces import shapes
+from unspool.interfaces.http.errors import BUG, BugError, MediaTypeError, invalid_json
+from unspool.interfaces.http.responses import GoneError
+
+# What any call of the corpus may end with, and what sending a body may
+EVERYWHERE = (401, 403, 409, 421, 422, 429, 500, 501, 502, 503, 504)
+WITH_BODY = (408, 413, 415)
+
+
+class JsonRequest(Request):
+    """A request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, no depth that would exhaust us."""
+
+    async def json(self) -> Any:
+        try:
+            return from_json(await self.body(), allow_inf_nan=False)
+        except ValueError as error:
+            raise invalid_json(error) from None
+
+
+class Route(APIRoute):
+    """A route that lets only `UnspoolError`s out, and reads a body before FastAPI does, whose own errors about it are of another shape."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        has_body = self.body_field is not None
+
+        async def run(request: Request) -> Response:
+            own = JsonRequest(request.scope, request.receive)
+            try:
+                if has_body and await own.body() and not _is_json(own.headers.get("content-type", "")):
+                    raise MediaTypeError("the body is not sent as JSON; give the header `Content-Type: application/json`")
+                return await handle(own)
+            except (UnspoolError, HTTPException, RequestValidationError, GoneError):
+                raise
+            except Exception as error:
+                raise BugError(BUG) from error
+
+        return run
+
+
+def _is_json(content_type: str) -> bool:
+    return content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+def router(tag: str) -> APIRouter:
+    """Routes on one theme."""
+    return APIRouter(prefix="/v1", tags=[tag], route_class=Route, redirect_slashes=False)
+
+
+def fails(*statuses: int, body: bool = False, only: tuple[int, ...] = ()) -> dict[int | str, dict[str, Any]]:
+    """The errors that an operation may end with: those of every operation and further ones, or some only."""
+    return {status: {"model": shapes.Error} for status in sorted(only or {*EVERYWHERE, *statuses, *(WITH_BODY if body else ())})}

@@ -1,0 +1,124 @@
+"""Running the service: what must be so before it listens, the socket, one process or several, and a quiet end."""
+
+from __future__ import annotations
+
+import errno
+import signal
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import FrameType
+
+from unspool.corpus import Corpus
+from unspool.corpus import open as open_corpus
+from unspool.errors import ConfigError, MissingDependencyError, ServiceError
+from unspool.observability import shared_metrics
+from unspool.settings import Settings, handed_on, redacted
+
+try:
+    import uvicorn
+    from uvicorn.config import STARTUP_FAILURE
+    from uvicorn.supervisors import Multiprocess
+
+    from unspool.interfaces.http.app import App
+    from unspool.interfaces.http.middleware import is_loopback
+    from unspool.interfaces.http.protocol import BoundedProtocol
+except ModuleNotFoundError as error:
+    if (error.name or "").partition(".")[0] not in ("uvicorn", "fastapi", "starlette", "pydantic", "mcp"):
+        raise
+    raise MissingDependencyError(f"`unspool serve` needs the package {error.name}; pip install 'unspool[serve]'") from error
+
+KEEP_ALIVE_S = 30  # longer than a client keeps a connection it does not use, so that it is not closed under a request
+_FACTORY = "unspool.interfaces.http.app:from_environment"
+_REASONS = {
+    errno.EADDRINUSE: "is in use by another program; stop that, or choose another port with --port",
+    errno.EACCES: "may not be used by this user; choose a port above 1023 with --port",
+    errno.EADDRNOTAVAIL: "is no address of this machine; choose one with --host, such as 127.0.0.1",
+}
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server. A signal that it has obeyed is over: the process ends with 0."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            self.force_exit = True
+        self.should_exit = True
+
+
+def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None]) -> None:
+    """Serve until told to stop."""
+    listening = bound(settings)
+    try:
+        with open_corpus(settings=settings) as corpus:
+            about = _checked(corpus, without_keys=without_keys)
+        host, port = listening.getsockname()[:2]
+        say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, {about}")
+        with shared_metrics(settings.serve_workers):
+            _run(settings, listening)
+    finally:
+        listening.close()
+
+
+def _run(settings: Settings, listening: socket.socket) -> None:
+    if settings.serve_workers == 1:
+        Server(config(settings, App(settings))).run(sockets=[listening])
+        return
+    with handed_on(settings):
+        workers = Multiprocess(config(settings, _FACTORY), sockets=[listening])
+        workers.run()
+    if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
+        raise ServiceError("the processes of the service could not start; the log above says why")
+
+
+def config(settings: Settings, app: App | str) -> uvicorn.Config:
+    """How uvicorn serves the application."""
+    return uvicorn.Config(
+        app,
+        factory=isinstance(app, str),
+        http=BoundedProtocol,
+        ws="none",
+        lifespan="on",
+        interface="asgi3",
+        workers=settings.serve_workers,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=settings.serve_drain_s,
+    )
+
+
+def bound(settings: Settings) -> socket.socket:
+    """A socket that has the address, or an error that says why none can."""
+    host, port = settings.serve_host.strip("[]"), settings.serve_port
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise ConfigError(f"serve_host is {host[:80]!r}, which is no address and no name of one; give one such as 127.0.0.1 with --host") from None
+    family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        reason = _REASONS.get(error.errno or 0, f"cannot be used ({error.strerror})")
+        raise ConfigError(f"port {port} of {host} {reason}") from None
+    made.set_inheritable(True)
+    return made
+
+
+def _checked(corpus: Corpus, *, without_keys: bool) -> str:
+    """What is served and to whom. Other machines are let in only with keys, or by somebody who has said so twice."""
+    settings = corpus.settings
+    now = datetime.now(UTC)
+    has_keys, valid = corpus.keys.are_used(), sum(key.is_valid(now) for key in corpus.keys.list())
+    if not has_keys and not without_keys and not is_loopback(settings.serve_host):
+        raise ConfigError(
+            f"serve_host is {settings.serve_host}, where other machines reach it, and there are no keys; make one with `unspool key create "
+            "--project NAME`, or listen on 127.0.0.1, or give --without-keys twice to let everybody in"
+        )
+    counted = f"{valid} {'key' if valid == 1 else 'keys'}" if has_keys else "no keys: everybody who reaches it may do everything"
+    return f"catalog {redacted(settings.database_address)}, {counted}"

@@ -1,0 +1,106 @@
+"""What all requests of a process share: the corpus, its jobs, who watches, and the threads in which calls that block are made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends
+from starlette.requests import Request
+from starlette.types import Scope
+
+from unspool.corpus import Corpus
+from unspool.domain.jobs import Job
+from unspool.domain.keys import Role
+from unspool.interfaces.http.responses import JsonResponse, encoded
+from unspool.jobs import Jobs
+from unspool.observability import Observer
+from unspool.settings import Settings
+from unspool.views import View
+
+SEARCHES_AT_ONCE = 8  # more threads than these only wait for each other: 64 clients got 5 % fewer answers from 32
+ANSWERS_AT_ONCE = 40  # they wait for models; their own, so that slow answers cannot keep searches waiting
+CALLER = "unspool.caller"  # where a request's scope has its `Caller`
+_T = TypeVar("_T")
+
+
+class Threads:
+    """So many threads and no more. A call whose request was given up keeps its thread until it ends: what nobody waits for is bounded, too."""
+
+    def __init__(self, name: str, at_once: int) -> None:
+        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+
+    async def run(self, function: Callable[..., _T], *args: Any) -> _T:
+        """What a function gives. It sees the context of the request."""
+        call = partial(copy_context().run, function, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Service:
+    """An open service. `over` is set when it is told to stop: streams end then, and what else is under way may finish."""
+
+    def __init__(self, corpus: Corpus, jobs: Jobs, observer: Observer) -> None:
+        self.corpus = corpus
+        self.jobs = jobs
+        self.observer = observer
+        self.threads = Threads("unspool-request", SEARCHES_AT_ONCE)
+        self.answers = Threads("unspool-answer", ANSWERS_AT_ONCE)
+        self.over = asyncio.Event()
+
+    @property
+    def settings(self) -> Settings:
+        """Those of the corpus."""
+        return self.corpus.settings
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.jobs.close(self.settings.serve_drain_s)
+        self.threads.close()
+        self.answers.close()
+        self.observer.close()
+        self.corpus.close()
+
+
+class Caller:
+    """Who asks, for one request: a view of the corpus, and the threads to look at it in."""
+
+    def __init__(self, service: Service, view: View) -> None:
+        self.service = service
+        self.view = view
+
+    async def json(self, work: Callable[[View], Mapping[str, Any]], *, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonResponse:
+        """What some work on the view gives, as JSON."""
+        content = await self.service.threads.run(lambda: encoded(work(self.view)))
+        return JsonResponse(content, status_code=status, headers=headers)
+
+    def job(self, id_: str) -> Job:
+        """A job that exists for the caller. What it reads from is for those who may index."""
+        return self.shown(self.service.jobs.get(id_, projects=self.view.scope.projects))
+
+    def shown(self, job: Job) -> Job:
+        """A job without what the caller may not know of it."""
+        return job if self.view.scope.role.allows(Role.ADMIN) else replace(job, source="")
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks; `Admission` has found out."""
+    return in_scope(request.scope)
+
+
+def in_scope(scope: Scope) -> Caller:
+    """The same for a bare ASGI application."""
+    found = scope[CALLER]
+    assert isinstance(found, Caller)
+    return found
+
+
+Asking = Annotated[Caller, Depends(caller_of)]
