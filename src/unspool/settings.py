@@ -10,7 +10,8 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +35,22 @@ def default_database() -> str:
 def locations(variables: Iterable[str]) -> dict[str, str]:
     """Of the variables with which the system and other programs say where their files are, those that are set."""
     return {name: os.environ[name] for name in variables if os.environ.get(name)}
+
+
+@contextmanager
+def handed_on(settings: Settings) -> Iterator[None]:
+    """Processes that are started meanwhile load the same settings: what was given as a flag or an argument is in their environment."""
+    given = {variable(name): getattr(settings, name) for name, origin in settings.origins.items() if origin in ("flag", "argument")}
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update({name: "" if value is None else str(value) for name, value in given.items()})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _setting(

@@ -6,13 +6,19 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from unspool.domain.answers import Answer, Citation
-from unspool.domain.documents import DocumentRecord, Scalar, Status
+from unspool.domain.conversations import Conversation, ConversationRecord, Message
+from unspool.domain.documents import Chunk, DocumentRecord, Passage, Scalar, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, StreamStatus
-from unspool.domain.queries import Hit, Page, Said
-from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
+from unspool.domain.jobs import Job
+from unspool.domain.keys import Key
+from unspool.domain.queries import Form, Hit, Page, Said
+from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport, StoreStatus
+
+if TYPE_CHECKING:
+    from unspool.interfaces import shapes
 
 
 def line(value: Mapping[str, Any]) -> str:
@@ -20,13 +26,13 @@ def line(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
 
 
-def page(page: Page, *, explained: bool = False) -> dict[str, Any]:
-    """A page of hits. With `explained` each hit carries its reason."""
+def page(page: Page, *, explained: bool = False, full: bool = False) -> shapes.Page:
+    """A page of hits. With `explained` each hit carries its reason, with `full` what is stored of its chunk."""
     return {
         "query": page.query,
         "projects": list(page.projects),
         "alpha": page.alpha,
-        "hits": [hit(one, explained=explained) for one in page.hits],
+        "hits": [hit(one, explained=explained, full=full) for one in page.hits],
         "sources": [
             {
                 "project": source.project,
@@ -57,10 +63,10 @@ def page(page: Page, *, explained: bool = False) -> dict[str, Any]:
     }
 
 
-def hit(hit: Hit, *, explained: bool = False) -> dict[str, Any]:
-    """One hit; `text` is what the budget allows to be shown."""
+def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
+    """One hit; `text` is what the budget allows to be shown. With `full` a program gets the rest of the chunk, too."""
     chunk = hit.chunk
-    values = {
+    values: shapes.Hit = {
         "rank": hit.rank,
         "score": _finite(hit.score),
         "origin": hit.origin.value,
@@ -86,17 +92,53 @@ def hit(hit: Hit, *, explained: bool = False) -> dict[str, Any]:
         "before": [said(one) for one in hit.before],
         "after": [said(one) for one in hit.after],
     }
-    return {**values, "reason": hit.reason} if explained else values
+    if explained:
+        values["reason"] = hit.reason
+    if full:
+        values["chunk"] = {**_unshown(chunk), "text": None if hit.form is Form.WHOLE else chunk.text}
+    return values
 
 
-def answer(answer: Answer) -> dict[str, Any]:
-    """An answer with what it cites."""
+def chunk(chunk: Chunk) -> shapes.Chunk:
+    """A chunk as it is stored."""
+    return {
+        "project": chunk.project,
+        "path": chunk.path,
+        "lines": [chunk.lines.first, chunk.lines.last],
+        "symbol": chunk.symbol,
+        "headings": list(chunk.headings),
+        "title": chunk.title,
+        "language": chunk.language,
+        "kind": chunk.kind.value,
+        "start": chunk.start,
+        "end": chunk.end,
+        "text": chunk.text,
+        "modified": _moment(chunk.modified),
+        "metadata": _metadata(chunk.metadata),
+        **_unshown(chunk),
+    }
+
+
+def _unshown(chunk: Chunk) -> shapes.ChunkRest:
+    """What a page does not show of a chunk. Its id is text: not every reader of JSON keeps 63 bits of a number."""
+    return {
+        "id": str(chunk.id),
+        "index": chunk.index,
+        "level": chunk.level,
+        "defines": list(chunk.defines),
+        "token_count": chunk.token_count,
+        "status": chunk.status.value,
+    }
+
+
+def answer(answer: Answer, *, full: bool = False) -> shapes.Answer:
+    """An answer with what it cites; with `full` each citation carries its hit."""
     return {
         "question": answer.question,
         "found": answer.found,
         "text": answer.text,
         "model": answer.model,
-        "citations": [citation(one) for one in answer.citations],
+        "citations": [citation(one, full=full) for one in answer.citations],
         "dropped_citations": answer.dropped_citations,
         "context": answer.context,
         "usage": {
@@ -112,10 +154,10 @@ def answer(answer: Answer) -> dict[str, Any]:
     }
 
 
-def citation(citation: Citation) -> dict[str, Any]:
-    """Where something that was cited stands."""
+def citation(citation: Citation, *, full: bool = False) -> shapes.Citation:
+    """Where something that was cited stands; with `full` all of it."""
     chunk = citation.hit.chunk
-    return {
+    values: shapes.Citation = {
         "number": citation.number,
         "project": citation.project,
         "path": citation.path,
@@ -126,17 +168,26 @@ def citation(citation: Citation) -> dict[str, Any]:
         "end": chunk.end,
         "score": _finite(citation.score),
     }
+    return {**values, "hit": hit(citation.hit, full=True)} if full else values
 
 
-def said(said: Said, *, with_text: bool = True) -> dict[str, Any]:
+def said(said: Said, *, with_text: bool = True) -> shapes.Said:
     """A message; that of a hit without its text, which the hit has."""
-    values = {"number": said.number, "speaker": said.speaker, "kind": said.kind.value, "at": _moment(said.at), "is_cut": said.is_cut}
-    return {**values, "text": said.text} if with_text else values
+    values: shapes.Said = {
+        "number": said.number,
+        "speaker": said.speaker,
+        "kind": said.kind.value,
+        "at": _moment(said.at),
+        "is_cut": said.is_cut,
+    }
+    if with_text:
+        values["text"] = said.text
+    return values
 
 
-def index_report(report: IndexReport, *, with_skips: bool = False) -> dict[str, Any]:
+def index_report(report: IndexReport, *, with_skips: bool = False) -> shapes.IndexReport:
     """What an indexing run did. With `with_skips` each file that was left out is listed."""
-    values: dict[str, Any] = {
+    values: shapes.IndexReport = {
         "project": report.project,
         "added": report.added,
         "updated": report.updated,
@@ -157,7 +208,7 @@ def index_report(report: IndexReport, *, with_skips: bool = False) -> dict[str, 
     return values
 
 
-def remember_report(report: RememberReport) -> dict[str, Any]:
+def remember_report(report: RememberReport) -> shapes.RememberReport:
     """What became of conversations that were taken in."""
     return {
         "project": report.project,
@@ -176,7 +227,7 @@ def remember_report(report: RememberReport) -> dict[str, Any]:
     }
 
 
-def reembed(plan: ReembedPlan, report: ReembedReport) -> dict[str, Any]:
+def reembed(plan: ReembedPlan, report: ReembedReport) -> shapes.Reembedding:
     """What going over to another embedder was to cost, and what it came to."""
     return {
         "before": report.before,
@@ -194,7 +245,7 @@ def reembed(plan: ReembedPlan, report: ReembedReport) -> dict[str, Any]:
     }
 
 
-def document(record: DocumentRecord) -> dict[str, Any]:
+def document(record: DocumentRecord) -> shapes.Document:
     """What the catalog knows of a document."""
     return {
         "project": record.project,
@@ -214,7 +265,82 @@ def document(record: DocumentRecord) -> dict[str, Any]:
     }
 
 
-def history_page(page: HistoryPage) -> dict[str, Any]:
+def passage(passage: Passage) -> shapes.Passage:
+    """Some lines of a document."""
+    return {
+        "project": passage.project,
+        "path": passage.path,
+        "title": passage.title,
+        "language": passage.language,
+        "kind": passage.kind.value,
+        "lines": [passage.lines.first, passage.lines.last],
+        "last_line": passage.last_line,
+        "text": passage.text,
+    }
+
+
+def conversation(conversation: Conversation) -> shapes.Conversation:
+    """A conversation with what was said."""
+    return {
+        "project": conversation.project,
+        "id": conversation.id,
+        "title": conversation.title,
+        "scenario_title": conversation.scenario_title,
+        "url": conversation.url,
+        "created_at": _moment(conversation.created_at),
+        "metadata": _metadata(conversation.metadata),
+        "messages": [message(one) for one in conversation.messages],
+    }
+
+
+def message(message: Message) -> shapes.Message:
+    """One turn of a conversation."""
+    return {"text": message.text, "author": message.author, "kind": message.kind.value, "at": _moment(message.at), "id": message.id}
+
+
+def conversation_record(record: ConversationRecord) -> shapes.ConversationRecord:
+    """A conversation in a list."""
+    return {
+        "project": record.project,
+        "id": record.id,
+        "title": record.title,
+        "scenario_title": record.scenario_title,
+        "url": record.url,
+        "created_at": _moment(record.created_at),
+        "metadata": _metadata(record.metadata),
+        "updated_at": record.updated_at.isoformat(),
+        "messages": record.messages,
+    }
+
+
+def record(record: Record) -> shapes.Record:
+    """A record of a stream with its whole body."""
+    return {"stream": record.stream, "number": record.number, "at": record.at.isoformat(), "body": record.body}
+
+
+def store(store: StoreStatus) -> shapes.Store:
+    """A store of vectors."""
+    return {"name": store.name, "in_use": store.in_use, "capabilities": dict(store.capabilities)}
+
+
+def job(job: Job) -> shapes.Job:
+    """A job; its report once it is done, its error once it has failed."""
+    progress = job.progress
+    return {
+        "id": job.id,
+        "project": job.project,
+        "source": job.source,
+        "state": job.state.value,
+        "created_at": job.created_at.isoformat(),
+        "started_at": _moment(job.started_at),
+        "finished_at": _moment(job.finished_at),
+        "progress": None if progress is None else {"task": progress.task, "done": progress.done, "total": progress.total, "chunks": progress.chunks},
+        "report": cast("shapes.IndexReport", dict(job.report)) if job.report else None,  # as it was kept
+        "error": {"code": job.error_code, "message": job.error} if job.error_code else None,
+    }
+
+
+def history_page(page: HistoryPage) -> shapes.HistoryPage:
     """Some records of a stream, and how to ask for the next ones if there are any."""
     return {
         "stream": page.stream,
@@ -226,11 +352,11 @@ def history_page(page: HistoryPage) -> dict[str, Any]:
     }
 
 
-def history_entry(entry: HistoryEntry) -> dict[str, Any]:
+def history_entry(entry: HistoryEntry) -> shapes.HistoryEntry:
     """A record on a page."""
     return {
         "number": entry.number,
-        "at": _moment(entry.at),
+        "at": entry.at.isoformat(),
         "body": entry.body,
         "length": entry.length,
         "is_truncated": entry.is_truncated,
@@ -238,18 +364,34 @@ def history_entry(entry: HistoryEntry) -> dict[str, Any]:
     }
 
 
-def appended(record: Record) -> dict[str, Any]:
+def appended(record: Record) -> shapes.Appended:
     """A record that was just stored; whoever gave it has its body."""
-    return {"appended": {"stream": record.stream, "number": record.number, "at": _moment(record.at), "length": len(record.body)}}
+    return {"appended": {"stream": record.stream, "number": record.number, "at": record.at.isoformat(), "length": len(record.body)}}
 
 
-def streams(found: Sequence[StreamStatus]) -> dict[str, Any]:
+def streams(found: Sequence[StreamStatus]) -> shapes.Streams:
     """Every stream with its count."""
-    rows = [{"project": one.project, "stream": one.stream, "records": one.records, "newest": _moment(one.newest)} for one in found]
+    rows: list[shapes.Stream] = [
+        {"project": one.project, "stream": one.stream, "records": one.records, "newest": _moment(one.newest)} for one in found
+    ]
     return {"streams": rows}
 
 
-def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) -> dict[str, Any]:
+def key(key: Key, *, text: str = "") -> dict[str, Any]:
+    """What is known of a key; with its text only when it is made."""
+    values = {
+        "id": key.id,
+        "name": key.name,
+        "role": key.role.value,
+        "projects": list(key.projects),
+        "created_at": _moment(key.created_at),
+        "expires_at": _moment(key.expires_at),
+        "revoked_at": _moment(key.revoked_at),
+    }
+    return {**values, "key": text} if text else values
+
+
+def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) -> shapes.CatalogStatus:
     """All projects, and what they come to."""
     return {
         "catalog": catalog,
@@ -264,33 +406,40 @@ def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) 
     }
 
 
-def project_status(project: ProjectStatus) -> dict[str, Any]:
+def project_status(project: ProjectStatus) -> shapes.ProjectStatus:
     """A project with its counts; every status is there, also those that no document has."""
+    count = project.documents
     return {
         "name": project.name,
         "root": project.root,
-        "documents": {one.value: project.documents.get(one, 0) for one in Status},
+        "documents": {
+            "pending": count.get(Status.PENDING, 0),
+            "indexing": count.get(Status.INDEXING, 0),
+            "indexed": count.get(Status.INDEXED, 0),
+            "failed": count.get(Status.FAILED, 0),
+            "stale": count.get(Status.STALE, 0),
+        },
         "chunks": project.chunks,
         "waiting": project.waiting,
     }
 
 
-def checks(found: Sequence[Check]) -> dict[str, Any]:
+def checks(found: Sequence[Check]) -> shapes.Checks:
     """The findings of a diagnosis."""
     return {"ok": all(one.ok for one in found), "checks": [check(one) for one in found]}
 
 
-def check(check: Check) -> dict[str, Any]:
+def check(check: Check) -> shapes.Check:
     """One finding."""
     return {"name": check.name, "ok": check.ok, "detail": check.detail, "cure": check.cure}
 
 
-def settings(rows: Sequence[tuple[str, str, str, str]]) -> dict[str, Any]:
+def settings(rows: Sequence[tuple[str, str, str, str]]) -> shapes.Settings:
     """Every setting as text, secrets masked."""
     return {"settings": [{"name": name, "value": value, "origin": origin, "about": about} for name, value, origin, about in rows]}
 
 
-def error(code: str, message: str) -> dict[str, Any]:
+def error(code: str, message: str) -> shapes.Error:
     """What went wrong."""
     return {"error": {"code": code, "message": message}}
 
