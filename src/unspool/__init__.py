@@ -1,7 +1,7 @@
 """A retrieval memory: index code, documents and conversations, find them again by meaning and by word, within a token budget."""
 
 from unspool.conversations import Conversations
-from unspool.corpus import Corpus, open
+from unspool.corpus import Corpus
 from unspool.domain.answers import Answer, Citation, Usage
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Lines, Passage, Status
@@ -27,6 +27,7 @@ from unspool.errors import UnspoolError
 from unspool.generations import drop_old, reembed
 from unspool.history import History, MemoryHistory
 from unspool.keys import Keys
+from unspool.opening import open
 from unspool.settings import Settings
 
 __version__ = "0.1.0"

@@ -9,18 +9,19 @@ A test compares every signature with `Corpus`, so that the two cannot drift apar
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 import anyio
 from anyio import to_thread
 
 from unspool import corpus as sync
+from unspool import opening
 from unspool.answering import answer as answering
 from unspool.conversations import Conversations
 from unspool.corpus import Corpus, OnProgress
@@ -34,6 +35,9 @@ from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, S
 from unspool.history import History
 from unspool.settings import Settings
 
+if TYPE_CHECKING:
+    from unspool.client import AsyncRemoteCorpus
+
 ANSWERS_AT_ONCE = 40  # threads that wait for models: their own, so that slow answers cannot keep searches waiting
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -43,12 +47,42 @@ async def _run(function: Callable[Parameters, Result], *args: Parameters.args, *
     return await to_thread.run_sync(partial(function, *args, **kwargs))
 
 
-@asynccontextmanager
-async def open(  # noqa: A001 - the same name as its synchronous twin
+@overload
+def open(  # noqa: A001 - the same name as its synchronous twin
     address: str | None = None, *, vectors: str | None = None, embedder: object = None, settings: Settings | None = None
-) -> AsyncIterator[AsyncCorpus]:
-    """The corpus at an address, or the one that the settings name, closed at the end of the block."""
-    opened = AsyncCorpus(await _run(sync.open, address, vectors=vectors, embedder=embedder, settings=settings))
+) -> AbstractAsyncContextManager[AsyncCorpus]: ...
+
+
+@overload
+def open(  # noqa: A001
+    address: str | None = None, *, settings: Settings | None = None, key: str | None
+) -> AbstractAsyncContextManager[AsyncRemoteCorpus]: ...
+
+
+def open(  # noqa: A001
+    address: str | None = None,
+    *,
+    vectors: str | None = None,
+    embedder: object = None,
+    settings: Settings | None = None,
+    key: str | None = None,
+) -> AbstractAsyncContextManager[Any]:
+    """The corpus at an address, or the one that the settings name, closed at the end of the block; `key` is for a corpus in a service."""
+    return _opened(address, vectors=vectors, embedder=embedder, settings=settings, key=key)
+
+
+@asynccontextmanager
+async def _opened(
+    address: str | None, *, vectors: str | None, embedder: object, settings: Settings | None, key: str | None
+) -> AsyncIterator[AsyncCorpus | AsyncRemoteCorpus]:
+    settings, service = await _run(opening.resolved, address, vectors=vectors, embedder=embedder, settings=settings, key=key)
+    opened: AsyncCorpus | AsyncRemoteCorpus
+    if service is None:
+        opened = AsyncCorpus(await _run(sync.open, embedder=embedder, settings=settings))
+    else:
+        from unspool.client import AsyncRemoteCorpus
+
+        opened = AsyncRemoteCorpus(service, key=key, settings=settings)
     try:
         yield opened
     finally:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool.domain import filters
 from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, Kind, check_path, check_project
+from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import InputError
 
@@ -113,6 +113,8 @@ class Conversations:
         """One of those by its id, as a hit names it; None where the project has none of that id."""
         from unspool.catalog import reading
 
+        if not 0 <= chunk_id < MAX_NUMBER:
+            return None  # no database could look for it
         found = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
         return found if found is not None and found.project == (project or self._project) and found.kind is Kind.CHAT else None
 

@@ -9,6 +9,7 @@
     │  ├─ ForbiddenError             the key's role does not allow it
     │  └─ ThrottledError             too many calls; retryable, with retry_after
     ├─ InputError                    the request is wrong
+    │  ├─ AmbiguousError             it was not said which of several projects is meant
     │  ├─ FilterError                a filter names an unknown field or operator
     │  ├─ ContinuationError          a continuation cannot be followed: a class and a code for each reason
     │  │  ├─ MalformedContinuationError, ForeignContinuationError, SweptContinuationError
@@ -43,6 +44,7 @@ class UnspoolError(Exception):
     exit_code: ClassVar[int] = 2
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    request_id: str = ""  # what a service's log knows it by; empty for one of this process
 
 
 class ConfigError(UnspoolError):
@@ -102,6 +104,13 @@ class InputError(UnspoolError, ValueError):
     http_status = 422
 
 
+class AmbiguousError(InputError):
+    """There are several of what was not named; the message lists them."""
+
+    code = "ambiguous"
+    http_status = 409
+
+
 class FilterError(InputError):
     """A filter names an unknown field, or an operator that the field does not have."""
 
@@ -122,6 +131,7 @@ class MalformedContinuationError(ContinuationError):
     """It is not a continuation, or it was cut or mistyped."""
 
     code = "continuation_malformed"
+    http_status = 404
 
 
 class ForeignContinuationError(ContinuationError):
@@ -163,6 +173,7 @@ class DimensionError(InputError):
     """A vector's length is not that of the vector space."""
 
     code = "dimension"
+    http_status = 409
 
 
 class TooLargeError(InputError):

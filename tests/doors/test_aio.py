@@ -10,8 +10,8 @@ import pytest
 
 from unspool import Conversation, Conversations, Corpus, Document, History, Message, aio
 from unspool.aio import AsyncConversations, AsyncCorpus, AsyncHistory
-from unspool.corpus import open as open_corpus
 from unspool.errors import NotFoundError
+from unspool.opening import open as open_corpus
 
 METHODS = [name for name, member in vars(Corpus).items() if not name.startswith("_") and callable(member)]
 

@@ -16,8 +16,10 @@ from click.testing import Result
 from test_cli_json import compare
 
 import chats
+import unspool
 import wire
 from models import needed
+from unspool.interfaces import render
 
 Cli = Callable[..., Result]
 KEY = "sk-very-secret-0123456789"
@@ -50,7 +52,9 @@ def test_json_is_as_documented(cli: Cli, small: Path, server: wire.WireServer) -
     result = cli("ask", "open_session", "--json")
     found = json.loads(result.stdout)
     assert result.exit_code == 0 and result.stdout.count("\n") == 1
-    compare("ask", found)
+    with unspool.open() as corpus:  # what only programs ask for, over HTTP
+        full = render.answer(corpus.ask("open_session"), full=True)
+    compare("ask", found, full)
     assert (found["text"], found["citations"][0]["path"], found["citations"][0]["number"]) == ("It is so [1].", "session.py", 1)
     assert found["usage"]["prompt_tokens"] == chats.PROMPT_TOKENS
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+import unspool
+from unspool.interfaces import render
 from unspool.interfaces.cli import main
 
 Cli = Callable[..., Result]
@@ -37,7 +39,7 @@ def keys(value: object, wide: set[str], prefix: str = "") -> Iterator[str]:
 
 def compare(section: str, *objects: object) -> None:
     names = documented(section)
-    wide = {name.removesuffix("{}") for name in names if name.endswith("{}")}
+    wide = {name.removesuffix("{}").removesuffix("?") for name in names if name.endswith("{}")}
     plain = {name.removesuffix("{}").removesuffix("?") for name in names}
     assert {key for value in objects for key in keys(value, wide)} == plain
 
@@ -50,7 +52,9 @@ def test_pages_are_as_documented(cli: Cli, small: Path) -> None:
     assert set(keys(related, set())) <= set(keys(plain, set())) | {"insights.languages.go"}
     cli("remember", "-", "--project", "said", input='{"id": "c", "messages": [{"text": "one"}, {"text": "walrus"}, {"text": "three"}]}')
     said = json.loads(cli("search", "walrus", "--project", "said", "--limit", "1", "--json").stdout)
-    compare("search", explained, said)
+    with unspool.open() as corpus:  # what only programs ask for, over HTTP
+        full = render.page(corpus.search("open session", projects="small"), full=True)
+    compare("search", explained, said, full)
 
 
 def test_index_reports_are_as_documented(cli: Cli, folder: Path) -> None:

@@ -15,7 +15,7 @@ Document = Annotated[DocumentPath, Decoded, Path(description="a document's path"
 ConversationId = Annotated[DocumentPath, Decoded, Path(description="a conversation's id; a slash in it is sent as %2F", examples=["support-17"])]
 Stream = Annotated[StreamName, Decoded, Path(description="a stream's name; a slash in it is sent as %2F", examples=["nightly-build"])]
 JobId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$", description="a job's id", examples=["3f9c2a1b4d5e6f70"])]
-ChunkId = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", description="a chunk's id", examples=["461168601842738790"])]
+ChunkId = Annotated[str, Path(pattern=r"^[0-9]{1,19}$", description="a chunk's id", examples=["461168601842738790"])]
 
 
 class Asked(BaseModel):

@@ -1,0 +1,441 @@
+"""What can be asked of a service over HTTP: each call as a value, made without sending anything. Both faces send the same ones."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, date, datetime
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlencode
+
+from unspool.client import parsing
+from unspool.domain import continuations, filters
+from unspool.domain.conversations import Conversation, ConversationRecord, Message
+from unspool.domain.documents import Chunk, Document, DocumentRecord, Passage, Status, check_path, check_project
+from unspool.domain.history import (
+    MAX_OFFSET,
+    MAX_PAGE,
+    MAX_READ,
+    HistoryPage,
+    Record,
+    Retention,
+    StreamStatus,
+    check_body,
+    check_range,
+    check_stream,
+    checked_time,
+)
+from unspool.domain.jobs import Job
+from unspool.domain.queries import Hit, Page
+from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
+from unspool.errors import InputError, MalformedContinuationError, UnsupportedError
+from unspool.settings import Settings
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+_HALVES = re.compile("[\ud800-\udfff]")  # of characters; UTF-8 has no way to write them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[_T_co]):
+    """One request, and how its answer is read. Where `repeats`, making it twice comes to the same as making it once."""
+
+    method: str
+    path: str  # every name in it encoded
+    parse: Callable[[Any], _T_co]
+    params: Mapping[str, object] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+    repeats: bool = True
+
+    @property
+    def target(self) -> str:
+        """The path with what stands behind the question mark."""
+        given = {name: value for name, value in self.params.items() if value is not None}
+        return self.path + ("?" + urlencode(given, quote_via=quote) if given else "")
+
+    def content(self) -> bytes | None:
+        """The body as bytes. What no JSON takes is refused."""
+        return None if self.body is None else encoded(self.body)
+
+
+def encoded(body: Mapping[str, Any]) -> bytes:
+    """An object as JSON in UTF-8. Halves of characters are replaced, as a corpus does before it stores or looks for them."""
+    try:
+        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"what was given cannot be sent ({error}); give text, finite numbers, lists and mappings") from None
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return _HALVES.sub("\ufffd", text).encode()
+
+
+def _get(path: str, parse: Callable[[Any], _T], **params: object) -> Call[_T]:
+    return Call(method="GET", path=path, parse=parse, params=params)
+
+
+def _post(path: str, parse: Callable[[Any], _T], body: Mapping[str, Any], *, repeats: bool = True, **params: object) -> Call[_T]:
+    given = {name: value for name, value in body.items() if value is not None}
+    return Call(method="POST", path=path, parse=parse, body=given, repeats=repeats, params=params)
+
+
+def _name(text: str) -> str:
+    """A name as one segment of a path: a slash in it is no separator, and two dots lead nowhere."""
+    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
+
+
+def _project(project: str, *further: str) -> str:
+    check_project(project)
+    return "/".join(("/v1/projects", _name(project), *further))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Own:
+    """What the caller's own settings say about questions. What they leave open, the service's do."""
+
+    project: str = ""
+    limit: int | None = None
+    max_tokens: int | None = None
+    max_total_tokens: int | None = None
+    alpha: float | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Own:
+        """Those of the settings that somebody has set."""
+        usual = Settings()
+        values = {one.name: getattr(settings, one.name) for one in fields(cls)}
+        given = {name for name in values if settings.origins.get(name, "default") != "default"}
+        return cls(**{name: value for name, value in values.items() if name in given or value != getattr(usual, name)})
+
+    def several(self, projects: Sequence[str] | str | None) -> list[str] | None:
+        """The projects that are meant."""
+        names = (self.project or None) if projects is None else projects
+        return [names] if isinstance(names, str) else None if names is None else list(names)
+
+
+def _first(*values: _T | None) -> _T | None:
+    return next((value for value in values if value is not None), None)
+
+
+# Search
+
+
+def search(
+    own: Own,
+    query: str,
+    *,
+    projects: Sequence[str] | str | None,
+    limit: int | None,
+    max_tokens: int | None,
+    alpha: float | None,
+    where: Mapping[str, Any] | None,
+    min_score: float | None,
+    explain: bool,
+    max_total_tokens: int | None,
+    caller: str,
+) -> Call[Page]:
+    _check_caller(caller)
+    body = {
+        "query": query,
+        "projects": own.several(projects),
+        "limit": _first(limit, own.limit),
+        "max_tokens": _first(max_tokens, own.max_tokens),
+        "alpha": _first(alpha, own.alpha),
+        "where": _filter(where),
+        "min_score": min_score,
+        "explain": bool(explain),
+        "max_total_tokens": _first(max_total_tokens, own.max_total_tokens),
+        "full": True,
+    }
+    return _post("/v1/search", parsing.page, body)
+
+
+def more(continuation: str, *, limit: int | None, max_tokens: int | None, restart: bool, caller: str) -> Call[Page]:
+    _check_caller(caller)
+    if not isinstance(continuation, str):
+        raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
+    text = continuation.strip()
+    continuations.raw(text)
+    body = {"continuation": text, "limit": limit, "max_tokens": max_tokens, "restart": bool(restart), "explain": True, "full": True}
+    return _post("/v1/more", parsing.page, body)
+
+
+def related(own: Own, path: str, line: int, *, project: str | None, limit: int | None) -> Call[Page]:
+    body = {"path": path, "line": line, "project": project or own.project or None, "limit": _first(limit, own.limit), "full": True}
+    return _post("/v1/related", parsing.page, body)
+
+
+def nearest(own: Own, vector: Sequence[float], *, k: int, projects: Sequence[str] | str | None, where: Mapping[str, Any] | None) -> Call[list[Hit]]:
+    try:
+        numbers = [float(value) for value in vector]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the vector is not made of numbers ({error}); give those that `embed` gives") from None
+    body = {"vector": numbers, "k": k, "projects": own.several(projects), "where": _filter(where), "full": True}
+    return _post("/v1/nearest", parsing.listed("hits", parsing.hit), body)
+
+
+def embed(text: str) -> Call[list[float]]:
+    return _post("/v1/embed", parsing.under("vector"), {"text": text})
+
+
+def count_tokens(text: str) -> Call[int]:
+    return _post("/v1/count_tokens", parsing.under("tokens"), {"text": text})
+
+
+def ask(
+    own: Own,
+    question: str,
+    *,
+    projects: Sequence[str] | str | None,
+    where: Mapping[str, Any] | None,
+    limit: int | None,
+    conversation: Sequence[Message],
+    model: object,
+) -> Call[Any]:
+    """The answer as it is written; what comes back is a stream of events."""
+    if model is not None:
+        raise UnsupportedError("a service answers with its own model; leave `model` out, and set UNSPOOL_ANSWER_MODEL where the service runs")
+    for turn in conversation:
+        if not isinstance(turn, Message):
+            raise InputError(f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, oldest first")
+    body = {
+        "question": question,
+        "projects": own.several(projects),
+        "where": _filter(where),
+        "limit": _first(limit, own.limit),
+        "conversation": [_message(turn) for turn in conversation],
+        "stream": True,
+        "full": True,
+    }
+    return _post("/v1/ask", parsing.answer, body, repeats=False)
+
+
+def _check_caller(caller: str) -> None:
+    if caller:
+        raise UnsupportedError("a service knows its callers by their keys, and ties each continuation to the key; leave `caller` out")
+
+
+def _filter(where: Mapping[str, Any] | None) -> Any:
+    filters.parse(where)  # the same complaints as without a service, and without asking it
+    return _plain(where) if where else None
+
+
+def _plain(value: Any) -> Any:
+    """A filter as JSON has it: a day and a moment mean the same as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    return value.isoformat() if isinstance(value, date | datetime) else value
+
+
+# Projects and documents
+
+
+def status() -> Call[list[ProjectStatus]]:
+    return _get("/v1/projects", parsing.listed("projects", parsing.project_status))
+
+
+def project_status(project: str) -> Call[ProjectStatus]:
+    return _get(_project(project), parsing.project_status)
+
+
+def stores() -> Call[list[StoreStatus]]:
+    return _get("/v1/stores", parsing.listed("stores", parsing.store_status))
+
+
+def documents(project: str, *, status: Status | None, after: str | None, limit: int) -> Call[tuple[list[DocumentRecord], str | None]]:
+    """Some documents, and behind which path the next ones are."""
+
+    def parse(data: Any) -> tuple[list[DocumentRecord], str | None]:
+        return [parsing.document(one) for one in data["documents"]], data["next"]
+
+    return _get(_project(project, "documents"), parse, status=status, after=after, limit=limit)
+
+
+def document(project: str, path: str) -> Call[DocumentRecord]:
+    return _get(_document(project, path), lambda data: parsing.document(data["document"]), last=1)
+
+
+def read(project: str, path: str, *, first: int, last: int | None) -> Call[Passage]:
+    return _get(_document(project, path), lambda data: parsing.passage(data["passage"]), first=first, last=last)
+
+
+def put(documents: Sequence[Document]) -> Call[IndexReport]:
+    body = {"documents": [document_of(one) for one in documents]}
+    repeats = all(one.version is None for one in documents)  # what was replaced has another version the second time
+    return Call(method="PUT", path=_project(documents[0].project, "documents"), parse=parsing.index_report, body=body, repeats=repeats)
+
+
+def document_of(document: Document) -> dict[str, Any]:
+    """A document as it is sent; the project is in the address."""
+    values = {
+        "path": document.path,
+        "text": document.text,
+        "title": document.title,
+        "language": document.language,
+        "modified": _moment(document.modified),
+        "metadata": dict(document.metadata),
+        "version": document.version,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def forget(project: str, path: str | None) -> Call[int]:
+    place = _project(project) if path is None else _document(project, path)
+    return Call(method="DELETE", path=place, parse=parsing.under("forgotten"), repeats=False)
+
+
+def _document(project: str, path: str) -> str:
+    check_path(path)
+    return _project(project, "documents", _name(path))
+
+
+# Jobs
+
+
+def start_index(project: str, *, source: str, ref: str) -> Call[Job]:
+    return _post(_project(project, "index"), parsing.job, {"source": source, "ref": ref or None}, repeats=False)
+
+
+def job(id_: str) -> Call[Job]:
+    return _get(f"/v1/jobs/{_name(id_)}", parsing.job)
+
+
+def cancel(id_: str) -> Call[Job]:
+    return Call(method="DELETE", path=f"/v1/jobs/{_name(id_)}", parse=parsing.job, repeats=False)
+
+
+# Conversations
+
+
+def save(conversations: Sequence[Conversation]) -> Call[RememberReport]:
+    body = {"conversations": [conversation_of(one) for one in conversations]}
+    return _post(_project(conversations[0].project, "conversations"), parsing.remember_report, body)
+
+
+def conversation_of(conversation: Conversation) -> dict[str, Any]:
+    """A conversation as it is sent; the project is in the address."""
+    values = {
+        "id": conversation.id,
+        "title": conversation.title,
+        "scenario_title": conversation.scenario_title,
+        "url": conversation.url,
+        "created_at": _moment(conversation.created_at),
+        "metadata": dict(conversation.metadata),
+        "messages": [_message(one) for one in conversation.messages],
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _message(message: Message) -> dict[str, Any]:
+    values = {"text": message.text, "author": message.author, "kind": message.kind.value, "id": message.id}
+    return values if message.at is None else {**values, "at": _moment(message.at)}
+
+
+def append_messages(project: str, id_: str, messages: Sequence[Message]) -> Call[RememberReport]:
+    if not messages:
+        raise InputError("no message was given; append takes at least one")
+    body = {"messages": [_message(one) for one in messages]}
+    repeats = all(one.id for one in messages)  # those that have a name are known when they come again
+    return _post(_conversation(project, id_, "messages"), parsing.remember_report, body, repeats=repeats)
+
+
+def conversation(project: str, id_: str, *, last: int | None) -> Call[Conversation]:
+    return _get(_conversation(project, id_), parsing.conversation, last=last)
+
+
+def conversations(project: str, *, skip: int, limit: int) -> Call[list[ConversationRecord]]:
+    return _get(_project(project, "conversations"), parsing.listed("conversations", parsing.conversation_record), skip=skip, limit=limit)
+
+
+def conversation_count(project: str) -> Call[int]:
+    return _get(_project(project, "conversations"), parsing.under("count"), limit=1)
+
+
+def conversation_chunks(project: str, id_: str) -> Call[list[Chunk]]:
+    return _get(_conversation(project, id_, "chunks"), parsing.listed("chunks", parsing.chunk))
+
+
+def conversation_chunk(project: str, chunk_id: int) -> Call[Chunk]:
+    return _get(_project(project, "chunks", _name(str(chunk_id))), parsing.chunk)
+
+
+def delete_conversation(project: str, id_: str) -> Call[bool]:
+    return Call(method="DELETE", path=_conversation(project, id_), parse=lambda data: True, repeats=False)
+
+
+def _conversation(project: str, id_: str, *further: str) -> str:
+    check_path(id_, "conversation id")
+    return _project(project, "conversations", _name(id_), *further)
+
+
+# Responses
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of responses by its names."""
+
+    project: str
+    stream: str
+
+    def __post_init__(self) -> None:
+        check_project(self.project)
+        check_stream(self.stream)
+
+    def path(self, *further: str) -> str:
+        """Where it is in a service."""
+        return _project(self.project, "streams", _name(self.stream), *further)
+
+
+def stream(project: str, name: str, retention: Retention | None) -> Stream:
+    """A stream by its names; how much of it is kept, a service decides."""
+    if retention is not None:
+        raise UnsupportedError("a service keeps as much of a stream as its own settings say; leave `retention` out, and set UNSPOOL_HISTORY_* there")
+    return Stream(project, name)
+
+
+def streams(project: str) -> Call[list[StreamStatus]]:
+    return _get(_project(project, "streams"), parsing.listed("streams", parsing.stream_status))
+
+
+def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record]:
+    """Secrets are masked here already: what comes back does not repeat the body, and none need leave this process."""
+    from unspool.sources.reading import masked_only
+
+    check_body(body)
+    given = {"body": masked_only(body), "at": None if at is None else _moment(checked_time(at))}
+    return _post(stream.path("records"), lambda data: parsing.record({**data["appended"], "body": given["body"]}), given, repeats=False)
+
+
+def records(stream: Stream, *, limit: int, offset: int) -> Call[list[Record]]:
+    check_range(limit, offset, most=MAX_READ)
+    return _get(stream.path(), parsing.listed("records", parsing.record), limit=limit, offset=offset)
+
+
+def record_count(stream: Stream) -> Call[int]:
+    return _get(stream.path(), parsing.under("count"), limit=1, offset=MAX_OFFSET)  # none of the records, which may be large
+
+
+def history_page(stream: Stream, *, limit: int, offset: int, full: bool) -> Call[HistoryPage]:
+    check_range(limit, offset, most=MAX_PAGE)
+    return _get(stream.path("records"), parsing.history_page, limit=limit, offset=offset, full=_truth(full))
+
+
+def prune_history(stream: Stream) -> Call[int]:
+    return Call(method="POST", path=stream.path("prune"), parse=parsing.under("cleared"))
+
+
+def clear_history(stream: Stream) -> Call[int]:
+    return Call(method="DELETE", path=stream.path(), parse=parsing.under("cleared"), repeats=False)
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.astimezone(UTC).isoformat()

@@ -1,0 +1,49 @@
+"""Responses that are kept in a service."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from unspool.client import calls
+from unspool.client.sending import Sender
+from unspool.domain.history import PAGE, READ, HistoryPage, Record
+
+
+class RemoteHistory:
+    """A history in a service, which keeps as much of it as its own settings say."""
+
+    def __init__(self, sender: Sender, place: calls.Stream) -> None:
+        self._sender = sender
+        self._place = place
+
+    @property
+    def stream(self) -> str:
+        """Its name."""
+        return self._place.stream
+
+    def append(self, body: str, at: datetime | None = None) -> Record:
+        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored.
+
+        A few records that are past the retention go. One that is older than what is kept is not kept either.
+        """
+        return self._sender.send(calls.append_record(self._place, body, at))
+
+    def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
+        """Whole records, newest first, without the first `offset`; for programs."""
+        return self._sender.send(calls.records(self._place, limit=limit, offset=offset))
+
+    def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
+        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
+        return self._sender.send(calls.history_page(self._place, limit=limit, offset=offset, full=full))
+
+    def count(self) -> int:
+        """How many records there are to read."""
+        return self._sender.send(calls.record_count(self._place))
+
+    def prune(self) -> int:
+        """Remove everything that is past the retention; returns how many records went."""
+        return self._sender.send(calls.prune_history(self._place))
+
+    def clear(self) -> int:
+        """Remove every record; returns how many went. The next one is number 1."""
+        return self._sender.send(calls.clear_history(self._place))
