@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from unspool.interfaces import clients, configurations
 from unspool.interfaces.clients import Client, Scope, Server
 from unspool.interfaces.configurations import Entry, Table, UnclearError, entry_in, undone, with_entry, without_entry
 
+PAGE = Path(__file__).parents[2] / "docs" / "mcp-clients.md"
 JSON = Table(key="mcpServers", language="json")
 TOML = Table(key="mcp_servers", language="toml")
 STARTED = Server(command=("/opt/bin/unspool", "mcp", "--project", "notes"), variables=("UNSPOOL_DATABASE",))
@@ -100,7 +102,7 @@ def others(text: str, table: Table, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("table", [JSON, TOML], ids=["json", "toml"])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_installing_and_undoing_leaves_the_file_as_it_was(table: Table, data: st.DataObject) -> None:
     before = data.draw(files(table))
@@ -113,7 +115,7 @@ def test_installing_and_undoing_leaves_the_file_as_it_was(table: Table, data: st
 
 
 @pytest.mark.parametrize("table", [JSON, TOML], ids=["json", "toml"])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_what_others_write_in_between_stays(table: Table, data: st.DataObject) -> None:
     before = data.draw(files(table))
@@ -128,7 +130,7 @@ def test_what_others_write_in_between_stays(table: Table, data: st.DataObject) -
 
 
 @pytest.mark.parametrize("table", [JSON, TOML], ids=["json", "toml"])
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_an_entry_of_somebody_else_comes_back(table: Table, data: st.DataObject) -> None:
     before = with_entry(data.draw(files(table)), table, "unspool", {"command": "mine", "args": ["of my own"]})
@@ -143,7 +145,7 @@ def common(one: str, other: str) -> int:
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(before=json_files())
 @example(before='{"mcpServers": {"a": {}}}')
 def test_json_is_changed_at_one_place(before: str) -> None:
@@ -182,6 +184,13 @@ def test_comments_in_toml_stay_when_an_entry_is_replaced_and_removed() -> None:
     removed = without_entry(replaced, TOML, "unspool", prune=True)
     assert meaning(removed, TOML) == {"other": {"x": 1}}
     assert "# top" in removed and "# last" in removed
+
+
+def test_lines_of_a_long_text_are_not_taken_for_a_server() -> None:
+    text = 'note = """\n[mcp_servers.unspool]\ncommand = "old"\n"""\nlist = [\n  [1],\n]\n[mcp_servers.docs]\nx = 1\n[[rules]]\nx = 1\n'
+    installed = with_entry(with_entry(text, TOML, "unspool", {"command": "old"}), TOML, "unspool", ENTRY)
+    assert meaning(installed, TOML) == {**meaning(text, TOML), "mcp_servers": {"docs": {"x": 1}, "unspool": ENTRY}}
+    assert without_entry(installed, TOML, "unspool", prune=True) == text
 
 
 @pytest.mark.parametrize("table", [JSON, TOML], ids=["json", "toml"])
@@ -352,3 +361,18 @@ def test_a_name_that_some_client_does_not_take_is_refused(name: str) -> None:
 def test_every_client_has_a_label_a_table_and_advice() -> None:
     assert all(client.label and client.afterwards and client.table for client in Client)
     assert configurations.with_entry(None, Client.VSCODE.table, "s", {"a": "b"}).startswith('{\n  "servers"')
+
+
+def test_the_page_shows_what_is_written() -> None:
+    path = "/home/me/.local/bin/unspool"
+    told = [
+        Server(command=(path, "mcp"), variables=("UNSPOOL_DATABASE",)),
+        Server(command=(path, "mcp", "--project", "notes")),
+        Server(url="http://127.0.0.1:8765/mcp", key_variable="UNSPOOL_KEY"),
+        SERVED,
+    ]
+    pairs = [(client, server) for client in Client for server in told if not (client is Client.CLAUDE_DESKTOP and server.url)]
+    written = {with_entry(None, client.table, "unspool", clients.entry(client, server)) for client, server in pairs}
+    blocks = re.findall(r"^```(?:json|toml)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 7
+    assert [block for block in blocks if block not in written] == []
