@@ -223,6 +223,11 @@ def about(name: str) -> str:
     return str(next(s.metadata["about"] for s in _fields() if s.name == name))
 
 
+def choices(name: str) -> tuple[str, ...]:
+    """The words that a setting may be; none where it is free."""
+    return tuple(next(s.metadata["choices"] for s in _fields() if s.name == name))
+
+
 def redacted(address: str) -> str:
     """An address without its password, whatever characters that holds; anything else as it is."""
     return _PASSWORD_OPTION.sub(rf"\1{MASK}", _PASSWORD.sub(rf"\1:{MASK}@", address))

@@ -202,7 +202,7 @@ def _setting_option(name: str) -> Callable[[Function], Function]:
     return click.option(
         "--" + name.replace("_", "-"),
         *_SHORT.get(name, ()),
-        metavar=_METAVAR.get(name, "N"),
+        metavar=_METAVAR.get(name) or "|".join(settings.choices(name)) or "N",
         expose_value=False,
         callback=collect,
         help=f"{settings.about(name)[0].upper()}{settings.about(name)[1:]}.",
