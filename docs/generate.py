@@ -56,6 +56,7 @@ WHAT_TO_DO = {
     ),
     "missing_dependency": "Run the install command that the message holds, or install the program that it names.",
     "input": "Correct the value that the message names; it also says which values are allowed.",
+    "ambiguous": "Name the project. The message lists those that there are; `*` means all of them where several can be meant.",
     "filter": "Correct the field or the operator. The message lists those that exist; see [filters](filters.md).",
     "continuation": "This is the parent of the six that follow and is never raised by itself. Search again from the first page.",
     "continuation_malformed": "Copy the continuation whole from the page before. Asking with restart does not help.",

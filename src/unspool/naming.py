@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import Catalog, projects, spaces
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.keys import EVERY_PROJECT
-from unspool.errors import InputError, UnknownProjectError
+from unspool.errors import AmbiguousError, InputError, UnknownProjectError
 from unspool.sources.folders import storable
 
 SHOWN = 20  # names in a message
@@ -51,7 +51,7 @@ def only_one(rows: list[ProjectRow]) -> list[ProjectRow]:
         rows = [row for row in rows if row.seq] or rows  # one that keeps only responses has nothing to find
     if len(rows) > 1:
         shown = ", ".join(row.name for row in rows[:SHOWN])
-        raise InputError(
+        raise AmbiguousError(
             f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
         )
     return rows

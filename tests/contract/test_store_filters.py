@@ -144,11 +144,19 @@ def test_a_filter_that_makes_no_sense_is_refused(corpus: unspool.Corpus, where: 
         corpus.search("x", where=where)
 
 
-@pytest.mark.parametrize("pattern", ["[z-a].py", "[]", "[!]", "a[b", "(", "+", "\\"])
-def test_an_odd_glob_matches_nothing_or_is_the_callers_mistake(corpus: unspool.Corpus, pattern: str) -> None:
-    corpus.put(doc("a.txt", "walrus"))
-    with contextlib.suppress(FilterError):
-        assert corpus.search("walrus", where={"path": pattern}).hits == ()
+@pytest.mark.parametrize("pattern", ["[z-a].py", "[]", "[!]", "[^]", "a[b", "(", "+", "\\", "[a&&b]", "[[:alpha:]]x", "[\\d]", "*a" * 30 + "b"])
+def test_an_odd_glob_matches_nothing(corpus: unspool.Corpus, pattern: str) -> None:
+    corpus.put(doc("a.txt", "walrus"), doc("a" * 200, "walrus"))
+    assert corpus.search("walrus", where={"path": pattern}).hits == ()
+
+
+@pytest.mark.parametrize("field", ["document", "language", "metadata.author"])
+def test_a_list_may_have_a_thousand_values(corpus: unspool.Corpus, field: str) -> None:
+    corpus.put(doc("a.txt", "walrus", metadata={"author": "ann"}), doc("b.md", "walrus"))
+    others = [f"x{number}" for number in range(999)]
+    wanted = {"document": "a.txt", "language": "text", "metadata.author": "ann"}[field]
+    assert paths(corpus.search("walrus", where={field: [*others, wanted]})) == ["a.txt"]
+    assert paths(corpus.search("walrus", where={field: {"not": [*others, wanted]}})) == ["b.md"]
 
 
 def test_long_metadata_is_compared_to_its_end(corpus: unspool.Corpus) -> None:

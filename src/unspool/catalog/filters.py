@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,11 +16,14 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import reading
 from unspool.catalog.conversations import speaker_key
 from unspool.catalog.schema import chunks, document_fields, documents, field_text, messages, projects
+from unspool.domain import globs
 from unspool.domain.documents import Kind, nanoseconds
-from unspool.domain.filters import INSIDE, AllOf, AnyOf, Compare, Filter, Not, fields_of, glob_regex
+from unspool.domain.filters import INSIDE, AllOf, AnyOf, Compare, Filter, Not, fields_of
 
 Condition = sa.ColumnElement[bool]
+Glob = Callable[[str], str]
 _REMEMBERED = 16  # filters
+_GROUP = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,32 +67,38 @@ class Selections:
 
 def select(connection: Connection, project_id: int, condition: Filter) -> Selection:
     """Everything in a project that a filter lets through."""
+    allowed = _sql(condition, globs.steady if connection.dialect.name == "sqlite" else globs.plain)  # SQLite asks Python
     if fields_of(condition) & INSIDE:
-        query = (
-            sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, _sql(condition))
-        )
+        query = sa.select(chunks.c.id).join(documents, documents.c.id == chunks.c.document_id).where(chunks.c.project_id == project_id, allowed)
         ids = np.sort(np.fromiter((row[0] for row in connection.execute(query)), dtype=np.int64))
         return Selection(chunks=ids, total=len(ids))
-    found = connection.execute(sa.select(documents.c.id, documents.c.chunk_count).where(documents.c.project_id == project_id, _sql(condition))).all()
+    found = connection.execute(sa.select(documents.c.id, documents.c.chunk_count).where(documents.c.project_id == project_id, allowed)).all()
     ids = np.sort(np.fromiter((row[0] for row in found), dtype=np.int64, count=len(found)))
     return Selection(documents=ids, total=sum(row[1] for row in found))
 
 
-def _sql(condition: Filter) -> Condition:
+def _sql(condition: Filter, glob: Glob) -> Condition:
     if isinstance(condition, Compare):
-        return _compare(condition)
+        return _compare(condition, glob)
     if isinstance(condition, Not):
-        return sa.not_(sa.func.coalesce(_sql(condition.inner), sa.false()))
+        return sa.not_(sa.func.coalesce(_sql(condition.inner, glob), sa.false()))
     if isinstance(condition, AllOf):
-        return sa.and_(sa.true(), *(_sql(part) for part in condition.parts))
+        return _together(sa.and_, sa.true(), [_sql(part, glob) for part in condition.parts])
     assert isinstance(condition, AnyOf)
-    return sa.or_(sa.false(), *(_sql(part) for part in condition.parts))
+    return _together(sa.or_, sa.false(), [_sql(part, glob) for part in condition.parts])
 
 
-def _compare(condition: Compare) -> Condition:
+def _together(join: Callable[..., Condition], empty: Condition, parts: Sequence[Condition]) -> Condition:
+    """Conditions as one. Many are grouped, by a function because brackets are taken away: to SQLite a row is a tree, and one of 1000 too deep."""
+    while len(parts) > _GROUP:
+        parts = [sa.func.coalesce(join(*parts[at : at + _GROUP]), sa.false()) for at in range(0, len(parts), _GROUP)]
+    return join(empty, *parts)
+
+
+def _compare(condition: Compare, glob: Glob) -> Condition:
     field, value = condition.field, condition.value
     if field == "path":
-        return documents.c.path.regexp_match(glob_regex(str(value)))
+        return documents.c.path.regexp_match(glob(str(value)))
     if field == "document":
         return documents.c.path == str(value)
     if field == "language":

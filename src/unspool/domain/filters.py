@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from unspool.domain.documents import Kind, Scalar, storable
+from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Kind, Scalar, storable
 from unspool.errors import FilterError
 
 FIELDS = ("project", "document", "path", "language", "kind", "heading", "modified", "conversation", "speaker", "time")
@@ -33,6 +33,8 @@ _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 _MAX_DEPTH = 20
 _MAX_VALUES = 1000
+_MAX_CONDITIONS = 2000
+MAX_GLOBS = 100  # each is tried on every path, and Python keeps 512 compiled expressions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,12 @@ def parse(where: Mapping[str, Any] | None) -> Filter | None:
     """The filter that a mapping describes, or None for none. Unknown fields and operators are refused with the known ones named."""
     if not where:
         return None
-    return _mapping(where, 0)
+    condition = _mapping(where, 0)
+    if (count := _count(condition)) > _MAX_CONDITIONS:
+        raise FilterError(f"the filter compares {count} times; give one that does so at most {_MAX_CONDITIONS} times")
+    if (count := len(values_of(condition, "path"))) > MAX_GLOBS:
+        raise FilterError(f"the filter has {count} path patterns; give at most {MAX_GLOBS}, or `document` with whole paths")
+    return condition
 
 
 def _mapping(where: object, depth: int) -> Filter:
@@ -101,6 +108,8 @@ def _field(name: str, value: object) -> Filter:
         near = difflib.get_close_matches(str(name), [*FIELDS, "metadata."], n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise FilterError(f"no field {str(name)[:60]!r} to filter by; {hint}fields are {', '.join(FIELDS)} and metadata.<key>")
+    if len(name) > 9 + MAX_NAME_LENGTH or not storable(name):
+        raise FilterError(f"no document has metadata called {name[9:60]!r}...; keys have up to {MAX_NAME_LENGTH} characters, and no NUL")
     if not isinstance(value, Mapping):
         return _equal(name, value)
     parts: list[Filter] = []
@@ -121,6 +130,8 @@ def _equal(name: str, value: object) -> Filter:
     if isinstance(value, list | tuple | set | frozenset):
         if len(value) > _MAX_VALUES:
             raise FilterError(f"{name!r} lists {len(value)} values; give at most {_MAX_VALUES}")
+        if any(isinstance(one, list | tuple | set | frozenset) for one in value):
+            raise FilterError(f"{name!r} lists a list; give the values themselves")
         return AnyOf(parts=tuple(_equal(name, one) for one in value))
     if name in TIMES and _is_day(value):  # all of it
         begin = _moment(name, value)
@@ -146,9 +157,7 @@ def _value(name: str, value: object) -> Scalar | datetime:
     if name in TIMES:
         return _moment(name, value)
     if name.startswith("metadata."):
-        if isinstance(value, str | int | float | bool):
-            return value
-        raise FilterError(f"{name!r} is compared with a {type(value).__name__}; give a string, number or boolean")
+        return _own(name, value)
     if not isinstance(value, str) or not value:
         raise FilterError(f"{name!r} is compared with {value!r}; give a string that is not empty")
     if name == "kind" and value not in list(Kind):
@@ -157,11 +166,17 @@ def _value(name: str, value: object) -> Scalar | datetime:
         raise FilterError(f"the value for {name!r} holds a NUL or a lone surrogate; nothing that is stored does")
     if len(value) > 4096:
         raise FilterError(f"the value for {name!r} has {len(value)} characters; give at most 4096")
-    if name == "path":
-        try:
-            re.compile(glob_regex(value))
-        except re.error as error:
-            raise FilterError(f"path {value[:60]!r} is not a pattern ({error}); mind the brackets") from None
+    return value
+
+
+def _own(name: str, value: object) -> Scalar:
+    """A value of a document's own metadata, where those are that documents may have."""
+    if not isinstance(value, str | int | float | bool):
+        raise FilterError(f"{name[:60]!r} is compared with a {type(value).__name__}; give a string, number or boolean")
+    if isinstance(value, str) and (len(value) > 4096 or not storable(value)):
+        raise FilterError(f"the string for {name[:60]!r} has more than 4096 characters, or holds a NUL or a lone surrogate; give another")
+    if not isinstance(value, str) and not abs(value) < MAX_NUMBER:
+        raise FilterError(f"the number for {name[:60]!r} is not one that metadata has; keep it within 2**63, and finite")
     return value
 
 
@@ -177,7 +192,16 @@ def _moment(name: str, value: object) -> datetime:
             raise FilterError(f"{name} is compared with {value[:40]!r}; give a time such as 2026-01-31 or 2026-01-31T12:00:00Z") from None
     else:
         raise FilterError(f"{name} is compared with a {type(value).__name__}; give a datetime or an ISO string")
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:  # at the first or the last hour that there is
+        return moment.replace(tzinfo=UTC)
+
+
+def _count(condition: Filter) -> int:
+    if isinstance(condition, Compare):
+        return 1
+    return _count(condition.inner) if isinstance(condition, Not) else sum(map(_count, condition.parts))
 
 
 def fields_of(condition: Filter) -> frozenset[str]:
@@ -196,30 +220,3 @@ def values_of(condition: Filter, field: str) -> list[str]:
     if isinstance(condition, Not):
         return values_of(condition.inner, field)
     return list(dict.fromkeys(value for part in condition.parts for value in values_of(part, field)))
-
-
-def glob_regex(pattern: str) -> str:
-    """The regular expression of a path glob: `*` and `?` stay inside a folder, `**` crosses them."""
-    pattern = pattern.removeprefix("./")
-    anchored = "/" in pattern.rstrip("/")
-    pattern = pattern.removeprefix("/")
-    if pattern.endswith("/"):
-        pattern += "**"
-    parts: list[str] = []
-    position = 0
-    for match in re.finditer(r"\*\*/|/\*\*$|\*\*|\*|\?|\[!?\]?[^\]]*\]", pattern):
-        parts.append(re.escape(pattern[position : match.start()]))
-        parts.append(_glob_part(match.group()))
-        position = match.end()
-    parts.append(re.escape(pattern[position:]))
-    return ("^" if anchored else "(^|/)") + "".join(parts) + "$"
-
-
-def _glob_part(part: str) -> str:
-    simple = {"**/": "(.*/)?", "/**": "/.*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    if part in simple:
-        return simple[part]
-    if part in ("[]", "[!]"):
-        return re.escape(part)
-    inner = part[1:-1].replace("\\", "\\\\").replace("[", "\\[")
-    return "[^" + inner[1:] + "]" if inner.startswith("!") else "[" + inner + "]"

@@ -12,7 +12,6 @@ from unspool.interfaces.http.fields import CLOCK, DATE, WHOLE
 
 PLACE = "x-filter"  # stands where the published schema refers to `Filter`, which pydantic knows nothing of
 _REFERENCE = "#/components/schemas/"
-_MOST = 1_000
 _TIME = rf"^{DATE}(T{CLOCK}(:[0-5][0-9](\.[0-9]{{1,6}})?)?(Z|[+-]{CLOCK})?)?$".replace(r"\d", "[0-9]")
 
 
@@ -24,9 +23,9 @@ def _checked(where: dict[str, Any]) -> dict[str, Any]:
 Where = Annotated[dict[str, Any], AfterValidator(_checked), WithJsonSchema({PLACE: True})]
 
 
-def _one_or_more(value: dict[str, Any], *, ranges: bool = False) -> dict[str, Any]:
+def _one_or_more(value: dict[str, Any], *, ranges: bool = False, most: int = 1_000) -> dict[str, Any]:
     """What a field may be compared with: a value, a list of which one is to hold, or operators with either."""
-    several = {"anyOf": [value, {"type": "array", "items": value, "maxItems": _MOST}]}
+    several = {"anyOf": [value, {"type": "array", "items": value, "maxItems": most}]}
     operators = {**dict.fromkeys(("eq", "in", "not"), several), **(dict.fromkeys(("lt", "le", "gt", "ge"), value) if ranges else {})}
     return {"anyOf": [*several["anyOf"], {"type": "object", "properties": operators, "additionalProperties": False}]}
 
@@ -43,14 +42,15 @@ _SCALAR = {
         {"type": "boolean"},
     ]
 }
-_FILTERS = {"type": "array", "items": _refer("Filter"), "maxItems": _MOST}
+_FILTERS = {"type": "array", "items": _refer("Filter"), "maxItems": 1_000}
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Filter": {
         "type": "object",
         "description": "What a hit must be. Several fields must all hold; a path is a glob, `*` within a folder and `**` across folders.",
         "properties": {
-            **dict.fromkeys(("project", "document", "path", "language", "heading", "conversation", "speaker"), _refer("FilterWords")),
+            **dict.fromkeys(("project", "document", "language", "heading", "conversation", "speaker"), _refer("FilterWords")),
+            "path": _refer("FilterPaths"),
             "kind": _refer("FilterKinds"),
             **dict.fromkeys(("modified", "time"), _refer("FilterTimes")),
             "metadata": {
@@ -67,6 +67,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "examples": [{"language": ["python", "go"], "path": "src/**"}, {"modified": {"ge": "2026-01-01"}, "not": {"metadata.draft": True}}],
     },
     "FilterWords": {"description": "A string, any of several, or operators on them.", **_one_or_more(_WORD)},
+    "FilterPaths": {"description": "A glob, any of several, or operators on them.", **_one_or_more(_WORD, most=filters.MAX_GLOBS)},
     "FilterKinds": {"description": "What sort of text it is.", **_one_or_more({"type": "string", "enum": [kind.value for kind in Kind]})},
     "FilterTimes": {
         "description": "A day, all of it, or a time; without an offset it is UTC.",

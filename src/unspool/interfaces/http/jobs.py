@@ -46,7 +46,7 @@ async def start_index(asking: Asking, project: Project, body: requests.IndexRequ
 
     def started(view: View) -> shapes.Job:
         source = body.source or view.source_of(project)
-        view.check_source(source)
+        view.check_source(source, project=project)
         job = service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
         return render.job(job)
 
