@@ -61,7 +61,7 @@ class Call(Generic[_T_co]):
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """An object as JSON in UTF-8. Halves of characters are replaced, as a corpus does before it stores or looks for them."""
+    """An object as JSON in UTF-8. Halves of characters are replaced, as a corpus does before it stores them."""
     try:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
@@ -138,7 +138,7 @@ def search(
 ) -> Call[Page]:
     _check_caller(caller)
     body = {
-        "query": query,
+        "query": _asked(query),
         "projects": own.several(projects),
         "limit": _first(limit, own.limit),
         "max_tokens": _first(max_tokens, own.max_tokens),
@@ -177,7 +177,7 @@ def nearest(own: Own, vector: Sequence[float], *, k: int, projects: Sequence[str
 
 
 def embed(text: str) -> Call[list[float]]:
-    return _post("/v1/embed", parsing.under("vector"), {"text": text})
+    return _post("/v1/embed", parsing.under("vector"), {"text": _asked(text)})
 
 
 def count_tokens(text: str) -> Call[int]:
@@ -201,7 +201,7 @@ def ask(
         if not isinstance(turn, Message):
             raise InputError(f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, oldest first")
     body = {
-        "question": question,
+        "question": _asked(question),
         "projects": own.several(projects),
         "where": _filter(where),
         "limit": _first(limit, own.limit),
@@ -210,6 +210,11 @@ def ask(
         "full": True,
     }
     return _post("/v1/ask", parsing.answer, body, repeats=False)
+
+
+def _asked(text: str) -> str:
+    """A question without halves of characters, for which a corpus looks as for question marks."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
 
 def _check_caller(caller: str) -> None:

@@ -17,7 +17,7 @@ from unspool.domain.documents import Document, DocumentRecord, Passage, Status, 
 from unspool.domain.history import StreamStatus
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
-from unspool.errors import ConflictError, InputError, NotFoundError, SwitchedError, TooLargeError, UnreachableError, UnspoolError
+from unspool.errors import AmbiguousError, ConflictError, InputError, NotFoundError, SwitchedError, TooLargeError, UnreachableError, UnspoolError
 
 if TYPE_CHECKING:
     from unspool.sources.conversations.loading import Intake
@@ -52,15 +52,16 @@ def index(
 
     if not git.is_git_url(source):
         _check_path(source)
-    if project is None:
-        project = git.project_name(source) if git.is_git_url(source) else (yield from _project_at(source))
-    job: Job = yield from _watched((yield calls.start_index(project, source=source, ref=ref)), on_progress)
+        if project is None:
+            project, source = yield from _project_at(source)
+    name = project or git.project_name(source)
+    job: Job = yield from _watched((yield calls.start_index(name, source=source, ref=ref)), on_progress)
     if job.state is JobState.FAILED:
         raise made(job.error_code, job.error)
     if job.state is JobState.CANCELLED:
-        raise ConflictError(f"job {job.id} for project {project!r} was cancelled by somebody; index again, what was stored stays")
+        raise ConflictError(f"job {job.id} for project {name!r} was cancelled by somebody; index again, what was stored stays")
     if job.state is JobState.INTERRUPTED:
-        raise UnreachableError(f"the service was stopped while it ran job {job.id} for project {project!r}; index again, what was stored stays")
+        raise UnreachableError(f"the service was stopped while it ran job {job.id} for project {name!r}; index again, what was stored stays")
     return parsing.index_report(job.report)
 
 
@@ -94,17 +95,19 @@ def _check_path(source: str) -> None:
         )
 
 
-def _project_at(source: str) -> Flow[str]:
-    """The project that was indexed from a path of the service, or a name for a new one."""
+def _project_at(source: str) -> Flow[tuple[str, str]]:
+    """The project that was indexed from a path of the service or a folder above it, and from where; or a name for a new one."""
     known: list[ProjectStatus] = yield calls.status()
     kind = PurePosixPath if PurePosixPath(source).is_absolute() else PureWindowsPath
     path = kind(source)
-    roots = {kind(one.root): one.name for one in known if one.root}
+    roots = {kind(one.root): one for one in known if one.root}
     found = next((roots[place] for place in (path, *path.parents) if place in roots), None)
+    if found is not None:
+        return found.name, found.root  # all of it: of a part, the rest would be taken to be gone
     name = "".join(c for c in path.name if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
-    if found is None and name in {one.name for one in known}:
+    if name in {one.name for one in known}:
         raise InputError(f"there is a project {name!r} already, which was not indexed from {source!r}; give it a name with `project`")
-    return found or name
+    return name, source
 
 
 # Documents
@@ -210,7 +213,7 @@ def _only_project(task: str) -> Flow[str]:
     filled = [one.name for one in known if one.chunks] or [one.name for one in known]
     if len(filled) > 1:
         shown = ", ".join(filled[:SHOWN])
-        raise InputError(
+        raise AmbiguousError(
             f"there are {len(filled)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
         )
     if not filled:
