@@ -85,7 +85,23 @@ def _sql(condition: Filter, glob: Glob) -> Condition:
     if isinstance(condition, AllOf):
         return _together(sa.and_, sa.true(), [_sql(part, glob) for part in condition.parts])
     assert isinstance(condition, AnyOf)
-    return _together(sa.or_, sa.false(), [_sql(part, glob) for part in condition.parts])
+    listed = _listed(condition)
+    return listed if listed is not None else _together(sa.or_, sa.false(), [_sql(part, glob) for part in condition.parts])
+
+
+def _listed(condition: AnyOf) -> Condition | None:
+    """A list of values of one field, where a database can look them up as such: a thousand comparisons take a second to write down."""
+    fields = {part.field if isinstance(part, Compare) and part.op == "eq" else "" for part in condition.parts}
+    values = [part.value for part in condition.parts if isinstance(part, Compare)]
+    field = fields.pop() if len(fields) == 1 and len(values) > 1 else ""
+    if field == "document":
+        return documents.c.path.in_([str(value) for value in values])
+    if field == "language":
+        return documents.c.language.in_([str(value).lower() for value in values])
+    if field.startswith("metadata.") and all(isinstance(value, str) for value in values):
+        known = document_fields.c.text.in_([field_text(str(value)) for value in values])
+        return sa.exists().where(document_fields.c.document_id == documents.c.id, document_fields.c.key == field.removeprefix("metadata."), known)
+    return None
 
 
 def _together(join: Callable[..., Condition], empty: Condition, parts: Sequence[Condition]) -> Condition:
