@@ -6,6 +6,7 @@ import random
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,9 @@ import unspool
 from support import Place, beside, open_corpus, write
 from unspool.domain.conversations import Conversation, Message
 from unspool.jobs import Jobs
+from unspool.views import View, admit
+
+SEED = 20_240_501
 
 SHARED = "The walrus cache evicts the oldest entry when its island is full, and both of us have written this down.\n"
 NEUTRAL = ("walrus cache eviction", "open a session by its name", "what happens when the island is full", "return", "' OR 1=1 --", 'NEAR("a*')
@@ -130,12 +134,59 @@ def swept(place: Place, project: str) -> list[str]:
     return [page.continuation for page in pages if page.continuation]
 
 
+@dataclass(kw_only=True)
+class Street:
+    """A catalog with two neighbours, a key for each, and one who never was."""
+
+    place: Place
+    corpus: unspool.Corpus
+    jobs: Jobs
+    own: dict[str, Neighbour]
+    keys: dict[str, str]
+    nobody: Neighbour
+
+    def view(self, mark: str) -> View:
+        return View(self.corpus, admit(self.corpus, self.keys[mark]))
+
+    def other(self, mark: str) -> Neighbour:
+        return next(one for one in self.own.values() if one.mark != mark)
+
+    def check(self) -> None:
+        """What was there is still there, and nobody has written where he cannot see."""
+        for mark, one in self.own.items():
+            found, streams = self.corpus.documents(project=one.project), self.corpus.streams(project=one.project)
+            assert {record.path for record in found} >= {*one.paths, *one.talks}
+            assert self.corpus.history(one.stream, project=one.project).count() == 5
+            everything = repr(
+                [found, streams, self.corpus.search("walrus text", projects=one.project, limit=500), self.jobs.list(projects=[one.project])]
+            )
+            assert self.other(mark).mark not in everything
+            assert self.nobody.mark not in everything
+        assert sorted(self.corpus.projects()) == sorted(one.project for one in self.own.values())
+        assert {job.project for job in self.jobs.list()} == set(self.corpus.projects())
+
+
+@contextmanager
+def street_at(place: Place, folder: Path) -> Iterator[Street]:
+    """Two projects with something of every kind, at an empty place; what was indexed lies in the folder, where both may index."""
+    with open_corpus(place, roots=str(folder), limit=5) as corpus, Jobs(corpus) as jobs:
+        own = {mark: settle(corpus, jobs, folder, mark) for mark in ("gromm", "vexil")}
+        keys = {mark: corpus.keys.create(projects=one.project, role="admin")[1] for mark, one in own.items()}
+        never = nobody("plimm", folder)  # between the others, so that it sorts on the same side of either as the other does
+        made = Street(place=place, corpus=corpus, jobs=jobs, own=own, keys=keys, nobody=never)
+        never.continuations = swept(place, own["gromm"].project)
+        for mark, one in own.items():
+            pages = [made.view(mark).search(query, limit=2) for query in one.queries[:4]]
+            one.continuations = [page.continuation for page in pages if page.continuation]
+        yield made
+
+
 _VARIES = [
     (re.compile(r"datetime\.datetime\([^()]*\)"), "MOMENT"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\"' ]*"), "MOMENT"),
     (re.compile(r"(seconds[\"']?[=:] ?)[\d.e-]+"), r"\1SECONDS"),
     (re.compile(r"((?:context|prompt)_tokens[\"']?[=:] ?)\d+"), r"\1TOKENS"),  # what a model is shown stands between random words
-    (re.compile(r"(continuation[\"']?[=:] ?)([\"'])[^\"']*\2"), r"\1CONTINUATION"),
+    (re.compile(r"(continuation\W{1,8})[A-Za-z0-9_-]{18,}"), r"\1CONTINUATION"),
 ]
 
 

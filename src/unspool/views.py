@@ -237,9 +237,11 @@ class View:
             raise InputError(f"project {project!r} is made of what was given as text; there is nothing to index it from, put it again instead")
         return source
 
-    def check_source(self, source: str) -> None:
-        """Refuse what may not be indexed: only admins may, and on the server's own disk only under the roots."""
+    def check_source(self, source: str, *, project: str | None = None) -> None:
+        """Refuse what may not be indexed: only admins may, on the server's own disk only under the roots, and only into a project that they see."""
         self.scope.need(Role.ADMIN, "indexing")
+        if project is not None:
+            self._held(project)
         if git.is_git_url(source) and not source.lower().startswith("file:"):
             return
         if "\x00" in source or not source.strip():

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import unspool
-from neighbours import Neighbour, nobody, settle, settled, swept, talk_of, turns
-from support import ENGINES, Place, Places, open_corpus
+from neighbours import SEED, Neighbour, Street, settle, settled, street_at, talk_of, turns
+from support import ENGINES, Places, open_corpus
 from unspool.domain.conversations import Message
 from unspool.domain.queries import Page
 from unspool.errors import UnspoolError
@@ -20,25 +19,6 @@ from unspool.jobs import Jobs
 from unspool.views import ConversationsView, HistoryView, View, admit
 
 CALLS = 500
-SEED = 20_240_501
-
-
-@dataclass(kw_only=True)
-class Street:
-    """A catalog with two neighbours, a key for each, and one who never was."""
-
-    place: Place
-    corpus: unspool.Corpus
-    jobs: Jobs
-    own: dict[str, Neighbour]
-    keys: dict[str, str]
-    nobody: Neighbour
-
-    def view(self, mark: str) -> View:
-        return View(self.corpus, admit(self.corpus, self.keys[mark]))
-
-    def other(self, mark: str) -> Neighbour:
-        return next(one for one in self.own.values() if one.mark != mark)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -48,16 +28,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def street(module_places: Places, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Street]:
-    place, folder = module_places.new(), tmp_path_factory.mktemp("street")
-    with open_corpus(place, roots=str(folder), limit=5) as corpus, Jobs(corpus) as jobs:
-        own = {mark: settle(corpus, jobs, folder, mark) for mark in ("gromm", "vexil")}
-        keys = {mark: corpus.keys.create(projects=one.project, role="admin")[1] for mark, one in own.items()}
-        never = nobody("glimm", folder)
-        made = Street(place=place, corpus=corpus, jobs=jobs, own=own, keys=keys, nobody=never)
-        never.continuations = swept(place, own["gromm"].project)
-        for mark, one in own.items():
-            pages = [made.view(mark).search(query, limit=2) for query in one.queries[:4]]
-            one.continuations = [page.continuation for page in pages if page.continuation]
+    with street_at(module_places.new(), tmp_path_factory.mktemp("street")) as made:
         yield made
 
 
@@ -236,20 +207,4 @@ def test_the_words_of_the_other_project_find_nothing_of_it(street: Street) -> No
 
 
 def test_what_was_there_is_still_there_and_nobody_wrote_elsewhere(street: Street) -> None:
-    corpus = street.corpus
-    for mark, one in street.own.items():
-        other = street.other(mark)
-        found = {record.path for record in corpus.documents(project=one.project)}
-        assert found >= {*one.paths, *one.talks}
-        assert {record.stream for record in corpus.streams(project=one.project)} >= {one.stream}
-        assert corpus.history(one.stream, project=one.project).count() == 5
-        everything = repr(
-            [
-                corpus.documents(project=one.project),
-                corpus.streams(project=one.project),
-                corpus.search("walrus text", projects=one.project, limit=500),
-            ]
-        )
-        assert other.mark not in everything
-        assert street.nobody.mark not in everything
-    assert sorted(corpus.projects()) == sorted(one.project for one in street.own.values())
+    street.check()
