@@ -11,11 +11,11 @@ from typing import Any
 
 from unspool.domain.documents import Kind, Lines, Passage, Status
 from unspool.domain.history import HistoryPage, StreamStatus
-from unspool.domain.queries import Hit, Page
+from unspool.domain.queries import Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport
 from unspool.interfaces import render
 from unspool.interfaces.mcp import text as words
-from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, Shown, room_for, shown
+from unspool.interfaces.mcp.showing import Count, Shown
 
 MANY_PAGES = 3  # from here on another search is better than the next page: one session of 50 calls spent 42 630 tokens on reading on
 MAX_NOTES, MAX_NOTE = 4, 240
@@ -35,11 +35,10 @@ class Answer:
         return max(count(self.text), count(render.line(self.values)))
 
 
-def page(page: Page, hits: Sequence[Hit], count: Count, *, most: int = SHOWN_TOKENS, notes: Sequence[str] = ()) -> Answer:
+def page(page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = ()) -> Answer:
     """The first so many hits of a page. Where that is not all of them, what it will cost with the continuation that leads to the others."""
-    seen = [shown(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in hits]
-    is_part = len(hits) < len(page.hits)
-    remaining = page.remaining + len(page.hits) - len(hits)
+    is_part = len(seen) < len(page.hits)
+    remaining = page.remaining + len(page.hits) - len(seen)
     continuation = page.continuation or (_STAND_IN if is_part else None)
     advice = _advice(page, continuation is not None)
     told = _notes((*notes, *page.warnings, *page.notes))
@@ -56,7 +55,7 @@ def page(page: Page, hits: Sequence[Hit], count: Count, *, most: int = SHOWN_TOK
         "advice": advice,
         "notes": told,
     }
-    return Answer(text=words.page(seen, ending, first_rank=hits[0].rank if hits else 1), values=_lean(values, "hits"))
+    return Answer(text=words.page(seen, ending, first_rank=page.hits[0].rank if page.hits else 1), values=_lean(values, "hits"))
 
 
 def _advice(page: Page, goes_on: bool) -> str:

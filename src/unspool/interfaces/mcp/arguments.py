@@ -205,7 +205,8 @@ class Place:
 
 def place(text: str) -> Place:
     """`path:10-20`, as hits are named, also `path#L10-L20`; a path without lines is only that."""
-    found = _LINES.fullmatch(text.strip()) if len(text) <= MAX_PLACE else None
+    text = text.strip().strip("`\"'")
+    found = _LINES.fullmatch(text) if len(text) <= MAX_PLACE else None
     if found is None:
         return Place(path=_path(text))
     first = int(found["first"])
@@ -222,8 +223,7 @@ def lines(text: str) -> tuple[int, int]:
 
 
 def _path(text: str) -> str:
-    text = text.strip().strip("`\"'")
-    text = text.removeprefix("file://") if text.startswith("file://") else text
+    text = text.strip().removeprefix("file://")
     while text.startswith("./"):
         text = text[2:]
     return text

@@ -12,7 +12,7 @@ from unspool.domain.reports import ProjectStatus
 from unspool.errors import InputError
 from unspool.interfaces.mcp import answers
 from unspool.interfaces.mcp.answers import Answer
-from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, clipped
+from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, Shown, clipped, room_for, shown
 
 MAX_LINES = 2_000  # that are read at once
 _NARROWER = (SHOWN_TOKENS, 120, 80, 40, 20, 0)  # tokens of text for a hit that has no room even alone
@@ -21,21 +21,23 @@ _NARROWER = (SHOWN_TOKENS, 120, 80, 40, 20, 0)  # tokens of text for a hit that 
 def page(ask: Callable[[int], Page], limit: int, *, most: int, count: Count, notes: Sequence[str] = ()) -> Answer:
     """A page of up to `limit` hits that `ask` gives. Of too many, fewer are asked for, so that the others lead the next page."""
     found = ask(limit)
-    while True:
-        whole = answers.page(found, found.hits, count, notes=notes)
-        if whole.tokens(count) <= most:
-            return whole
-        if len(found.hits) <= 1:
-            return _narrowed(found, most=most, count=count, notes=notes)
-        fits = [size for size in range(1, len(found.hits)) if answers.page(found, found.hits[:size], count, notes=notes).tokens(count) <= most]
-        before, found = len(found.hits), ask(max(fits, default=1))
-        if len(found.hits) >= before:  # whoever answers gives more than was asked for
-            raise AssertionError(f"{len(found.hits)} hits came where {max(fits, default=1)} were asked for")
+    seen = _seen(found, count)
+    whole = answers.page(found, seen, notes=notes)
+    if whole.tokens(count) <= most:
+        return whole
+    if len(seen) <= 1:
+        return _narrowed(found, most=most, count=count, notes=notes)
+    size = _most(len(seen) - 1, lambda size: answers.page(found, seen[:size], notes=notes).tokens(count) <= most)
+    return page(ask, size or 1, most=most, count=count, notes=notes)
+
+
+def _seen(page: Page, count: Count, most: int = SHOWN_TOKENS) -> list[Shown]:
+    return [shown(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in page.hits]
 
 
 def _narrowed(found: Page, *, most: int, count: Count, notes: Sequence[str]) -> Answer:
     for room in _NARROWER:
-        answer = answers.page(found, found.hits, count, most=room, notes=notes)
+        answer = answers.page(found, _seen(found, count, room), notes=notes)
         if answer.tokens(count) <= most:
             return answer
     raise too_little(answer.tokens(count), most)
@@ -56,9 +58,9 @@ def passage(read: Callable[[int], Passage], first: int, last: int, *, most: int,
     def part(to: int) -> Answer:
         return answer("\n".join(rows[: to - first + 1]) if rows is not None else read(to).text, Lines(first, to))
 
-    last = first + _most(found.lines.last - first, lambda size: part(first + size - 1).tokens(count) <= most) - 1
-    if last >= first:
-        return part(last)
+    size = _most(found.lines.last - first, lambda size: part(first + size - 1).tokens(count) <= most)
+    if size:
+        return part(first + size - 1)
     text = rows[0] if rows is not None else read(first).text
     cut = [f"{'message' if rows is None else 'line'} {first} is longer than the answer may be and was cut"]
     empty = answer("", Lines(first, first), cut).tokens(count)

@@ -12,8 +12,8 @@ from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.queries import Page
-from unspool.domain.reports import Progress
-from unspool.errors import InputError, UnspoolError
+from unspool.domain.reports import Progress, RememberReport
+from unspool.errors import ConflictError, InputError, UnspoolError
 from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating
 from unspool.interfaces.mcp.answers import Answer
 from unspool.interfaces.mcp.arguments import Understood
@@ -178,7 +178,13 @@ def remember(call: Call) -> Answer:
         at=now,
         id=hashlib.sha256(f"{speaker}\n{text}".encode()).hexdigest()[:24],
     )
-    report = view.conversations.append(conversation, message, project=project)
+    try:
+        report = view.conversations.append(conversation, message, project=project)
+    except ConflictError:  # the same words at another time
+        stored = view.conversations.get(conversation, project=project)
+        if stored is None or all(one.id != message.id for one in stored.messages):
+            raise
+        report = RememberReport(project=stored.project, unchanged=1)
     return answers.remembered(report, conversation, notes=given.notes)
 
 

@@ -1,0 +1,72 @@
+"""An agent's client in the tests' own process: the SDK's, over the server itself or over a transport."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import anyio
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+import unspool
+from unspool.access import Scope
+from unspool.interfaces.mcp.server import Caller, Door
+from unspool.views import View
+
+CURRENT, PREVIOUS = "2026-07-28", "legacy"  # protocols: the one that every request names, and the one that begins with a handshake
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What a tool answered, in both forms."""
+
+    text: str
+    values: dict[str, Any]
+    is_error: bool
+
+    @property
+    def places(self) -> list[str]:
+        return [hit["at"] for hit in self.values["hits"]]
+
+    @property
+    def json(self) -> str:
+        return json.dumps(self.values, ensure_ascii=False)
+
+
+async def told(client: Client, tool: str, /, **arguments: Any) -> Told:
+    result = await client.call_tool(tool, arguments)
+    (content,) = result.content
+    return Told(text=content.text, values=result.structured_content or {}, is_error=result.is_error)  # type: ignore[union-attr]
+
+
+class Agent:
+    """Calls tools of a server over a corpus, each with a client of its own."""
+
+    def __init__(self, corpus: unspool.Corpus, scope: Scope, *, home: str = "", max_tokens: int = 4000) -> None:
+        self.corpus = corpus
+        caller = Caller(view=View(corpus, scope), home=lambda: home)
+        self.server = Door(lambda ctx: caller, max_tokens=max_tokens).server()
+
+    def call(self, tool: str, /, **arguments: Any) -> Told:
+        return self.run(lambda client: told(client, tool, **arguments))
+
+    def run(self, story: Callable[[Client], Awaitable[_T]]) -> _T:
+        async def connected() -> _T | MCPError:
+            async with Client(self.server, mode=PREVIOUS) as client:
+                try:
+                    return await story(client)
+                except MCPError as error:  # raised in here it would come out in a group
+                    return error
+
+        found = anyio.run(connected)
+        if isinstance(found, MCPError):
+            raise found
+        return found
+
+    def tokens(self, answer: Told) -> tuple[int, int]:
+        """What an answer costs a model that is given the text, and one that is given the values."""
+        return self.corpus.count_tokens(answer.text), self.corpus.count_tokens(answer.json)

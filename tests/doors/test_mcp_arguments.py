@@ -1,0 +1,199 @@
+"""What a model sends is understood, or refused with the names and values that would have been."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unspool.errors import InputError
+from unspool.interfaces.mcp import addresses, arguments
+from unspool.interfaces.mcp.arguments import Place
+from unspool.interfaces.mcp.catalogue import HITS, LEAST_TOKENS, MAX_HITS, MOST_TOKENS, tools
+from unspool.interfaces.mcp.tools import RUN
+
+TOOLS = tools(4000)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def understood(tool: str, **sent: Any) -> dict[str, str | int]:
+    return arguments.understand(tool, TOOLS[tool].arguments, sent).values
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_name_for_an_argument_means_that_one_and_no_other(name: str) -> None:
+    """On failure: two arguments of a tool share a name; leave it to the likelier one."""
+    names = [other for one in TOOLS[name].arguments for other in one.names]
+    assert len(names) == len(set(names))
+    assert all(other == arguments._plain(other) for other in names)
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_every_tool_does_something_and_shows_a_flat_schema(name: str) -> None:
+    assert name in RUN
+    schema = arguments.schema(TOOLS[name].arguments)
+    assert schema["type"] == "object"
+    for one in schema["properties"].values():
+        assert one["type"] in ("string", "integer")
+        assert set(one) <= {"type", "description", "default", "minimum", "maximum"}
+    text = json.dumps([schema, TOOLS[name].output])
+    assert not any(word in text for word in ("anyOf", "oneOf", "allOf", "null", "$ref"))
+    assert "number_of_lines" not in text  # other names are understood, never shown
+
+
+@pytest.mark.parametrize(
+    ("tool", "sent", "name", "value"),
+    [
+        ("search", {"q": "tomato"}, "query", "tomato"),
+        ("search", {"question": "tomato"}, "query", "tomato"),
+        ("search", {"searchQuery": "tomato"}, "query", "tomato"),
+        ("search", {"Query": "tomato"}, "query", "tomato"),
+        ("search", {"query": 404}, "query", "404"),
+        ("search", {"query": ["open", "session"]}, "query", "open session"),
+        ("search", {"query": "x", "top_k": "7"}, "limit", 7),
+        ("search", {"query": "x", "maxResults": 7.0}, "limit", 7),
+        ("search", {"query": "x", "num-results": " 7 "}, "limit", 7),
+        ("search", {"query": "x", "limit": None}, "limit", HITS),
+        ("search", {"query": "x", "limit": ""}, "limit", HITS),
+        ("search", {"query": "x", "limit": [7]}, "limit", 7),
+        ("search", {"query": "x", "projects": ["a", "b"]}, "project", "a,b"),
+        ("search", {"query": "x", "repository": "a"}, "project", "a"),
+        ("search", {"query": "x", "explanation": "because"}, "query", "x"),
+        ("search", {"arguments": {"q": "x"}}, "query", "x"),
+        ("search", {"input": '{"query": "x"}'}, "query", "x"),
+        ("search", {"input": "x"}, "query", "x"),
+        ("search", {"query": "half \ud83d"}, "query", "half ?"),
+        ("more", {"cursor": "abc"}, "continuation", "abc"),
+        ("more", {"next_page_token": "abc"}, "continuation", "abc"),
+        ("read", {"file_path": "a.py", "start_line": 3}, "first_line", 3),
+        ("read", {"file_path": "a.py", "offset": 3, "limit": 9}, "limit", 9),
+        ("read", {"path": ["a.py"]}, "path", "a.py"),
+        ("read", {"path": "a.py", "view_range": [3, 9]}, "lines", "3-9"),
+        ("related", {"filename": "a.py", "line_number": "12"}, "line", 12),
+        ("get_response_history", {"endpoint": "GET /x"}, "stream", "GET /x"),
+        ("get_response_history", {"name": "GET /x", "skip": 2}, "offset", 2),
+        ("remember", {"content": "so", "session_id": "c"}, "conversation", "c"),
+        ("index", {"directory": "src"}, "path", "src"),
+        ("search", {"query": "x", "budget": 900}, "max_tokens", 900),
+    ],
+)
+def test_what_models_commonly_send_is_understood(tool: str, sent: dict[str, Any], name: str, value: object) -> None:
+    assert understood(tool, **sent)[name] == value
+
+
+def test_the_right_name_wins_over_another() -> None:
+    assert understood("search", q="other", query="right")["query"] == "right"
+    assert understood("search", query="x", k=3, limit=4)["limit"] == 4
+
+
+@pytest.mark.parametrize(
+    ("sent", "used"), [(0, 1), (-3, 1), (MAX_HITS + 1, MAX_HITS), (10**30, MAX_HITS), ("1e3", MAX_HITS), ("-1", 1), (-(10**400), 1)]
+)
+def test_a_number_out_of_range_is_clamped_with_a_note(sent: object, used: int) -> None:
+    found = arguments.understand("search", TOOLS["search"].arguments, {"query": "x", "limit": sent})
+    assert found.values["limit"] == used
+    assert len(found.notes) == 1 and f"{used} was used" in found.notes[0] and len(found.notes[0]) < 200
+
+
+@pytest.mark.parametrize(("sent", "used"), [(0, LEAST_TOKENS), (1, LEAST_TOKENS), (25_000, MOST_TOKENS), (-5, LEAST_TOKENS)])
+def test_a_budget_out_of_range_is_clamped_with_a_note(sent: int, used: int) -> None:
+    found = arguments.understand("read", TOOLS["read"].arguments, {"path": "x", "max_tokens": sent})
+    assert (found.values["max_tokens"], len(found.notes)) == (used, 1)
+
+
+@pytest.mark.parametrize(
+    ("tool", "sent", "said"),
+    [
+        ("search", {}, "search needs 'query'"),
+        ("search", {"query": ""}, "query is empty"),
+        ("search", {"query": "   "}, "query is empty"),
+        ("search", {"query": None}, "search needs 'query'"),
+        ("search", {"query": {"text": "x"}}, "query is {'text': 'x'}"),
+        ("search", {"query": True}, "query is True"),
+        ("search", {"query": "x", "limit": "many"}, "limit is 'many'; give a whole number from 1 to 30"),
+        ("search", {"query": "x", "limit": float("nan")}, "limit is nan"),
+        ("search", {"query": "x", "limit": True}, "limit is True"),
+        ("search", {"query": "x", "flavour": "sweet"}, "search has no argument 'flavour'; give search(query, project?, limit?"),
+        ("read", {"path": ["a.py", "b.py"]}, "path is a list of 2; give one at a time"),
+        ("more", {"query": "x"}, "more has no argument 'query'; give more(continuation"),
+        ("search", {"query": "x" * (arguments.MAX_TEXT + 1)}, "give at most"),
+    ],
+)
+def test_what_cannot_be_understood_is_refused_with_what_can(tool: str, sent: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError) as raised:
+        understood(tool, **sent)
+    assert said in str(raised.value)
+    assert len(str(raised.value)) < 500
+
+
+@given(
+    st.sampled_from(sorted(TOOLS)),
+    st.dictionaries(st.text(max_size=12) | st.sampled_from(["query", "q", "path", "limit", "k", "text"]), JSON, max_size=5),
+)
+def test_whatever_is_sent_is_understood_or_refused(tool: str, sent: dict[str, Any]) -> None:
+    specification = TOOLS[tool].arguments
+    try:
+        found = arguments.understand(tool, specification, sent)
+    except InputError as error:
+        assert len(str(error)) < 1_000
+        return
+    assert set(found.values) == {one.name for one in specification}
+    for one in specification:
+        value = found.values[one.name]
+        assert isinstance(value, int if one.is_number else str)
+        if one.high:
+            assert one.low <= found.number(one.name) <= one.high
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("src/a.py", Place(path="src/a.py")),
+        ("src/a.py:12", Place(path="src/a.py", first=12)),
+        ("src/a.py:12-20", Place(path="src/a.py", first=12, last=20)),
+        ("src/a.py:20-12", Place(path="src/a.py", first=20, last=20)),
+        ("src/a.py#L12-L20", Place(path="src/a.py", first=12, last=20)),
+        ("src/a.py#L12", Place(path="src/a.py", first=12)),
+        ("src/a.py:12:5", Place(path="src/a.py", first=12, last=12)),
+        (" `./src/a.py:3` ", Place(path="src/a.py", first=3)),
+        ("./src/a.py", Place(path="src/a.py")),
+        ("'src/a.py'", Place(path="src/a.py")),
+        ("file:///home/me/a.py", Place(path="/home/me/a.py")),
+        ("c:3", Place(path="c", first=3)),
+        ("a b.md lines 3-4", Place(path="a b.md", first=3, last=4)),
+    ],
+)
+def test_places_are_read_as_hits_and_editors_write_them(text: str, place: Place) -> None:
+    assert arguments.place(text) == place
+
+
+@given(st.text(min_size=1, max_size=300), st.integers(1, 10**8), st.integers(0, 10**8))
+def test_the_place_of_a_hit_is_read_back(path: str, first: int, more: int) -> None:
+    path = path.strip("`\"'/. \t\n") or "x"
+    found = arguments.place(f"{path}:{first}-{first + more}")
+    assert (found.first, found.last) == (first, first + more)
+    assert found.path == path.strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"), [("10-20", (10, 20)), ("20-10", (10, 20)), ("10", (10, 0)), ("L10:L20", (10, 20)), ("", (0, 0)), ("x", (0, 0))]
+)
+def test_ranges_are_read_however_they_are_written(text: str, lines: tuple[int, int]) -> None:
+    assert arguments.lines(text) == lines
+
+
+@given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=200), st.booleans())
+def test_the_address_of_a_resource_is_read_back(project: str, path: str, is_conversation: bool) -> None:
+    address = addresses.Address(
+        project=project.encode("utf-8", "replace").decode(), path=path.encode("utf-8", "replace").decode(), is_conversation=is_conversation
+    )
+    text = str(address)
+    assert text.isascii() and not any(sign in text for sign in " ?#\n")
+    assert addresses.parse(text) == address
