@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from unspool.client import calls, flows
 from unspool.client.corpus import OnProgress, missing, sendable, service_of
+from unspool.client.preferences import Preferences
 from unspool.client.sending import AsyncSender
 from unspool.client.streams import AsyncRemoteAnswerStream
 from unspool.domain.answers import Answer
@@ -27,7 +28,7 @@ class AsyncRemoteCorpus:
 
     def __init__(self, address: str, *, key: str | None = None, settings: Settings | None = None) -> None:
         self._settings = Settings.load() if settings is None else settings
-        self._own = calls.Own.of(self._settings)
+        self._own = Preferences.of(self._settings)
         self._sender = AsyncSender(service_of(address, key, self._settings))
         self._most = sendable(self._settings)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from typing import Any
 
 from unspool.client import parsing
+from unspool.client.call import Call, get, in_project, post, segment
+from unspool.client.preferences import Preferences, first
 from unspool.domain import continuations, filters
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Passage, Status, check_path, check_project
@@ -31,99 +30,12 @@ from unspool.domain.jobs import Job
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
 from unspool.errors import InputError, MalformedContinuationError, UnsupportedError
-from unspool.settings import Settings
-
-_T = TypeVar("_T")
-_T_co = TypeVar("_T_co", covariant=True)
-_HALVES = re.compile("[\ud800-\udfff]")  # of characters; UTF-8 has no way to write them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call(Generic[_T_co]):
-    """One request, and how its answer is read. Where `repeats`, making it twice comes to the same as making it once."""
-
-    method: str
-    path: str  # every name in it encoded
-    parse: Callable[[Any], _T_co]
-    params: Mapping[str, object] = field(default_factory=dict)
-    body: Mapping[str, Any] | None = None
-    repeats: bool = True
-
-    @property
-    def target(self) -> str:
-        """The path with what stands behind the question mark."""
-        given = {name: value for name, value in self.params.items() if value is not None}
-        return self.path + ("?" + urlencode(given, quote_via=quote) if given else "")
-
-    def content(self) -> bytes | None:
-        """The body as bytes. What no JSON takes is refused."""
-        return None if self.body is None else encoded(self.body)
-
-
-def encoded(body: Mapping[str, Any]) -> bytes:
-    """An object as JSON in UTF-8. Halves of characters are replaced, as a corpus does before it stores them."""
-    try:
-        text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"what was given cannot be sent ({error}); give text, finite numbers, lists and mappings") from None
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return _HALVES.sub("\ufffd", text).encode()
-
-
-def _get(path: str, parse: Callable[[Any], _T], **params: object) -> Call[_T]:
-    return Call(method="GET", path=path, parse=parse, params=params)
-
-
-def _post(path: str, parse: Callable[[Any], _T], body: Mapping[str, Any], *, repeats: bool = True, **params: object) -> Call[_T]:
-    given = {name: value for name, value in body.items() if value is not None}
-    return Call(method="POST", path=path, parse=parse, body=given, repeats=repeats, params=params)
-
-
-def _name(text: str) -> str:
-    """A name as one segment of a path: a slash in it is no separator, and two dots lead nowhere."""
-    return text.replace(".", "%2E") if text in (".", "..") else quote(text, safe="")
-
-
-def _project(project: str, *further: str) -> str:
-    check_project(project)
-    return "/".join(("/v1/projects", _name(project), *further))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
-    """What the caller's own settings say about questions. What they leave open, the service's do."""
-
-    project: str = ""
-    limit: int | None = None
-    max_tokens: int | None = None
-    max_total_tokens: int | None = None
-    alpha: float | None = None
-
-    @classmethod
-    def of(cls, settings: Settings) -> Own:
-        """Those of the settings that somebody has set."""
-        usual = Settings()
-        values = {one.name: getattr(settings, one.name) for one in fields(cls)}
-        given = {name for name in values if settings.origins.get(name, "default") != "default"}
-        return cls(**{name: value for name, value in values.items() if name in given or value != getattr(usual, name)})
-
-    def several(self, projects: Sequence[str] | str | None) -> list[str] | None:
-        """The projects that are meant."""
-        names = (self.project or None) if projects is None else projects
-        return [names] if isinstance(names, str) else None if names is None else list(names)
-
-
-def _first(*values: _T | None) -> _T | None:
-    return next((value for value in values if value is not None), None)
-
 
 # Search
 
 
 def search(
-    own: Own,
+    own: Preferences,
     query: str,
     *,
     projects: Sequence[str] | str | None,
@@ -136,56 +48,64 @@ def search(
     max_total_tokens: int | None,
     caller: str,
 ) -> Call[Page]:
+    """A first page."""
     _check_caller(caller)
     body = {
         "query": _asked(query),
         "projects": own.several(projects),
-        "limit": _first(limit, own.limit),
-        "max_tokens": _first(max_tokens, own.max_tokens),
-        "alpha": _first(alpha, own.alpha),
+        "limit": first(limit, own.limit),
+        "max_tokens": first(max_tokens, own.max_tokens),
+        "alpha": first(alpha, own.alpha),
         "where": _filter(where),
         "min_score": min_score,
         "explain": bool(explain),
-        "max_total_tokens": _first(max_total_tokens, own.max_total_tokens),
+        "max_total_tokens": first(max_total_tokens, own.max_total_tokens),
         "full": True,
     }
-    return _post("/v1/search", parsing.page, body)
+    return post("/v1/search", parsing.page, body)
 
 
 def more(continuation: str, *, limit: int | None, max_tokens: int | None, restart: bool, caller: str) -> Call[Page]:
+    """The page of a continuation."""
     _check_caller(caller)
     if not isinstance(continuation, str):
         raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
     text = continuation.strip()
     continuations.raw(text)
     body = {"continuation": text, "limit": limit, "max_tokens": max_tokens, "restart": bool(restart), "explain": True, "full": True}
-    return _post("/v1/more", parsing.page, body)
+    return post("/v1/more", parsing.page, body)
 
 
-def related(own: Own, path: str, line: int, *, project: str | None, limit: int | None) -> Call[Page]:
-    body = {"path": path, "line": line, "project": project or own.project or None, "limit": _first(limit, own.limit), "full": True}
-    return _post("/v1/related", parsing.page, body)
+def related(own: Preferences, path: str, line: int, *, project: str | None, limit: int | None) -> Call[Page]:
+    """What is like a place in a document."""
+    body = {"path": path, "line": line, "project": project or own.project or None, "limit": first(limit, own.limit), "full": True}
+    return post("/v1/related", parsing.page, body)
 
 
-def nearest(own: Own, vector: Sequence[float], *, k: int, projects: Sequence[str] | str | None, where: Mapping[str, Any] | None) -> Call[list[Hit]]:
+def nearest(
+    own: Preferences, vector: Sequence[float], *, k: int, projects: Sequence[str] | str | None, where: Mapping[str, Any] | None
+) -> Call[list[Hit]]:
+    """Hits by a vector alone."""
     try:
         numbers = [float(value) for value in vector]
     except (TypeError, ValueError) as error:
         raise InputError(f"the vector is not made of numbers ({error}); give those that `embed` gives") from None
     body = {"vector": numbers, "k": k, "projects": own.several(projects), "where": _filter(where), "full": True}
-    return _post("/v1/nearest", parsing.listed("hits", parsing.hit), body)
+    return post("/v1/nearest", parsing.listed("hits", parsing.hit), body)
 
 
 def embed(text: str) -> Call[list[float]]:
-    return _post("/v1/embed", parsing.under("vector"), {"text": _asked(text)})
+    """A text's vector."""
+    return post("/v1/embed", parsing.under("vector"), {"text": _asked(text)})
 
 
 def count_tokens(text: str) -> Call[int]:
-    return _post("/v1/count_tokens", parsing.under("tokens"), {"text": text})
+    """How many tokens a text has."""
+    return post("/v1/count_tokens", parsing.under("tokens"), {"text": text})
 
 
 def ask(
-    own: Own,
+    own: Preferences,
     question: str,
     *,
     projects: Sequence[str] | str | None,
@@ -204,12 +124,12 @@ def ask(
         "question": _asked(question),
         "projects": own.several(projects),
         "where": _filter(where),
-        "limit": _first(limit, own.limit),
+        "limit": first(limit, own.limit),
         "conversation": [_message(turn) for turn in conversation],
         "stream": True,
         "full": True,
     }
-    return _post("/v1/ask", parsing.answer, body, repeats=False)
+    return post("/v1/ask", parsing.answer, body, repeats=False)
 
 
 def _asked(text: str) -> str:
@@ -240,15 +160,18 @@ def _plain(value: Any) -> Any:
 
 
 def status() -> Call[list[ProjectStatus]]:
-    return _get("/v1/projects", parsing.listed("projects", parsing.project_status))
+    """Every project."""
+    return get("/v1/projects", parsing.listed("projects", parsing.project_status))
 
 
 def project_status(project: str) -> Call[ProjectStatus]:
-    return _get(_project(project), parsing.project_status)
+    """One project."""
+    return get(in_project(project), parsing.project_status)
 
 
 def stores() -> Call[list[StoreStatus]]:
-    return _get("/v1/stores", parsing.listed("stores", parsing.store_status))
+    """Where vectors are kept."""
+    return get("/v1/stores", parsing.listed("stores", parsing.store_status))
 
 
 def documents(project: str, *, status: Status | None, after: str | None, limit: int) -> Call[tuple[list[DocumentRecord], str | None]]:
@@ -257,21 +180,24 @@ def documents(project: str, *, status: Status | None, after: str | None, limit: 
     def parse(data: Any) -> tuple[list[DocumentRecord], str | None]:
         return [parsing.document(one) for one in data["documents"]], data["next"]
 
-    return _get(_project(project, "documents"), parse, status=status, after=after, limit=limit)
+    return get(in_project(project, "documents"), parse, status=status, after=after, limit=limit)
 
 
 def document(project: str, path: str) -> Call[DocumentRecord]:
-    return _get(_document(project, path), lambda data: parsing.document(data["document"]), last=1)
+    """What is known of one document."""
+    return get(_document(project, path), lambda data: parsing.document(data["document"]), last=1)
 
 
 def read(project: str, path: str, *, first: int, last: int | None) -> Call[Passage]:
-    return _get(_document(project, path), lambda data: parsing.passage(data["passage"]), first=first, last=last)
+    """Lines of a document."""
+    return get(_document(project, path), lambda data: parsing.passage(data["passage"]), first=first, last=last)
 
 
 def put(documents: Sequence[Document]) -> Call[IndexReport]:
+    """Documents of one project."""
     body = {"documents": [document_of(one) for one in documents]}
     repeats = all(one.version is None for one in documents)  # what was replaced has another version the second time
-    return Call(method="PUT", path=_project(documents[0].project, "documents"), parse=parsing.index_report, body=body, repeats=repeats)
+    return Call(method="PUT", path=in_project(documents[0].project, "documents"), parse=parsing.index_report, body=body, repeats=repeats)
 
 
 def document_of(document: Document) -> dict[str, Any]:
@@ -289,36 +215,41 @@ def document_of(document: Document) -> dict[str, Any]:
 
 
 def forget(project: str, path: str | None) -> Call[int]:
-    place = _project(project) if path is None else _document(project, path)
+    """A document goes, or a whole project."""
+    place = in_project(project) if path is None else _document(project, path)
     return Call(method="DELETE", path=place, parse=parsing.under("forgotten"), repeats=False)
 
 
 def _document(project: str, path: str) -> str:
     check_path(path)
-    return _project(project, "documents", _name(path))
+    return in_project(project, "documents", segment(path))
 
 
 # Jobs
 
 
 def start_index(project: str, *, source: str, ref: str) -> Call[Job]:
-    return _post(_project(project, "index"), parsing.job, {"source": source, "ref": ref or None}, repeats=False)
+    """A new job."""
+    return post(in_project(project, "index"), parsing.job, {"source": source, "ref": ref or None}, repeats=False)
 
 
 def job(id_: str) -> Call[Job]:
-    return _get(f"/v1/jobs/{_name(id_)}", parsing.job)
+    """How a job stands."""
+    return get(f"/v1/jobs/{segment(id_)}", parsing.job)
 
 
 def cancel(id_: str) -> Call[Job]:
-    return Call(method="DELETE", path=f"/v1/jobs/{_name(id_)}", parse=parsing.job, repeats=False)
+    """A job is to end."""
+    return Call(method="DELETE", path=f"/v1/jobs/{segment(id_)}", parse=parsing.job, repeats=False)
 
 
 # Conversations
 
 
 def save(conversations: Sequence[Conversation]) -> Call[RememberReport]:
+    """Conversations of one project."""
     body = {"conversations": [conversation_of(one) for one in conversations]}
-    return _post(_project(conversations[0].project, "conversations"), parsing.remember_report, body)
+    return post(in_project(conversations[0].project, "conversations"), parsing.remember_report, body)
 
 
 def conversation_of(conversation: Conversation) -> dict[str, Any]:
@@ -341,40 +272,47 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def append_messages(project: str, id_: str, messages: Sequence[Message]) -> Call[RememberReport]:
+    """Messages behind a conversation's last."""
     if not messages:
         raise InputError("no message was given; append takes at least one")
     body = {"messages": [_message(one) for one in messages]}
     repeats = all(one.id for one in messages)  # those that have a name are known when they come again
-    return _post(_conversation(project, id_, "messages"), parsing.remember_report, body, repeats=repeats)
+    return post(_conversation(project, id_, "messages"), parsing.remember_report, body, repeats=repeats)
 
 
 def conversation(project: str, id_: str, *, last: int | None) -> Call[Conversation]:
-    return _get(_conversation(project, id_), parsing.conversation, last=last)
+    """A conversation with its messages."""
+    return get(_conversation(project, id_), parsing.conversation, last=last)
 
 
 def conversations(project: str, *, skip: int, limit: int) -> Call[list[ConversationRecord]]:
-    return _get(_project(project, "conversations"), parsing.listed("conversations", parsing.conversation_record), skip=skip, limit=limit)
+    """Conversations without them."""
+    return get(in_project(project, "conversations"), parsing.listed("conversations", parsing.conversation_record), skip=skip, limit=limit)
 
 
 def conversation_count(project: str) -> Call[int]:
-    return _get(_project(project, "conversations"), parsing.under("count"), limit=1)
+    """How many conversations there are."""
+    return get(in_project(project, "conversations"), parsing.under("count"), limit=1)
 
 
 def conversation_chunks(project: str, id_: str) -> Call[list[Chunk]]:
-    return _get(_conversation(project, id_, "chunks"), parsing.listed("chunks", parsing.chunk))
+    """What is searched of a conversation."""
+    return get(_conversation(project, id_, "chunks"), parsing.listed("chunks", parsing.chunk))
 
 
 def conversation_chunk(project: str, chunk_id: int) -> Call[Chunk]:
-    return _get(_project(project, "chunks", _name(str(chunk_id))), parsing.chunk)
+    """One chunk of a conversation."""
+    return get(in_project(project, "chunks", segment(str(chunk_id))), parsing.chunk)
 
 
 def delete_conversation(project: str, id_: str) -> Call[bool]:
+    """A conversation goes."""
     return Call(method="DELETE", path=_conversation(project, id_), parse=lambda data: True, repeats=False)
 
 
 def _conversation(project: str, id_: str, *further: str) -> str:
     check_path(id_, "conversation id")
-    return _project(project, "conversations", _name(id_), *further)
+    return in_project(project, "conversations", segment(id_), *further)
 
 
 # Responses
@@ -393,7 +331,7 @@ class Stream:
 
     def path(self, *further: str) -> str:
         """Where it is in a service."""
-        return _project(self.project, "streams", _name(self.stream), *further)
+        return in_project(self.project, "streams", segment(self.stream), *further)
 
 
 def stream(project: str, name: str, retention: Retention | None) -> Stream:
@@ -404,7 +342,8 @@ def stream(project: str, name: str, retention: Retention | None) -> Stream:
 
 
 def streams(project: str) -> Call[list[StreamStatus]]:
-    return _get(_project(project, "streams"), parsing.listed("streams", parsing.stream_status))
+    """The streams of a project."""
+    return get(in_project(project, "streams"), parsing.listed("streams", parsing.stream_status))
 
 
 def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record]:
@@ -413,28 +352,33 @@ def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record
 
     check_body(body)
     given = {"body": masked_only(body), "at": None if at is None else _moment(checked_time(at))}
-    return _post(stream.path("records"), lambda data: parsing.record({**data["appended"], "body": given["body"]}), given, repeats=False)
+    return post(stream.path("records"), lambda data: parsing.record({**data["appended"], "body": given["body"]}), given, repeats=False)
 
 
 def records(stream: Stream, *, limit: int, offset: int) -> Call[list[Record]]:
+    """Whole responses."""
     check_range(limit, offset, most=MAX_READ)
-    return _get(stream.path(), parsing.listed("records", parsing.record), limit=limit, offset=offset)
+    return get(stream.path(), parsing.listed("records", parsing.record), limit=limit, offset=offset)
 
 
 def record_count(stream: Stream) -> Call[int]:
-    return _get(stream.path(), parsing.under("count"), limit=1, offset=MAX_OFFSET)  # none of the records, which may be large
+    """How many there are."""
+    return get(stream.path(), parsing.under("count"), limit=1, offset=MAX_OFFSET)  # none of the records, which may be large
 
 
 def history_page(stream: Stream, *, limit: int, offset: int, full: bool) -> Call[HistoryPage]:
+    """Responses as an agent gets them."""
     check_range(limit, offset, most=MAX_PAGE)
-    return _get(stream.path("records"), parsing.history_page, limit=limit, offset=offset, full=_truth(full))
+    return get(stream.path("records"), parsing.history_page, limit=limit, offset=offset, full=_truth(full))
 
 
 def prune_history(stream: Stream) -> Call[int]:
+    """Old responses go."""
     return Call(method="POST", path=stream.path("prune"), parse=parsing.under("cleared"))
 
 
 def clear_history(stream: Stream) -> Call[int]:
+    """A stream goes."""
     return Call(method="DELETE", path=stream.path(), parse=parsing.under("cleared"), repeats=False)
 
 

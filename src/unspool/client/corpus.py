@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from unspool.client import calls, flows
 from unspool.client.conversations import RemoteConversations
 from unspool.client.histories import RemoteHistory
+from unspool.client.preferences import Preferences
 from unspool.client.sending import Sender
 from unspool.client.service import Service
 from unspool.client.streams import RemoteAnswerStream
@@ -49,7 +50,7 @@ class RemoteCorpus:
 
     def __init__(self, address: str, *, key: str | None = None, settings: Settings | None = None) -> None:
         self.settings = Settings.load() if settings is None else settings
-        self._own = calls.Own.of(self.settings)
+        self._own = Preferences.of(self.settings)
         self._sender = Sender(service_of(address, key, self.settings))
         self._most = sendable(self.settings)
 

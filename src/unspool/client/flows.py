@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool.client import calls, parsing
-from unspool.client.calls import Call
+from unspool.client.call import Call, encoded
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_project
 from unspool.domain.history import StreamStatus
@@ -122,7 +122,7 @@ def put(documents: Sequence[Document], *, most: int) -> Flow[IndexReport]:
     if len({document.path for document in documents}) < len(documents):
         raise InputError("two of the documents have the same path; give each path once")
     reports: list[IndexReport] = []
-    for batch in _batches(documents, lambda one: len(calls.encoded(calls.document_of(one))), most=most):
+    for batch in _batches(documents, lambda one: len(encoded(calls.document_of(one))), most=most):
         reports += yield from _put(batch)
     return reduce(_together, reports)
 
@@ -278,7 +278,7 @@ def load(files: Sequence[str | Path] | str | Path, *, project: str, on_progress:
     started = time.monotonic()
     intake = loading.Intake()
     for read in loading.batches(paths, project=project, intake=intake, on_progress=on_progress):
-        for batch in _batches(read, lambda one: len(calls.encoded(calls.conversation_of(one))), most=most):
+        for batch in _batches(read, lambda one: len(encoded(calls.conversation_of(one))), most=most):
             yield from _load(batch, intake)
     return intake.report(project, time.monotonic() - started)
 

@@ -16,7 +16,7 @@ import httpx2
 from anyio import to_thread
 
 from unspool.calling import Stream
-from unspool.client.calls import Call
+from unspool.client.call import Call
 from unspool.client.flows import Flow, Pause
 from unspool.client.service import Service
 from unspool.errors import InputError, UnspoolError

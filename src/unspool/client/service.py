@@ -14,7 +14,7 @@ import httpx2
 
 from unspool import errors
 from unspool.calling import CONNECT_S, retry_after
-from unspool.client.calls import Call
+from unspool.client.call import Call
 from unspool.errors import (
     AddressError,
     ConfigError,

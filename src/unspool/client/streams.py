@@ -14,8 +14,9 @@ import anyio
 import httpx2
 
 from unspool.answering.events import Event, EventReader, TooLongError
+from unspool.calling import Stream
 from unspool.client import parsing
-from unspool.client.calls import Call
+from unspool.client.call import Call
 from unspool.client.sending import AsyncSender, Sender
 from unspool.client.service import Service
 from unspool.domain.answers import Answer
@@ -68,7 +69,7 @@ class RemoteAnswerStream:
         self._is_over = True  # until it has begun
         self._reading = _Reading(sender.service)
         self._stream = sender.stream(call)
-        self._pieces = self._run()
+        self._pieces = _pieces(self._stream, self._reading)  # which does not know this object: once it is dropped, it is gone
         next(self._pieces)  # nothing but that the service has found what it will answer from
         self._is_over = False
 
@@ -111,12 +112,14 @@ class RemoteAnswerStream:
         if not self._is_over:  # somebody left a loop over it
             self.close()
 
-    def _run(self) -> Generator[str, None, None]:
-        coming = iter(self._stream)
-        yield next(coming, b"").decode()
-        for data in coming:
-            yield from self._reading.feed(data)
-        self._reading.finish()
+
+def _pieces(stream: Stream, reading: _Reading) -> Generator[str, None, None]:
+    """Nothing, as soon as the service has accepted; then the text as it comes."""
+    coming = iter(stream)
+    yield next(coming, b"").decode()
+    for data in coming:
+        yield from reading.feed(data)
+    reading.finish()
 
 
 class AsyncRemoteAnswerStream:

@@ -1,0 +1,40 @@
+"""What the caller's own settings say about questions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+from unspool.settings import Settings
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preferences:
+    """Those of the caller's settings that go with a question. What they leave open, the service's decide."""
+
+    project: str = ""
+    limit: int | None = None
+    max_tokens: int | None = None
+    max_total_tokens: int | None = None
+    alpha: float | None = None
+
+    @classmethod
+    def of(cls, settings: Settings) -> Preferences:
+        """The ones that somebody has set."""
+        usual = Settings()
+        values = {one.name: getattr(settings, one.name) for one in fields(cls)}
+        given = {name for name in values if settings.origins.get(name, "default") != "default"}
+        return cls(**{name: value for name, value in values.items() if name in given or value != getattr(usual, name)})
+
+    def several(self, projects: Sequence[str] | str | None) -> list[str] | None:
+        """The projects that are meant; None where the service is to find out."""
+        names = (self.project or None) if projects is None else projects
+        return [names] if isinstance(names, str) else None if names is None else list(names)
+
+
+def first(*values: _T | None) -> _T | None:
+    """The first that was given."""
+    return next((value for value in values if value is not None), None)

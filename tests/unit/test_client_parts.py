@@ -1,0 +1,384 @@
+"""The pure parts of the client: addresses and names, what answers mean, when a call is made again, and what takes several calls."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from models import needed
+from unspool import Conversation, Document, IndexReport, Message, Progress, RememberReport, Settings, errors
+from unspool.domain.documents import MAX_NAME_LENGTH, storable
+from unspool.domain.jobs import Job, JobState
+from unspool.errors import (
+    AddressError,
+    ConfigError,
+    ConflictError,
+    InputError,
+    NotFoundError,
+    OverdueError,
+    RateLimitedError,
+    ServiceError,
+    ServiceTimeoutError,
+    ThrottledError,
+    TooLargeError,
+    UnauthenticatedError,
+    UnreachableError,
+    UnspoolError,
+)
+
+needed("httpx2", "pip install 'unspool[client]'")
+
+import httpx2  # noqa: E402
+
+from unspool.client import calls, flows  # noqa: E402
+from unspool.client.call import Call, encoded  # noqa: E402
+from unspool.client.preferences import Preferences  # noqa: E402
+from unspool.client.service import Service  # noqa: E402
+
+KEY = "unspool_0123456789ab_" + "k" * 43
+PLACE = "http://127.0.0.1:8765"
+
+
+def service(address: str = PLACE, key: str = KEY) -> Service:
+    return Service(address, key=key, request_s=30, answer_s=120)
+
+
+def answer(status: int, body: Any = None, **headers: str) -> httpx2.Response:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return httpx2.Response(status, content=content, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def refused(code: str, message: str = "no", *, status: int = 400, request_id: str = "r1", **headers: str) -> httpx2.Response:
+    return answer(status, {"error": {"code": code, "message": message, "request_id": request_id}}, **headers)
+
+
+# Names
+
+NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="*,"), min_size=1, max_size=30).map(str.strip)
+PROJECTS = NAMES.filter(lambda name: bool(name) and len(name) <= MAX_NAME_LENGTH)
+PATHS = st.one_of(
+    st.sampled_from([".", "..", "a/../b", "/", "//", "%2F", "%", "a?b#c", " ", "日本/ä"]), st.text(min_size=1, max_size=30).filter(storable)
+)
+
+
+@given(project=PROJECTS, path=PATHS)
+def test_a_name_is_one_part_of_the_address_whatever_it_holds(project: str, path: str) -> None:
+    for call, further in (
+        (calls.read(project, path, first=1, last=None), ["documents", path]),
+        (calls.append_messages(project, path, [Message(text="x")]), ["conversations", path, "messages"]),
+    ):
+        sent = httpx2.URL(service().url(call)).raw_path.decode("ascii").partition("?")[0]
+        assert [unquote(part) for part in sent.split("/")] == ["", "v1", "projects", project, *further]
+
+
+@given(after=PATHS)
+def test_what_follows_the_question_mark_arrives_as_it_was(after: str) -> None:
+    call = calls.documents("p", status=None, after=after, limit=7)
+    query = httpx2.URL(service().url(call)).query.decode("ascii")
+    assert parse_qs(query, keep_blank_values=True, strict_parsing=True) == {"after": [after], "limit": ["7"]}
+
+
+@pytest.mark.parametrize("address", ["http://?q", "ftp://host", "http://host:port", "http://host:0", "http://[::1", "http://.host", "host:9999"])
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(AddressError) as found:
+        service(address)
+    assert address not in str(found.value)
+
+
+@pytest.mark.parametrize("address", ["http://ann:secret@host", "http://host?key=secret", "http://host#secret"])
+def test_an_address_with_a_password_is_refused_and_not_repeated(address: str) -> None:
+    with pytest.raises(AddressError, match="UNSPOOL_KEY") as found:
+        service(address)
+    assert "secret" not in str(found.value)
+
+
+def test_a_service_may_stand_below_a_path() -> None:
+    assert service("https://host/unspool/").url(calls.stores()) == "https://host/unspool/v1/stores"
+
+
+@pytest.mark.parametrize("key", ["half of a", "key\nX-More: 1", "schlüssel"])
+def test_a_key_that_no_header_takes_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ConfigError) as found:
+        service(key=key)
+    assert key not in str(found.value)
+
+
+def test_a_key_goes_unencrypted_to_this_machine_alone_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for address in ("http://localhost:1", "http://127.0.0.9:1", "http://[::1]:1", "http://dev.localhost", "https://example.org"):
+            service(address)
+        service("http://example.org", key="")
+    with pytest.warns(UserWarning, match="without encryption") as told:
+        service("http://example.org")
+    assert KEY not in str(told[0].message)
+
+
+# Answers
+
+
+def _classes() -> list[type[UnspoolError]]:
+    return [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, UnspoolError)]
+
+
+@pytest.mark.parametrize("kind", _classes(), ids=lambda kind: kind.__name__)
+def test_every_error_arrives_as_what_it_is(kind: type[UnspoolError]) -> None:
+    found = service().error_of(refused(kind.code, "what happened", status=kind.http_status))
+    assert (type(found).code, str(found), found.request_id) == (kind.code, "what happened", "r1")
+    assert issubclass(kind, type(found))
+    assert any("r1" in note for note in found.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, UnauthenticatedError), (404, NotFoundError), (409, ConflictError), (418, InputError), (500, ServiceError), (503, UnreachableError)],
+)
+def test_a_code_of_a_newer_service_is_known_by_its_status(status: int, kind: type[UnspoolError]) -> None:
+    assert type(service().error_of(refused("of_tomorrow", status=status))) is kind
+
+
+def test_how_long_to_wait_is_taken_from_the_header() -> None:
+    for code, kind in (("throttled", ThrottledError), ("rate_limited", RateLimitedError)):
+        found = service().error_of(refused(code, status=429, retry_after="7"))
+        assert isinstance(found, kind)
+        assert found.retry_after == 7
+
+
+def test_a_key_is_never_in_what_is_said_of_an_error() -> None:
+    assert KEY not in str(service().error_of(refused("input", f"you sent {KEY}")))
+    assert KEY not in f"{service()} {service().away(OSError())} {service().late()} {service()!r}"
+
+
+@pytest.mark.parametrize("status", [502, 503, 504, 429])
+def test_what_stands_before_a_service_and_cannot_reach_it_is_told(status: int) -> None:
+    assert isinstance(service().error_of(answer(status, b"<html>Bad Gateway</html>")), UnreachableError)
+
+
+@pytest.mark.parametrize("response", [answer(404, b"<html>"), answer(404, {"detail": "Not Found"}), answer(400, [1]), answer(500, {"error": "no"})])
+def test_an_answer_of_somebody_else_is_told_from_one_of_a_service(response: httpx2.Response) -> None:
+    found = service().error_of(response)
+    assert type(found) is ServiceError
+    assert "unspool serve" in str(found)
+
+
+def test_a_redirection_is_not_followed() -> None:
+    assert "elsewhere" in str(service().error_of(answer(301, b"", location="http://example.org")))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"hits": 7}', b'{"hits": [{}]}', b"[" * 100_000])
+def test_what_cannot_be_read_is_an_error_that_says_so(body: bytes) -> None:
+    call = calls.nearest(Preferences(), [1.0], k=1, projects=None, where=None)
+    with pytest.raises(ServiceError, match="cannot be read"):
+        service().value(call, answer(200, body))
+
+
+def test_keys_of_a_newer_service_are_left_out() -> None:
+    status = {"project": "p", "stream": "s", "records": 1, "newest": None, "colour": "red"}
+    assert service().value(calls.streams("p"), answer(200, {"streams": [status], "more": 1}))[0].stream == "s"
+    report = dict.fromkeys(("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded", "seconds"), 0)
+    masked = {"path": "x", "line": 1, "kind": "password", "colour": "red"}
+    body = {**report, "project": "p", "skipped": {}, "masked": [masked], "failures": [], "warnings": []}
+    assert service().value(calls.put([Document(path="x", text="")]), answer(200, body)).masked[0].line == 1
+
+
+# Again
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "repeated"),
+    [
+        (calls.status(), UnreachableError("away"), True),
+        (calls.status(), ThrottledError("slow", retry_after=2), True),
+        (calls.status(), ThrottledError("slow", retry_after=60), False),
+        (calls.status(), ServiceTimeoutError("late"), False),
+        (calls.status(), OverdueError("late"), False),
+        (calls.status(), NotFoundError("none"), False),
+        (calls.forget("p", "x"), UnreachableError("away"), False),
+        (calls.forget("p", "x"), ThrottledError("slow", retry_after=2), True),
+        (calls.append_messages("p", "x", [Message(text="a", id="1")]), UnreachableError("away"), True),
+        (calls.append_messages("p", "x", [Message(text="a")]), UnreachableError("away"), False),
+        (calls.put([Document(path="x", text="")]), UnreachableError("away"), True),
+        (calls.put([Document(path="x", text="", version=3)]), UnreachableError("away"), False),
+    ],
+)
+def test_a_call_is_made_again_where_that_may_help_and_does_no_harm(call: Call[Any], error: UnspoolError, repeated: bool) -> None:
+    assert (service().pause(call, error, 1) is not None) == repeated
+    assert service().pause(call, error, 4) is None
+
+
+# Several calls
+
+
+def play(flow: flows.Flow[Any], reply: Callable[[Call[Any]], Any]) -> tuple[list[str], Any]:
+    """Run a flow with somebody who answers its calls; what is an exception is raised there. Returns what was sent, and the end."""
+    sent: list[str] = []
+    given: Any = None
+    while True:
+        try:
+            wanted = flow.throw(given) if isinstance(given, BaseException) else flow.send(given)
+        except StopIteration as end:
+            return sent, end.value
+        except BaseException as error:  # noqa: BLE001 - it is what the flow ended with
+            return sent, error
+        given = None
+        if isinstance(wanted, Call):
+            sent.append(f"{wanted.method} {wanted.target}")
+            given = reply(wanted)
+
+
+def job(state: JobState, *, done: int = 0, **more: Any) -> Job:
+    return Job(
+        id="j1", project="p", source="x", state=state, created_at=datetime.now(UTC), progress=Progress(task="indexing", done=done, total=9), **more
+    )
+
+
+def indexing(*answers: Any, on_progress: Callable[[Progress], None] | None = None) -> tuple[list[str], Any]:
+    """What an indexing run does when these are the answers, one after the other."""
+    waiting = list(answers)
+    flow = flows.index("/srv/x", project="p", ref="", on_progress=on_progress, made=service().made)
+    return play(flow, lambda call: waiting.pop(0))
+
+
+START, LOOK, CANCEL = "POST /v1/projects/p/index", "GET /v1/jobs/j1", "DELETE /v1/jobs/j1"
+REPORT = dict.fromkeys(("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded", "seconds"), 0)
+REPORT |= {"project": "p", "skipped": {}, "masked": [], "failures": [], "warnings": []}
+
+
+def test_a_job_is_watched_to_its_end() -> None:
+    told: list[int] = []
+    running = [job(JobState.RUNNING, done=done) for done in (1, 1, 2)]
+    sent, end = indexing(job(JobState.QUEUED), *running, job(JobState.DONE, done=9, report=REPORT), on_progress=lambda one: told.append(one.done))
+    assert (sent, end) == ([START, *[LOOK] * 4], IndexReport(project="p"))
+    assert told == [1, 2, 9]
+
+
+@pytest.mark.parametrize(
+    ("over", "kind"),
+    [
+        (job(JobState.FAILED, error_code="not_found", error="no such path"), NotFoundError),
+        (job(JobState.FAILED, error_code="bug", error="a bug"), ServiceError),
+        (job(JobState.CANCELLED), ConflictError),
+        (job(JobState.INTERRUPTED), UnreachableError),
+    ],
+)
+def test_a_job_that_ends_otherwise_is_an_error(over: Job, kind: type[UnspoolError]) -> None:
+    sent, end = indexing(job(JobState.QUEUED), over)
+    assert type(end) is kind
+    assert CANCEL not in sent
+
+
+def test_whoever_stops_watching_stops_the_job() -> None:
+    sent, end = indexing(job(JobState.QUEUED), KeyboardInterrupt(), job(JobState.CANCELLED))
+    assert (sent, type(end)) == ([START, LOOK, CANCEL], KeyboardInterrupt)
+
+    def complain(_: Progress) -> None:
+        raise InputError("enough")
+
+    sent, end = indexing(job(JobState.QUEUED), job(JobState.RUNNING), NotFoundError("it is over"), on_progress=complain)
+    assert (sent, str(end)) == ([START, LOOK, CANCEL], "enough")
+
+
+def test_a_job_that_is_out_of_sight_goes_on() -> None:
+    sent, end = indexing(job(JobState.QUEUED), UnreachableError("away"))
+    assert (sent, type(end)) == ([START, LOOK], UnreachableError)
+
+
+def _documents(count: int) -> list[Document]:
+    return [Document(project="p", path=f"{number}", text="x" * 100) for number in range(count)]
+
+
+def test_documents_are_sent_in_as_few_requests_as_there_can_be() -> None:
+    sizes: list[int] = []
+    most = 1_000
+
+    def reply(call: Call[Any]) -> Any:
+        assert call.body is not None
+        assert len(call.content() or b"") <= most + 50
+        sizes.append(len(call.body["documents"]))
+        return IndexReport(project="p", added=sizes[-1], seconds=0.1, warnings=("slow",))
+
+    sent, end = play(flows.put(_documents(12), most=most), reply)
+    assert (sum(sizes), len(sent) > 1, len(sent) <= 3) == (12, True, True)
+    assert end == IndexReport(project="p", added=12, seconds=round(0.1 * len(sent), 3), warnings=("slow",))
+    most = 10**9
+    assert len(play(flows.put(_documents(1_001), most=most), reply)[0]) == 2
+
+
+def test_a_service_that_takes_less_at_once_is_sent_halves() -> None:
+    def reply(call: Call[Any]) -> Any:
+        assert call.body is not None
+        count = len(call.body["documents"])
+        return IndexReport(project="p", added=count) if count <= 2 else TooLargeError("too much")
+
+    sent, end = play(flows.put(_documents(5), most=10**9), reply)
+    assert (end.added, len(sent)) == (5, 5)
+    assert isinstance(play(flows.put(_documents(1), most=10**9), lambda call: TooLargeError("too much"))[1], TooLargeError)
+
+
+def test_a_conversation_that_is_refused_does_not_keep_the_others_out(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": f"c{number}", "messages": [{"role": "user", "content": "x"}]}) for number in range(9)]
+    (tmp_path / "export.jsonl").write_text("\n".join(lines))
+
+    def reply(call: Call[Any]) -> Any:
+        assert call.body is not None
+        ids = [one["id"] for one in call.body["conversations"]]
+        return InputError("not this one") if "c5" in ids else RememberReport(project="p", added=len(ids))
+
+    _, end = play(flows.load(tmp_path / "export.jsonl", project="p", on_progress=None, most=10**9), reply)
+    assert (end.added, end.bad_count) == (8, 1)
+    assert (end.bad[0].source, end.bad[0].reason) == ("c5", "not this one")
+
+
+def test_conversations_that_belong_together_are_sent_together() -> None:
+    some = [Conversation(id=str(number), messages=[Message(text="x" * 10_000)]) for number in range(50)]
+    sent, _ = play(flows.save(some), lambda call: RememberReport(project="conversations"))
+    assert len(sent) == 1
+
+
+def test_a_project_without_a_name_is_called_after_its_folder() -> None:
+    from unspool import ProjectStatus
+
+    known = [
+        ProjectStatus(name="shop", root="/srv/shop", documents={}, chunks=1, waiting=0),
+        ProjectStatus(name="taken", root="", documents={}, chunks=1, waiting=0),
+    ]
+
+    def started(source: str) -> Any:
+        found: list[Any] = []
+
+        def reply(call: Call[Any]) -> Any:
+            if call.method == "GET":
+                return known
+            found.append((call.path.split("/")[3], (call.body or {})["source"]))
+            return job(JobState.DONE, report=REPORT)
+
+        _, end = play(flows.index(source, project=None, ref="", on_progress=None, made=service().made), reply)
+        return found[0] if found else type(end)
+
+    assert started("/srv/shop/") == started("/srv/shop/src/deep") == ("shop", "/srv/shop")
+    assert started("/srv/other") == ("other", "/srv/other")
+    assert started("C:\\work\\mine") == ("mine", "C:\\work\\mine")
+    assert started("/srv/taken") is InputError
+    assert started("https://example.org/ann/tools.git") == ("tools", "https://example.org/ann/tools.git")
+
+
+def test_only_settings_that_somebody_has_set_are_sent(tmp_path: Path) -> None:
+    assert Preferences.of(Settings.load(environment={}, folder=tmp_path)) == Preferences()
+    given = Settings.load(environment={"UNSPOOL_LIMIT": "10", "UNSPOOL_PROJECT": "p"}, folder=tmp_path)
+    assert Preferences.of(given) == Preferences(limit=10, project="p")
+    assert Preferences.of(Settings(max_tokens=5)) == Preferences(max_tokens=5)
+
+
+def test_what_no_json_takes_is_refused_before_it_is_sent() -> None:
+    with pytest.raises(InputError, match="cannot be sent"):
+        encoded({"x": float("inf")})
+    assert json.loads(encoded({"x": "a\ud83d"})) == {"x": "a\ufffd"}
