@@ -16,7 +16,7 @@ from unspool.access import Scope
 from unspool.interfaces.mcp.server import Caller, Door
 from unspool.views import View
 
-CURRENT, PREVIOUS = "2026-07-28", "legacy"  # protocols: the one that every request names, and the one that begins with a handshake
+CURRENT, PREVIOUS = "auto", "legacy"  # protocols: where every request says who it is from, and where a connection begins with a handshake
 _T = TypeVar("_T")
 
 

@@ -29,8 +29,10 @@ def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool =
         opening = threading.Thread(target=_warm, args=(corpus,), daemon=True)
         gc.disable()  # nothing of what is imported is ever given up: looking for what is takes a tenth of the start
         opening.start()
-        _run(corpus, scope)
-        opening.join(READY_S)
+        try:
+            _run(corpus, scope)
+        finally:
+            opening.join(READY_S)  # Python does not end well while a thread is in the middle of an extension
 
 
 def _warm(corpus: Corpus) -> None:
