@@ -140,6 +140,15 @@ class AsyncRemoteAnswerStream:
         """Ask; returns when the service has found what it will answer from."""
         self._deadline = anyio.current_time() + self._service.timeout_s
         try:
+            coming = await self._begun(call)
+        except BaseException:
+            await self._end()
+            raise
+        self._data = coming.aiter_bytes()
+        return self
+
+    async def _begun(self, call: Call[Any]) -> httpx2.Response:
+        try:
             coming = await self._open.enter_async_context(self._sender.stream(call))
             if coming.status_code != 200:
                 await coming.aread()
@@ -148,11 +157,7 @@ class AsyncRemoteAnswerStream:
             raise self._service.late() from error
         except httpx2.HTTPError as error:
             raise self._service.away(error) from error
-        except BaseException:
-            await self._end()
-            raise
-        self._data = coming.aiter_bytes()
-        return self
+        return coming
 
     @property
     def answer(self) -> Answer:
