@@ -107,7 +107,7 @@ FIELDS = {
 
 OPERATORS = (
     ("equal", "`field=value`", '`{"field": "value"}` or `{"field": {"eq": "value"}}`', "the value; for `path` a glob, for `heading` a part of it"),
-    ("one of", "`field=a,b`", '`{"field": ["a", "b"]}` or `{"field": {"in": ["a", "b"]}}`', "any of the values, at most 1000"),
+    ("one of", "`field=a,b`", '`{"field": ["a", "b"]}` or `{"field": {"in": ["a", "b"]}}`', "any of the values, at most 1000; of `path`, `heading`, `speaker` and times at most 100"),
     ("not", "`field!=value`", '`{"field": {"not": "value"}}`', "everything else, also what has no such field; a list means none of them"),
     ("less", "`field<value`", '`{"field": {"lt": 3}}`', "`modified`, `time` and `metadata.<key>` only"),
     ("at most", "`field<=value`", '`{"field": {"le": 3}}`', "the same"),

@@ -23,6 +23,7 @@ from unspool.domain.keys import Role
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
 from unspool.errors import (
+    ConflictError,
     DeniedContinuationError,
     ForbiddenError,
     InputError,
@@ -234,7 +235,7 @@ class View:
         self.scope.need(Role.ADMIN, "indexing")
         source = self._corpus.root_of(self._held(project))
         if not source:
-            raise InputError(f"project {project!r} is made of what was given as text; there is nothing to index it from, put it again instead")
+            raise ConflictError(f"project {project!r} is made of what was given as text; there is nothing to index it from, put it again instead")
         return source
 
     def check_source(self, source: str, *, project: str | None = None) -> None:

@@ -11,7 +11,7 @@ import unspool
 from support import Place, open_corpus
 from unspool import Conversation, Corpus, Document, Message, UnspoolError
 from unspool.domain.keys import Role
-from unspool.errors import ForbiddenError, InputError, NotFoundError, SweptContinuationError, UnauthenticatedError
+from unspool.errors import ConflictError, ForbiddenError, InputError, NotFoundError, SweptContinuationError, UnauthenticatedError
 from unspool.views import Scope, View, admit
 
 HIDDEN = "narwhal"  # stands only in what belongs to the other project, whose name it is, too
@@ -142,7 +142,7 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
             view.index(source)
     assert view.index(str(inside)).project == "mine"
     assert view.reindex("mine").unchanged == 1
-    with pytest.raises(InputError, match="given as text"):
+    with pytest.raises(ConflictError, match="given as text"):
         View(filled, Scope.everything()).reindex("open")
     with pytest.raises(ForbiddenError):
         View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(str(inside))
@@ -176,8 +176,9 @@ def test_of_a_conversation_messages_are_read(filled: Corpus) -> None:
 
 
 def test_lines_that_are_not_there_are_refused(filled: Corpus) -> None:
-    with pytest.raises(NotFoundError):
-        filled.read("b.md", project="open")
-    for first, last in ((9, None), (0, None), (3, 2)):
+    for path, first in (("b.md", 1), ("a.md", 9)):
+        with pytest.raises(NotFoundError):
+            filled.read(path, project="open", first=first)
+    for first, last in ((0, None), (3, 2)):
         with pytest.raises(InputError):
             filled.read("a.md", project="open", first=first, last=last)

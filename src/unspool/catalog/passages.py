@@ -11,7 +11,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog.projects import ProjectRow, name_sha
 from unspool.catalog.schema import chunks, conversations, documents, messages
 from unspool.domain.documents import Kind, Lines, Passage
-from unspool.errors import InputError
+from unspool.errors import NotFoundError
 
 
 def read(connection: Connection, project: ProjectRow, path: str, *, first: int, last: int | None) -> Passage | None:
@@ -23,7 +23,7 @@ def read(connection: Connection, project: ProjectRow, path: str, *, first: int, 
     is_chat = head.kind == Kind.CHAT
     end = connection.execute((_LAST_MESSAGE if is_chat else _LAST_LINE), {"b_id": head.id}).scalar() or 0
     if first > max(end, 1):
-        raise InputError(f"{path} has {end} {'messages' if is_chat else 'lines'}, {first} is behind its end; give a first one up to {end}")
+        raise NotFoundError(f"{path} has {end} {'messages' if is_chat else 'lines'}, {first} is behind its end; give a first one up to {end}")
     stop = end if last is None else min(last, end)
     wanted = {"b_id": head.id, "b_first": first, "b_last": stop}
     rows = connection.execute(_MESSAGES if is_chat else _CHUNKS, wanted).all()

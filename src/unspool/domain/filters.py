@@ -32,9 +32,11 @@ _SIGNS = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge", "=": "eq", "==": "eq", "
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)
 _MAX_DEPTH = 20
-_MAX_VALUES = 1000
+LISTED = frozenset(("project", "document", "language", "kind", "conversation"))  # a list of values is looked up as one; of metadata, too
+MAX_LISTED = 1000
+MAX_PATTERNS = 100  # of other fields each value is compared by itself; globs on every path, and Python keeps 512 compiled expressions
+MAX_PARTS = 64
 _MAX_CONDITIONS = 2000
-MAX_GLOBS = 100  # each is tried on every path, and Python keeps 512 compiled expressions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +79,8 @@ def parse(where: Mapping[str, Any] | None) -> Filter | None:
     condition = _mapping(where, 0)
     if (count := _count(condition)) > _MAX_CONDITIONS:
         raise FilterError(f"the filter compares {count} times; give one that does so at most {_MAX_CONDITIONS} times")
-    if (count := len(values_of(condition, "path"))) > MAX_GLOBS:
-        raise FilterError(f"the filter has {count} path patterns; give at most {MAX_GLOBS}, or `document` with whole paths")
+    if (count := len(values_of(condition, "path"))) > MAX_PATTERNS:
+        raise FilterError(f"the filter has {count} path patterns; give at most {MAX_PATTERNS}, or `document` with whole paths")
     return condition
 
 
@@ -94,6 +96,8 @@ def _mapping(where: object, depth: int) -> Filter:
         elif key in ("any", "all"):
             if not isinstance(value, Sequence) or isinstance(value, str):
                 raise FilterError(f"{key!r} takes a list of filters, not a {type(value).__name__}")
+            if len(value) > MAX_PARTS:
+                raise FilterError(f"{key!r} has {len(value)} parts; give at most {MAX_PARTS}, or one field with a list of values")
             inner = tuple(_mapping(part, depth + 1) for part in value)
             parts.append(AnyOf(parts=inner) if key == "any" else AllOf(parts=inner))
         elif key == "metadata" and isinstance(value, Mapping):
@@ -128,8 +132,9 @@ def _field(name: str, value: object) -> Filter:
 
 def _equal(name: str, value: object) -> Filter:
     if isinstance(value, list | tuple | set | frozenset):
-        if len(value) > _MAX_VALUES:
-            raise FilterError(f"{name!r} lists {len(value)} values; give at most {_MAX_VALUES}")
+        most = MAX_LISTED if is_listed(name) else MAX_PATTERNS
+        if len(value) > most:
+            raise FilterError(f"{name!r} lists {len(value)} values; give at most {most}")
         if any(isinstance(one, list | tuple | set | frozenset) for one in value):
             raise FilterError(f"{name!r} lists a list; give the values themselves")
         return AnyOf(parts=tuple(_equal(name, one) for one in value))
@@ -201,7 +206,21 @@ def _moment(name: str, value: object) -> datetime:
 def _count(condition: Filter) -> int:
     if isinstance(condition, Compare):
         return 1
-    return _count(condition.inner) if isinstance(condition, Not) else sum(map(_count, condition.parts))
+    if isinstance(condition, Not):
+        return _count(condition.inner)
+    return 1 if isinstance(condition, AnyOf) and listed_field(condition) else sum(map(_count, condition.parts))
+
+
+def is_listed(field: str) -> bool:
+    """Whether a list of values of the field is looked up as one."""
+    return field in LISTED or field.startswith("metadata.")
+
+
+def listed_field(condition: AnyOf) -> str:
+    """The field of which it lists values that are looked up as one; empty where it is something else."""
+    fields = {part.field if isinstance(part, Compare) and part.op == "eq" else "" for part in condition.parts}
+    field = fields.pop() if len(fields) == 1 and len(condition.parts) > 1 else ""
+    return field if is_listed(field) else ""
 
 
 def fields_of(condition: Filter) -> frozenset[str]:

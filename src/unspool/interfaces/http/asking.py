@@ -12,14 +12,14 @@ from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.errors import BUG, BugError, body
-from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, unless_gone
+from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, event_schema, unless_gone
 from unspool.interfaces.http.routing import fails, router
 from unspool.interfaces.http.service import Asking, Caller
 
 routes = router("answers")
 _EXAMPLE = 'event: text\ndata: {"text":"With `open()` [1]."}\n\nevent: answer\ndata: {"question":"How are sessions opened?","found":true,...}\n\n'
 _EVENTS = {
-    "content": {EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    "content": {EVENTS: {"itemSchema": event_schema("text", "answer", "error"), "example": _EXAMPLE}},
     "description": "The answer; with `stream`, events: `text` with each piece, then `answer` with the whole, or `error`",
 }
 

@@ -53,6 +53,11 @@ def _digits(value: Any) -> Any:
     return value
 
 
+def _whole(value: Any) -> Any:
+    """A number in JSON, where 1.0 is a whole one, too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def _truth(value: Any) -> Any:
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
@@ -90,9 +95,10 @@ SomeText = Annotated[str, Field(min_length=1, pattern=SOME)]
 Language = Annotated[str, Field(max_length=40, pattern=WHOLE)]
 Author = Annotated[str, Field(max_length=MAX_AUTHOR_LENGTH, pattern=_LINE)]
 MessageId = Annotated[str, Field(max_length=MAX_MESSAGE_ID_LENGTH, pattern=_LINE)]
-Number = Annotated[StrictInt, Field(ge=1, le=FAR)]
-Count = Annotated[StrictInt, Field(ge=0, le=FAR)]
-Limit = Annotated[StrictInt, Field(ge=1, le=1_000)]
+Whole = BeforeValidator(_whole)
+Number = Annotated[StrictInt, Field(ge=1, le=FAR), Whole]
+Count = Annotated[StrictInt, Field(ge=0, le=FAR), Whole]
+Limit = Annotated[StrictInt, Field(ge=1, le=1_000), Whole]
 Coordinate = Annotated[StrictFloat, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 Flag = StrictBool
 Moment = Annotated[datetime, BeforeValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time", "pattern": MOMENT})]

@@ -23,7 +23,7 @@ def _checked(where: dict[str, Any]) -> dict[str, Any]:
 Where = Annotated[dict[str, Any], AfterValidator(_checked), WithJsonSchema({PLACE: True})]
 
 
-def _one_or_more(value: dict[str, Any], *, ranges: bool = False, most: int = 1_000) -> dict[str, Any]:
+def _one_or_more(value: dict[str, Any], *, ranges: bool = False, most: int = filters.MAX_LISTED) -> dict[str, Any]:
     """What a field may be compared with: a value, a list of which one is to hold, or operators with either."""
     several = {"anyOf": [value, {"type": "array", "items": value, "maxItems": most}]}
     operators = {**dict.fromkeys(("eq", "in", "not"), several), **(dict.fromkeys(("lt", "le", "gt", "ge"), value) if ranges else {})}
@@ -42,15 +42,15 @@ _SCALAR = {
         {"type": "boolean"},
     ]
 }
-_FILTERS = {"type": "array", "items": _refer("Filter"), "maxItems": 1_000}
+_FILTERS = {"type": "array", "items": _refer("Filter"), "maxItems": filters.MAX_PARTS}
 
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Filter": {
         "type": "object",
         "description": "What a hit must be. Several fields must all hold; a path is a glob, `*` within a folder and `**` across folders.",
         "properties": {
-            **dict.fromkeys(("project", "document", "language", "heading", "conversation", "speaker"), _refer("FilterWords")),
-            "path": _refer("FilterPaths"),
+            **dict.fromkeys(("project", "document", "language", "conversation"), _refer("FilterWords")),
+            **dict.fromkeys(("path", "heading", "speaker"), _refer("FilterPatterns")),
             "kind": _refer("FilterKinds"),
             **dict.fromkeys(("modified", "time"), _refer("FilterTimes")),
             "metadata": {
@@ -67,11 +67,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "examples": [{"language": ["python", "go"], "path": "src/**"}, {"modified": {"ge": "2026-01-01"}, "not": {"metadata.draft": True}}],
     },
     "FilterWords": {"description": "A string, any of several, or operators on them.", **_one_or_more(_WORD)},
-    "FilterPaths": {"description": "A glob, any of several, or operators on them.", **_one_or_more(_WORD, most=filters.MAX_GLOBS)},
+    "FilterPatterns": {
+        "description": "A glob, a part of a heading or a speaker, any of several, or operators on them.",
+        **_one_or_more(_WORD, most=filters.MAX_PATTERNS),
+    },
     "FilterKinds": {"description": "What sort of text it is.", **_one_or_more({"type": "string", "enum": [kind.value for kind in Kind]})},
     "FilterTimes": {
         "description": "A day, all of it, or a time; without an offset it is UTC.",
-        **_one_or_more({"type": "string", "pattern": _TIME}, ranges=True),
+        **_one_or_more({"type": "string", "pattern": _TIME}, ranges=True, most=filters.MAX_PATTERNS),
     },
     "FilterScalars": {"description": "A value of a document's own metadata.", **_one_or_more(_SCALAR, ranges=True)},
 }

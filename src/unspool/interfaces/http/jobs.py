@@ -9,14 +9,14 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from unspool.domain.jobs import Job
+from unspool.domain.jobs import Job, JobState
 from unspool.domain.keys import Role
 from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
 from unspool.interfaces.http.errors import body as error_body
-from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event
+from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event, event_schema
 from unspool.interfaces.http.routing import fails, router
 from unspool.interfaces.http.service import Asking, Caller
 from unspool.views import View
@@ -27,7 +27,7 @@ _EXAMPLE = (
     'event: progress\ndata: {"id":"3f9c2a1b4d5e6f70","state":"running",...}\n\nevent: done\ndata: {"id":"3f9c2a1b4d5e6f70","state":"done",...}\n\n'
 )
 _EVENTS = {
-    "content": {EVENTS: {"schema": {"type": "string"}, "example": _EXAMPLE}},
+    "content": {EVENTS: {"itemSchema": event_schema("progress", "error", *(state for state in JobState if state.is_over)), "example": _EXAMPLE}},
     "description": "Events: `progress` with the job whenever it has changed, at last one called after the state it ended in",
 }
 

@@ -33,6 +33,7 @@ from unspool.interfaces.http.fields import (
     Said,
     SomeText,
     Text,
+    Whole,
 )
 from unspool.interfaces.http.filtering import Where
 
@@ -58,12 +59,14 @@ class SearchRequest(Body):
     query: Query = Field(description="what to look for, in words or code")
     projects: Projects | None = Field(default=None, description="where to look; '*' is all that the key can see, null the only one there is")
     limit: Limit | None = Field(default=None, description="how many hits the page holds")
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = Field(default=None, description="token budget of the page, 0 for none")
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS), Whole] | None = Field(default=None, description="token budget of the page, 0 for none")
     alpha: Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(default=None, description="0 words only, 1 meaning only")
     where: Where | None = Field(default=None, description="what a hit must be")
     min_score: Coordinate | None = Field(default=None, description="leave out hits below this score")
     explain: Flag = Field(default=False, description=_EXPLAIN)
-    max_total_tokens: Annotated[int, Field(ge=0, le=MAX_TOTAL_TOKENS)] | None = Field(default=None, description="token budget of all pages together")
+    max_total_tokens: Annotated[int, Field(ge=0, le=MAX_TOTAL_TOKENS), Whole] | None = Field(
+        default=None, description="token budget of all pages together"
+    )
     full: Flag = Field(default=False, description=_FULL)
 
 
@@ -73,7 +76,7 @@ class MoreRequest(Body):
     model_config = _example(continuation="Ah0CmZqkYr3mKtkKrnwBCgI")
     continuation: Annotated[str, Field(min_length=18, pattern=r"^[A-Za-z0-9_-]*$")] = Field(description="from the page before")
     limit: Limit | None = Field(default=None, description="how many hits this page holds")
-    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS)] | None = Field(default=None, description="token budget of this page, 0 for none")
+    max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS), Whole] | None = Field(default=None, description="token budget of this page, 0 for none")
     restart: Flag = Field(default=False, description="where it cannot be followed any more, give the first page again")
     explain: Flag = Field(default=False, description=_EXPLAIN)
     full: Flag = Field(default=False, description=_FULL)
@@ -95,7 +98,7 @@ class NearestRequest(Body):
 
     model_config = _example(vector=[0.1, -0.2, 0.3], k=5, projects=["shop"])
     vector: Annotated[list[Coordinate], Field(min_length=1, max_length=16_000)]
-    k: Annotated[int, Field(ge=1, le=10_000)] = 10
+    k: Annotated[int, Field(ge=1, le=10_000), Whole] = 10
     projects: Projects | None = None
     where: Where | None = None
     full: Flag = Field(default=False, description=_FULL)
@@ -150,7 +153,7 @@ class GivenDocument(Body):
     language: Language = Field(default="", description="such as python; empty, the path's ending says it")
     modified: Moment | None = None
     metadata: Metadata = {}
-    version: Annotated[int, Field(ge=0, le=FAR)] | None = Field(default=None, description="the one that this replaces, 0 if it must be new")
+    version: Annotated[int, Field(ge=0, le=FAR), Whole] | None = Field(default=None, description="the one that this replaces, 0 if it must be new")
 
     def value(self, project: str, path: str) -> Document:
         return Document(

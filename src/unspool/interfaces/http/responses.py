@@ -40,6 +40,12 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
 
 
+def event_schema(*names: str) -> dict[str, Any]:
+    """What each event of a stream is, for the description of the service."""
+    data = {"type": "string", "contentMediaType": "application/json"}
+    return {"type": "object", "required": ["event", "data"], "properties": {"event": {"type": "string", "enum": list(names)}, "data": data}}
+
+
 class EventStream(Response):
     """Events as they come. When the client goes away, or does not read, the iterator is closed at once, also while it waits."""
 
