@@ -43,6 +43,16 @@ async def told(client: Client, tool: str, /, **arguments: Any) -> Told:
     return Told(text=content.text, values=result.structured_content or {}, is_error=result.is_error)  # type: ignore[union-attr]
 
 
+async def resting(client: Client, project: str) -> int:
+    """How much of a project there is when nothing is added any more."""
+    counts: list[int] = []
+    while len(counts) < 3 or len(set(counts[-3:])) > 1:
+        found = (await told(client, "list_projects")).values["projects"]
+        counts.append(int({one["name"]: one["chunks"] for one in found}.get(project, 0)))
+        await anyio.sleep(0.15)
+    return counts[-1]
+
+
 class Agent:
     """Calls tools of a server over a corpus, each with a client of its own."""
 

@@ -1,0 +1,140 @@
+"""`/mcp` of a service: the same tools, for whoever shows a key, and for each key only what it may see."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from agents import CURRENT, PREVIOUS, resting, told
+from services import serving
+from support import doc, open_corpus, settings_for, write
+
+FILES = 2_000  # that take long enough to be indexed to be stopped
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A service with two projects and keys for them."""
+
+    address: str
+    reader: str  # of the garden
+    writer: str  # of the house
+    admin: str  # of everything
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    base = tmp_path_factory.mktemp("mcp")
+    write(base / "open", {f"n{number}.md": f"# Note {number}\n\nA note about {number}.\n" for number in range(FILES)})
+    with open_corpus(base / "catalog.db") as corpus:
+        corpus.put(*(doc(f"bed{number}.md", f"Tomatoes of bed {number} want water.", "garden") for number in range(9)))
+        corpus.put(*(doc(f"room{number}.md", f"Lamps of room {number} want oil and water.", "house") for number in range(9)))
+        keys = {
+            name: corpus.keys.create(projects=projects, role=role)[1]
+            for name, projects, role in (("reader", "garden", "read"), ("writer", "house", "write"), ("admin", "*", "admin"))
+        }
+    with serving(settings_for(base / "catalog.db", roots=str(base / "open"), jobs=1)) as address:
+        yield Place(address=address, folder=base / "open", **keys)
+
+
+@asynccontextmanager
+async def connected(place: Place, key: str, mode: str) -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {key}"}, timeout=60) as http,
+        Client(streamable_http_client(f"{place.address}/mcp", http_client=http), mode=mode) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("mode", [CURRENT, PREVIOUS])
+def test_each_key_has_its_tools_and_its_projects(place: Place, mode: str) -> None:
+    async def story() -> None:
+        async with connected(place, place.reader, mode) as reader, connected(place, place.writer, mode) as writer:
+            assert reader.protocol_version == ("2026-07-28" if mode == CURRENT else "2025-11-25")
+            assert "remember" not in [one.name for one in (await reader.list_tools()).tools]
+            names = [one.name for one in (await writer.list_tools()).tools]
+            assert "remember" in names and "index" not in names
+            page = await told(reader, "search", query="water")
+            assert all(place.startswith("bed") for place in page.places)
+            assert "no project 'house'; there are: garden" in (await told(reader, "search", query="water", project="house")).text
+            assert "continuation_swept" in (await told(writer, "more", continuation=page.values["continuation"])).text
+            assert len((await told(reader, "more", continuation=page.values["continuation"])).places) == 4
+            addresses = [one.uri for one in (await reader.list_resources()).resources]
+            assert addresses == [f"unspool://garden/documents/bed{number}.md" for number in range(9)]
+            assert (await told(writer, "remember", text="The owl moved in.")).values["project"] == "house"
+
+    anyio.run(story)
+
+
+def test_calls_at_the_same_time_see_what_their_own_key_may(place: Place) -> None:
+    wrong: list[str] = []
+
+    async def story() -> None:
+        async def ask(client: Client, beginning: str, number: int) -> None:
+            found = await told(client, "search", query=f"water {number}", project="*", limit=9)
+            wrong.extend(place for place in found.places if not place.startswith(beginning))
+
+        async with (
+            connected(place, place.reader, PREVIOUS) as reader,
+            connected(place, place.writer, CURRENT) as writer,
+            anyio.create_task_group() as group,
+        ):
+            for number in range(20):
+                group.start_soon(ask, reader, "bed", number)
+                group.start_soon(ask, writer, "room", number)
+
+    anyio.run(story)
+    assert [one for one in wrong if not one.startswith("notes/")] == []  # the writer has remembered something
+
+
+def test_the_clients_own_roots_open_nothing_on_the_server(place: Place) -> None:
+    async def story() -> None:
+        async with connected(place, place.admin, CURRENT) as admin:
+            refused = await told(admin, "index", path="/etc")
+            assert refused.is_error and "error (forbidden)" in refused.text
+            done = await told(admin, "index", path=str(place.folder / "n1.md"), project="one")
+            assert done.values["added"] == 1
+
+    anyio.run(story)
+
+
+@pytest.mark.parametrize("mode", [CURRENT, PREVIOUS])
+def test_progress_is_told_and_who_goes_away_stops_the_work(place: Place, mode: str) -> None:
+    """On failure: the request's end does not reach the thread that indexes; `Reporter` looks for it."""
+    project = f"large {mode}"
+
+    async def story() -> int:
+        async with connected(place, place.admin, mode) as admin, anyio.create_task_group() as group:
+
+            async def step(progress: float, total: float | None, message: str | None) -> None:
+                group.cancel_scope.cancel()
+
+            with anyio.fail_after(60):
+                await admin.call_tool("index", {"path": str(place.folder), "project": project}, progress_callback=step)
+        async with connected(place, place.admin, mode) as admin:
+            return await resting(admin, project)
+
+    assert anyio.run(story) < FILES
+
+
+def test_who_shows_no_key_is_not_let_in_and_there_is_nothing_to_listen_to(place: Place) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"accept": "application/json, text/event-stream"}
+    with httpx2.Client(base_url=place.address, headers=headers) as http:
+        assert http.post("/mcp", json=body).status_code == 401
+        let_in = {"authorization": f"Bearer {place.reader}"}
+        assert http.get("/mcp", headers=let_in).status_code == 405
+        assert http.delete("/mcp", headers=let_in).status_code == 405
+        assert http.post("/mcp", json=body, headers=let_in).status_code == 200
+        assert http.post("/mcp", json=body, headers={**let_in, "host": "evil.example"}).status_code == 421
+        assert http.post("/mcp", json=body, headers={**let_in, "origin": "https://evil.example"}).status_code == 403
+        assert http.post("/mcp", content=b"\xff{", headers={**let_in, "content-type": "application/json"}).status_code == 400
