@@ -28,7 +28,7 @@ class Buckets:
         self._clock = clock
         self._left: dict[str, tuple[float, float]] = {}  # calls, and when that was
 
-    def wait_s(self, name: str, *, takes: float = 1.0) -> float:
+    def wait_s(self, name: str) -> float:
         """Take a call; 0 where there is one, else in how many seconds there will be."""
         if not self._most:
             return 0.0
@@ -37,7 +37,7 @@ class Buckets:
         left = min(self._most, left + (now - at) * self._per_second)
         if left < 1:
             return (1 - left) / self._per_second
-        self._left[name] = (left - takes, now)
+        self._left[name] = (left - 1, now)
         if len(self._left) > _KEPT:
             self._left = {one: (count, then) for one, (count, then) in self._left.items() if count + (now - then) * self._per_second < self._most}
         return 0.0
@@ -71,11 +71,11 @@ class Admission:
     async def _caller(self, scope: Scope) -> Caller:
         key = _key(scope)
         address = (scope.get("client") or ("",))[0]
-        self._check(self._failures.wait_s(address, takes=0), "wrong keys were tried from this address")
         try:
             admitted = await self._service.threads.run(admit, self._service.corpus, key)
         except UnauthenticatedError:
-            self._failures.wait_s(address)
+            # Only those who have no key wait: behind a proxy everybody has one address, and nobody may lock the others out.
+            self._check(self._failures.wait_s(address), "wrong keys were tried from this address")
             raise UnauthenticatedError(_REFUSED) from None
         if admitted.caller:
             scope["state"]["seen"].key = admitted.caller
