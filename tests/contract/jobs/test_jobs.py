@@ -1,118 +1,26 @@
-"""Jobs on every engine: their state is in the catalog, whoever runs them; they are cancelled, closed, killed, and seen by their own project alone."""
+"""A job's life on every engine: begun, told of, cancelled, kept for a while, and seen by those alone who see its project."""
 
 from __future__ import annotations
 
 import contextvars
-import itertools
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import unspool
-from support import Place, Places, address_of, assert_no_orphans, beside, contents, doc, open_corpus, write
+from support import Place, assert_no_orphans, contents, doc, write
+from tasks import DEADLINE_S, REPORT, Clock, Steps, Tell, at_work, over, quick, until
 from unspool import jobs as module
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress
-from unspool.errors import InputError, NotFoundError, ThrottledError, UnreachableError
+from unspool.errors import InputError, NotFoundError, ThrottledError
 from unspool.indexing import embedding, pipeline
 from unspool.interfaces import render
 from unspool.jobs import Jobs, Work
-
-Tell = Callable[[Progress], None]
-DEADLINE_S = 20.0
-REPORT = IndexReport(project="a", added=1)
-
-
-class Clock:
-    """The time, which can be moved on."""
-
-    def __init__(self) -> None:
-        self.ahead = timedelta()
-
-    def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
-
-
-class Steps:
-    """A task that waits to be let on from one report of progress to the next."""
-
-    def __init__(self) -> None:
-        self.begun = threading.Event()
-        self.may_end = threading.Event()
-        self.told = 0
-
-    def __call__(self, tell: Tell) -> IndexReport:
-        self.begun.set()
-        for number in itertools.count(1):
-            if self.may_end.is_set():
-                return REPORT
-            tell(Progress(task="indexing", done=number, total=0))
-            self.told = number
-            time.sleep(0.002)
-        raise AssertionError("unreachable")
-
-
-@pytest.fixture(autouse=True)
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.02)
-    monkeypatch.setattr(module, "RETRY_S", 0.02)
-
-
-@pytest.fixture(scope="module")
-def shared(module_places: Places) -> Iterator[tuple[Place, unspool.Corpus]]:
-    """A catalog for all of these tests: making one takes longer than most of them."""
-    place = module_places.new()
-    with open_corpus(place) as opened:
-        yield place, opened
-
-
-@pytest.fixture
-def database(shared: tuple[Place, unspool.Corpus]) -> Place:
-    """Where the catalog is; it has no jobs and no projects."""
-    place, corpus = shared
-    for name in corpus.projects():
-        corpus.forget(project=name)
-    with beside(place) as catalog:
-        catalog.run("DELETE FROM jobs")
-    return place
-
-
-@pytest.fixture
-def corpus(database: Place, shared: tuple[Place, unspool.Corpus]) -> unspool.Corpus:
-    return shared[1]
-
-
-@pytest.fixture
-def jobs(corpus: unspool.Corpus) -> Iterator[Jobs]:
-    with Jobs(corpus) as made:
-        yield made
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.005)
-
-
-def over(jobs: Jobs, job: Job) -> Job:
-    """The job, once nothing more happens to it."""
-    until(lambda: jobs.get(job.id).state.is_over)
-    return jobs.get(job.id)
-
-
-def quick(tell: Tell) -> IndexReport:
-    return REPORT
 
 
 def indexing(corpus: unspool.Corpus, folder: Path, project: str = "a") -> Work:
@@ -294,7 +202,7 @@ def test_many_are_started_from_many_threads(corpus: unspool.Corpus) -> None:
 def test_no_thread_is_left_when_nothing_is_left_to_do(jobs: Jobs) -> None:
     for number in range(3):
         over(jobs, jobs.start("a", f"source {number}", quick))
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("unspool-job")])
+    until(lambda: not at_work())
 
 
 # Cancelled
@@ -307,6 +215,29 @@ def test_a_running_job_is_cancelled(jobs: Jobs) -> None:
     jobs.cancel(job.id)
     assert over(jobs, job).state is JobState.CANCELLED
     assert jobs.cancel(job.id).state is JobState.CANCELLED  # once more changes nothing
+
+
+def test_only_the_thread_that_does_the_work_is_led_out_of_it(jobs: Jobs) -> None:
+    cancelled, told = threading.Event(), threading.Event()
+
+    def work(tell: Tell) -> IndexReport:
+        def watch() -> None:
+            cancelled.wait(DEADLINE_S)
+            tell(Progress(task="building the index", done=1, total=2))
+            told.set()
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        watcher.join()
+        tell(Progress(task="building the index", done=2, total=2))
+        raise AssertionError("it was cancelled")
+
+    job = jobs.start("a", "x", work)
+    until(lambda: jobs.get(job.id).state is JobState.RUNNING)
+    jobs.cancel(job.id)
+    cancelled.set()
+    assert over(jobs, job).state is JobState.CANCELLED
+    assert told.is_set()
 
 
 def test_a_job_that_waits_is_cancelled_at_once_and_never_begins(jobs: Jobs) -> None:
@@ -349,184 +280,6 @@ def test_an_index_that_is_cancelled_halfway_is_completed_by_the_next(
     found = assert_no_orphans(database)
     assert len(found.documents) == 40
     assert {status for status, _, _ in found.documents.values()} == {"indexed"}
-
-
-# Two processes, here two runners over two corpora
-
-
-def test_another_runner_sees_a_job_and_cancels_it(jobs: Jobs, database: Place) -> None:
-    steps = Steps()
-    job = jobs.start("a", "x", steps)
-    waiting, never = jobs.start("a", "y", quick), Steps()
-    also = jobs.start("a", "z", never)
-    with open_corpus(database) as second, Jobs(second) as other:
-        until(lambda: other.get(job.id).progress is not None)
-        assert other.get(job.id).state is JobState.RUNNING
-        assert [one.id for one in other.list()] == [one.id for one in jobs.list()]
-        assert other.cancel(also.id).state is JobState.CANCELLED
-        other.cancel(job.id)
-        assert over(other, job).state is JobState.CANCELLED
-        assert over(other, waiting).state is JobState.DONE
-        assert not never.begun.is_set()
-
-
-def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, database: Place) -> None:
-    steps, later = Steps(), Steps()
-    first = jobs.start("a", "x", steps)
-    assert steps.begun.wait(DEADLINE_S)
-    with open_corpus(database) as second, Jobs(second) as other:
-        waiting = other.start("a", "y", later)
-        assert jobs.start("a", "y", quick).id == waiting.id
-        assert over(other, other.start("b", "x", quick)).state is JobState.DONE  # which is not behind the one that waits
-        assert other.get(waiting.id).state is JobState.QUEUED
-        assert not later.begun.is_set()
-        steps.may_end.set()
-        assert later.begun.wait(DEADLINE_S)
-        assert jobs.get(first.id).state is JobState.DONE
-        later.may_end.set()
-        assert over(jobs, waiting).state is JobState.DONE
-
-
-# The end of a process
-
-
-def test_closing_interrupts_what_runs_and_what_waits(corpus: unspool.Corpus) -> None:
-    jobs, steps = Jobs(corpus), Steps()
-    running = jobs.start("a", "x", steps)
-    assert steps.begun.wait(DEADLINE_S)
-    waiting = jobs.start("b", "x", quick)
-    jobs.close()
-    assert [jobs.get(job.id).state for job in (running, waiting)] == [JobState.INTERRUPTED] * 2
-    with pytest.raises(UnreachableError):
-        jobs.start("a", "x", quick)
-    jobs.close()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("unspool-job")]
-
-
-def test_closing_does_not_wait_for_a_task_that_says_nothing(corpus: unspool.Corpus) -> None:
-    jobs, may_end = Jobs(corpus), threading.Event()
-
-    def silent(tell: Tell) -> IndexReport:
-        may_end.wait(DEADLINE_S)
-        return REPORT
-
-    job = jobs.start("a", "x", silent)
-    until(lambda: jobs.get(job.id).state is JobState.RUNNING)
-    jobs.close(drain_s=0.05)
-    assert jobs.get(job.id).state is JobState.INTERRUPTED
-    may_end.set()
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("unspool-job")])
-    assert jobs.get(job.id).state is JobState.INTERRUPTED
-
-
-def test_a_corpus_that_is_closed_first_leaves_no_thread(database: Place) -> None:
-    steps = Steps()
-    with open_corpus(database) as corpus:
-        jobs = Jobs(corpus)
-        job = jobs.start("a", "x", steps)
-        jobs.start("a", "y", quick)
-        assert steps.begun.wait(DEADLINE_S)
-    steps.may_end.set()
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("unspool-job")])
-    with open_corpus(database) as again, Jobs(again) as other:
-        assert other.get(job.id).state is JobState.RUNNING  # nobody has said otherwise yet
-
-
-def test_a_job_that_says_nothing_for_long_is_alive_as_long_as_its_process(corpus: unspool.Corpus, database: Place) -> None:
-    clock, may_end = Clock(), threading.Event()
-
-    def silent(tell: Tell) -> IndexReport:
-        may_end.wait(DEADLINE_S)
-        return REPORT
-
-    with Jobs(corpus, clock=clock) as jobs, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "HEARTBEAT_S", 0.05)
-        running, waiting = jobs.start("a", "x", silent), jobs.start("a", "y", quick)
-        until(lambda: jobs.get(running.id).state is JobState.RUNNING)
-        for _ in range(3):
-            clock.ahead += timedelta(seconds=20)
-            until(lambda: _silence_s(database, running, clock) < 20)
-            assert jobs.get(running.id).state is JobState.RUNNING
-            assert jobs.get(waiting.id).state is JobState.QUEUED
-        may_end.set()
-        assert over(jobs, waiting).state is JobState.DONE
-
-
-def _silence_s(database: Place, job: Job, clock: Clock) -> float:
-    with open_corpus(database) as corpus, corpus._parts.catalog.read() as connection:
-        import sqlalchemy as sa
-
-        from unspool.catalog.schema import jobs
-
-        heartbeat = connection.execute(sa.select(jobs.c.heartbeat_at).where(jobs.c.id == job.id)).scalar_one()
-    return (clock() - heartbeat).total_seconds()
-
-
-_RUNNING = """
-import sys
-import time
-import unspool
-from unspool.domain.reports import Progress
-from unspool.jobs import Jobs
-
-settings = unspool.Settings.load(arguments={"database": sys.argv[1]}, environment={})
-corpus = unspool.open(settings=settings)
-jobs = Jobs(corpus)
-
-def work(tell):
-    tell(Progress(task="indexing", done=7, total=9))
-    while True:
-        time.sleep(0.05)
-
-print(jobs.start("a", "x", work).id, jobs.start("a", "y", work).id, flush=True)
-time.sleep(60)
-"""
-
-
-def test_the_jobs_of_a_killed_process_read_as_interrupted(corpus: unspool.Corpus, database: Place) -> None:
-    process = subprocess.Popen([sys.executable, "-c", _RUNNING, address_of(database)], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        running, waiting = process.stdout.readline().split()
-        clock = Clock()
-        with Jobs(corpus, clock=clock) as jobs:
-            until(lambda: jobs.get(running).progress is not None)
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait(DEADLINE_S)
-            assert [jobs.get(id_).state for id_ in (running, waiting)] == [JobState.RUNNING, JobState.QUEUED]
-            clock.ahead = timedelta(seconds=31)
-            lost = [jobs.get(id_) for id_ in (running, waiting)]
-            assert [job.state for job in lost] == [JobState.INTERRUPTED] * 2
-            assert lost[0].progress == Progress(task="indexing", done=7, total=9)
-            assert all(job.finished_at is not None and job.finished_at < clock() - timedelta(seconds=30) for job in lost)
-            assert jobs.counts()[JobState.INTERRUPTED] == 2
-            assert jobs.cancel(running).state is JobState.INTERRUPTED
-            again = over(jobs, jobs.start("a", "y", quick))  # neither behind the lost one, nor taken for it
-            assert (again.state, again.id == waiting) == (JobState.DONE, False)
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-def test_an_end_that_cannot_be_written_at_once_is_written_later(database: Place) -> None:
-    steps = Steps()
-    with open_corpus(database) as corpus, Jobs(corpus) as jobs, pytest.MonkeyPatch.context() as patched:
-        job = jobs.start("a", "x", steps)
-        assert steps.begun.wait(DEADLINE_S)
-        failed = threading.Event()
-
-        def unreachable(work: object) -> None:
-            failed.set()
-            raise UnreachableError("it does not answer")
-
-        patched.setattr(corpus._parts.catalog, "transact", unreachable)
-        steps.may_end.set()
-        assert failed.wait(DEADLINE_S)
-        assert jobs.get(job.id).state is JobState.RUNNING
-        patched.undo()
-        assert over(jobs, job).state is JobState.DONE
 
 
 # Kept, and seen
