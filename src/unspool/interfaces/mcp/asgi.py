@@ -46,4 +46,6 @@ class McpApp:
         if scope["method"] != "POST":  # without sessions there is nothing to listen to, and none to end
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        await self._sessions.handle_request(scope, receive, send)
+        # Spaces around a header's value are no part of it, and not every server takes them away; the SDK compares values with the body.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
+        await self._sessions.handle_request({**scope, "headers": headers}, receive, send)
