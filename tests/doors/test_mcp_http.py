@@ -138,3 +138,15 @@ def test_who_shows_no_key_is_not_let_in_and_there_is_nothing_to_listen_to(place:
         assert http.post("/mcp", json=body, headers={**let_in, "host": "evil.example"}).status_code == 421
         assert http.post("/mcp", json=body, headers={**let_in, "origin": "https://evil.example"}).status_code == 403
         assert http.post("/mcp", content=b"\xff{", headers={**let_in, "content-type": "application/json"}).status_code == 400
+
+
+def test_calls_are_counted_by_tool_and_outcome(place: Place) -> None:
+    async def story() -> None:
+        async with connected(place, place.admin, CURRENT) as admin:
+            await told(admin, "related", path="bed1.md", project="garden")
+            await told(admin, "related", path="nowhere.md", project="garden")
+
+    anyio.run(story)
+    counted = httpx2.get(f"{place.address}/metrics", headers={"authorization": f"Bearer {place.admin}"}).text
+    assert 'unspool_mcp_calls_total{outcome="ok",tool="related"} 1.0' in counted
+    assert 'unspool_mcp_calls_total{outcome="not_found",tool="related"} 1.0' in counted

@@ -72,7 +72,7 @@ class App:
         service = Service(corpus, Jobs(corpus), install(corpus, settings))
         try:
             self._api.state.service = service
-            agents = McpApp(lambda request: in_scope(request.scope).view, settings)
+            agents = McpApp(lambda request: in_scope(request.scope).view, settings, service.observer)
             self._door = Outermost(guarded(Split(self._api, agents), service), service)
             async with agents.running():
                 yield

@@ -13,6 +13,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from unspool.interfaces.mcp.server import Caller, Context, Door
+from unspool.observability import Observer
 from unspool.settings import Settings
 from unspool.views import View
 
@@ -24,13 +25,13 @@ class McpApp:
     it is asked for every message, with the very request that carried it, so that no request can see what another may.
     """
 
-    def __init__(self, view_of: Callable[[Request], View], settings: Settings) -> None:
+    def __init__(self, view_of: Callable[[Request], View], settings: Settings, observer: Observer | None = None) -> None:
         def admit(ctx: Context) -> Caller:
             assert isinstance(ctx.request, Request)
             return Caller(view=view_of(ctx.request))
 
         self._sessions = StreamableHTTPSessionManager(
-            Door(admit, max_tokens=settings.mcp_max_tokens).server(),
+            Door(admit, max_tokens=settings.mcp_max_tokens, observer=observer).server(),
             stateless=True,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=settings.serve_max_body_bytes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,13 +23,14 @@ from unspool.interfaces.mcp.answers import Answer
 from unspool.interfaces.mcp.catalogue import INSTRUCTIONS, Tool
 from unspool.interfaces.mcp.catalogue import tools as catalogue
 from unspool.interfaces.mcp.progress import Reporter
+from unspool.observability import Observer
 from unspool.views import View
 
 Context = ServerRequestContext[Any, Any]
 ROOTS = "roots"  # under which a client of the current protocol hands in its roots
 ROOTS_TIMEOUT_S = 20
 AT_ONCE, INDEXING_AT_ONCE = 8, 2  # calls in threads: more searches only wait for each other, and indexing must not keep them waiting
-_log = logging.getLogger(__name__)
+BUG, CANCELLED = "bug", "cancelled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,9 @@ class Caller:
 class Door:
     """What the server answers. `admit` says who a request comes from; nothing about a caller is kept from one request to the next."""
 
-    def __init__(self, admit: Callable[[Context], Caller], *, max_tokens: int) -> None:
+    def __init__(self, admit: Callable[[Context], Caller], *, max_tokens: int, observer: Observer | None = None) -> None:
         self._admit = admit
+        self._observer = observer
         self._tools = catalogue(max_tokens)
         self._threads, self._slow = anyio.CapacityLimiter(AT_ONCE), anyio.CapacityLimiter(INDEXING_AT_ONCE)
 
@@ -80,20 +82,41 @@ class Door:
         if tool is None or not caller.view.scope.role.allows(tool.needs):
             known = ", ".join(name for name, one in self._tools.items() if caller.view.scope.role.allows(one.needs))
             raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name[:80]}; there are: {known}")
+        begun, outcome = time.perf_counter(), CANCELLED
         try:
-            if tool.name == "index" and caller.confined is not None:
-                declared = await _declared_roots(ctx, params)
-                if declared is None:
-                    return types.InputRequiredResult(input_requests={ROOTS: types.ListRootsRequest()})
-                caller = replace(caller, view=caller.confined(declared))
-            work = partial(_answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress))
-            answer = await anyio.to_thread.run_sync(work, limiter=self._slow if tool.name == "index" else self._threads)
+            result = await self._run(ctx, params, caller, tool)
+            outcome = "ok"
         except UnspoolError as error:
-            return _failed(tools.error_text(error))
-        except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what is stored, so only its type is told
-            _report_bug(tool.name, error)
-            return _failed("error (bug): this is a bug in unspool; the log of the server says more")
+            outcome = error.code
+            result = self._failed(error.code, tools.error_text(error))
+        except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what is stored, so it is not told
+            outcome = BUG
+            result = self._failed(BUG, f"error ({BUG}): this is a bug in unspool; the log of the server says more", error)
+        finally:
+            if self._observer is not None:
+                self._observer.tool(tool.name, outcome, time.perf_counter() - begun)
+        return result
+
+    async def _run(
+        self, ctx: Context, params: types.CallToolRequestParams, caller: Caller, tool: Tool
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        if tool.name == "index" and caller.confined is not None:
+            declared = await _declared_roots(ctx, params)
+            if declared is None:
+                return types.InputRequiredResult(input_requests={ROOTS: types.ListRootsRequest()})
+            caller = replace(caller, view=caller.confined(declared))
+        work = partial(_answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress))
+        answer = await anyio.to_thread.run_sync(work, limiter=self._slow if tool.name == "index" else self._threads)
         return types.CallToolResult(content=[types.TextContent(text=answer.text)], structured_content=answer.values)
+
+    def _failed(self, code: str, text: str, cause: Exception | None = None) -> types.CallToolResult:
+        """An error that the model can read and act upon. It is text alone: clients do not forward the values of one that failed."""
+        self._tell(code, cause)
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+    def _tell(self, code: str, cause: Exception | None = None) -> None:
+        if self._observer is not None:
+            self._observer.error(code, cause)
 
     async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
         cursor = None if params is None else params.cursor
@@ -118,9 +141,10 @@ class Door:
         try:
             return await anyio.to_thread.run_sync(work, caller, limiter=self._threads)
         except UnspoolError as error:
+            self._tell(error.code)
             raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"code": error.code}) from None
         except Exception as error:  # noqa: BLE001 - see above
-            _report_bug("resources", error)
+            self._tell(BUG, error)
             raise MCPError(code=types.INTERNAL_ERROR, message="this is a bug in unspool; the log of the server says more") from None
 
 
@@ -158,13 +182,3 @@ def _described(tool: Tool) -> types.Tool:
         output_schema=dict(tool.output),
         annotations=types.ToolAnnotations.model_validate(tool.hints),
     )
-
-
-def _failed(text: str) -> types.CallToolResult:
-    """An error that the model can read and act upon. It is text alone: clients do not forward the values of one that failed."""
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
-
-
-def _report_bug(what: str, error: Exception) -> None:
-    _log.error("%s: this is a bug in unspool: %s", what, type(error).__name__)
-    _log.debug("%s", what, exc_info=error)

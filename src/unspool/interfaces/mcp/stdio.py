@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from unspool.corpus import Corpus
 from unspool.domain.keys import Role
 from unspool.errors import MissingDependencyError, UnspoolError
 from unspool.interfaces.mcp import confinement
+from unspool.observability import Observer, install
 from unspool.settings import Settings
 from unspool.views import View
 
@@ -24,15 +25,21 @@ def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool =
     """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
     scope = Scope.everything(role=Role.READ if read_only else Role.ADMIN, roots=roots_of(settings))
     scope = scope.narrowed(projects) if projects else scope
-    with Corpus(settings) as corpus:
+    with Corpus(settings) as corpus, closing(install(corpus, _quiet(settings))) as observer:
         # The SDK takes about as long to import as the corpus to open: the one does not wait for the other.
         opening = threading.Thread(target=_warm, args=(corpus,), daemon=True)
         gc.disable()  # nothing of what is imported is ever given up: looking for what is takes a tenth of the start
         opening.start()
         try:
-            _run(corpus, scope)
+            _run(corpus, scope, observer)
         finally:
             opening.join(READY_S)  # Python does not end well while a thread is in the middle of an extension
+
+
+def _quiet(settings: Settings) -> Settings:
+    """Clients show whatever comes on stderr as if something were wrong: without being asked, only what is goes there."""
+    is_asked = settings.origins.get("log_level", "default") != "default"
+    return settings if is_asked else settings.with_arguments({"log_level": "warning"})
 
 
 def _warm(corpus: Corpus) -> None:
@@ -41,7 +48,7 @@ def _warm(corpus: Corpus) -> None:
         corpus.nearest(corpus.embed("unspool"), k=1, projects="*")
 
 
-def _run(corpus: Corpus, scope: Scope) -> None:
+def _run(corpus: Corpus, scope: Scope, observer: Observer) -> None:
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -63,7 +70,7 @@ def _run(corpus: Corpus, scope: Scope) -> None:
         return View(corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots)))
 
     caller = Caller(view=View(corpus, scope), home=home, confined=confined)
-    server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens).server()
+    server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer).server()
 
     async def answer() -> None:
         async with stdio_server() as (read, write):
