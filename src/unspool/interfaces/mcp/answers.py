@@ -62,7 +62,9 @@ def _advice(page: Page, goes_on: bool) -> str:
     if not page.hits:
         if page.number > 1:
             return "there is nothing more"
-        return f"nothing found in {', '.join(page.projects) or 'what is indexed'}; try other words, fewer conditions, or list_projects"
+        if not page.projects:
+            return "there is nothing to find yet"
+        return f"nothing found in {', '.join(page.projects)}; try other words, fewer conditions, or list_projects"
     if not goes_on:
         return "these are all hits"
     if page.relevance_dropped:
@@ -89,7 +91,7 @@ def passage(passage: Passage, text: str, lines: Lines, *, upto: int, with_projec
     """Lines of a document. `upto` is the last line that was asked for: where it was not reached, the answer says how to go on."""
     follows = f"{passage.path}:{Lines(lines.last + 1, upto)}" if lines.last < upto else ""
     told = _notes(notes)
-    ending = [*words.notes(told), *([f'more: read(path="{follows}") goes on'] if follows else [])]
+    ending = [*words.notes(told), *([words.line(f'more: read(path="{follows}") goes on')] if follows else [])]
     values = {
         "at": f"{passage.path}:{lines}",
         "project": passage.project if with_project else "",
@@ -138,7 +140,7 @@ def projects(found: Sequence[ProjectStatus], *, after: str = "", notes: Sequence
             _lean({"name": one.name, "documents": documents, "failed": failed, "chunks": one.chunks, "root": one.root}, "documents", "chunks")
         )
         line = f"{one.name}: {documents} documents, {one.chunks} chunks"
-        lines.append(line + (f", {failed} failed" if failed else "") + (f", from {one.root}" if one.root else ""))
+        lines.append(words.line(line + (f", {failed} failed" if failed else "") + (f", from {one.root}" if one.root else "")))
     ending = [*words.notes(told), *([f'more: list_projects(after="{after}") gives the next ones'] if after else [])]
     text = "\n".join([*(lines or ["nothing is indexed yet" if not after else "no further projects"]), *ending])
     return Answer(text=text, values=_lean({"projects": rows, "after": after, "notes": told}, "projects"))
@@ -163,7 +165,7 @@ def indexed(report: IndexReport, *, notes: Sequence[str] = ()) -> Answer:
     skipped = [f"{sum(report.skipped.values())} files were left out"] if report.skipped else []
     busy = [f"{report.busy} documents are being indexed by another run"] if report.busy else []
     told = _notes((*notes, *masked, *skipped, *busy, *report.warnings))
-    failures = [f"{one.path}: {one.error}"[:MAX_NOTE] for one in report.failures[:FAILURES]]
+    failures = [words.line(f"{one.path}: {one.error}")[:MAX_NOTE] for one in report.failures[:FAILURES]]
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged, "removed": report.removed, "failed": report.failed}
     line = f"{report.project}: " + ", ".join(f"{count} {what}" for what, count in counts.items() if count or what == "added")
     text = "\n".join([f"{line}; {report.chunks} chunks in {report.seconds:.1f} s", *(f"failed: {one}" for one in failures), *words.notes(told)])

@@ -14,12 +14,19 @@ from unspool.domain.documents import Lines, Passage
 from unspool.domain.history import HistoryPage, StreamStatus
 from unspool.interfaces.mcp.showing import Shown
 
-_OURS = re.compile(r"^(?=\[\d+\] |note: |more: |stop: |end: |older records: )", re.MULTILINE)
+_BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # what else may be taken for the end of a line
+_OURS = re.compile(rf"(?:^|(?<=[{_BREAKS}]))(?=\[\d+\] |note: |more: |stop: |end: |older records: )", re.MULTILINE)
+_BROKEN = re.compile(rf"[\r\n{_BREAKS}]")
 
 
 def guarded(text: str) -> str:
     """Quoted text in which no line looks like one of ours."""
     return _OURS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def line(text: str) -> str:
+    """A name in a line of ours; one that has line breaks in it stays on that line."""
+    return _BROKEN.sub(" ", text)
 
 
 def page(hits: Sequence[Shown], ending: Sequence[str], *, first_rank: int = 1) -> str:
@@ -29,19 +36,19 @@ def page(hits: Sequence[Shown], ending: Sequence[str], *, first_rank: int = 1) -
 
 
 def _header(hit: Shown, rank: int) -> str:
-    line = f"[{rank}] {hit.at}"
-    line += f" {hit.within}" if hit.within else ""
-    line += f" (project {hit.project})" if hit.project else ""
-    line += f" (showing {'line' if hit.lines.first == hit.lines.last else 'lines'} {hit.lines})" if hit.lines is not None else ""
-    line += " (changed since the first page)" if hit.is_changed else ""
-    return line + (f" (also in {', '.join(hit.also)})" if hit.also else "")
+    head = f"[{rank}] {hit.at}"
+    head += f" {hit.within}" if hit.within else ""
+    head += f" (project {hit.project})" if hit.project else ""
+    head += f" (showing {'line' if hit.lines.first == hit.lines.last else 'lines'} {hit.lines})" if hit.lines is not None else ""
+    head += " (changed since the first page)" if hit.is_changed else ""
+    return line(head + (f" (also in {', '.join(hit.also)})" if hit.also else ""))
 
 
 def passage(passage: Passage, text: str, lines: Lines, ending: Sequence[str]) -> str:
     """Lines of a document under where they stand."""
     unit = "messages" if passage.kind == "chat" else "lines"
     title = f" {passage.title}" if passage.title and passage.title != passage.path else ""
-    head = f"[1] {passage.path}:{lines} of {passage.last_line} {unit}{title}"
+    head = line(f"[1] {passage.path}:{lines} of {passage.last_line} {unit}{title}")
     return "\n".join([head, guarded(text), *ending])
 
 
@@ -53,7 +60,7 @@ def history(page: HistoryPage, notes: Sequence[str]) -> str:
 
 def streams(found: Sequence[StreamStatus], ending: Sequence[str]) -> str:
     """Streams of responses, one a line."""
-    lines = [f"{one.stream} ({one.records} records, project {one.project})" for one in found]
+    lines = [line(f"{one.stream} ({one.records} records, project {one.project})") for one in found]
     return "\n".join([*(lines or ["no streams of responses yet"]), *ending])
 
 
