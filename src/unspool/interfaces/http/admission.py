@@ -12,7 +12,6 @@ from unspool.interfaces.http.service import CALLER, Caller, Service
 from unspool.views import View, admit
 
 PUBLIC = frozenset({"/health", "/ready", "/openapi.json"})
-FAILURES_PER_MINUTE = 60  # wrong keys that one address may try
 _KEPT = 10_000  # buckets; those that are full again can be forgotten
 _REFUSED = (
     "this needs a key that is known here, not revoked and not expired; send it as `Authorization: Bearer unspool_...`, `unspool key create` makes one"
@@ -51,7 +50,7 @@ class Admission:
         self._app = app
         self._service = service
         self._calls = Buckets(settings.rate_limit / settings.serve_workers)
-        self._failures = Buckets(FAILURES_PER_MINUTE / settings.serve_workers)
+        self._failures = Buckets(settings.rate_limit / settings.serve_workers)
         self._most = settings.serve_queue
         self._under_way = 0
 

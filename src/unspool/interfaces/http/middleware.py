@@ -166,7 +166,8 @@ class _Body:
             raise SlowError(f"the body did not arrive within {self._bounds._timeout_s:g} s; send it faster, or in parts") from None
         self._size += len(message.get("body", b""))
         if self._size > self._bounds._most:
-            await _discard(self._receive)
+            if message.get("more_body", False):
+                await _discard(self._receive)
             raise self._bounds._too_large()
         self._is_whole = not message.get("more_body", False)
         if self._is_whole:

@@ -1,0 +1,179 @@
+"""What is wrong with a request is said in one shape, with a code, a status and a cure; what is wrong with the service, to its log alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import unspool
+from services import serving
+from support import beside, doc, settings_for
+
+SECRET = "the walrus is in the vault"
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
+    settings = settings_for(tmp_path_factory.mktemp("served") / "catalog.db")
+    with unspool.open(settings=settings) as corpus:
+        corpus.put(doc("a.md", "walrus\nsecond"), doc("b.md", "another walrus"))
+        corpus.put(doc("c.md", "other", project="second"))
+    with serving(settings) as address, httpx2.Client(base_url=address, timeout=30) as client:
+        yield client
+
+
+def error(answer: httpx2.Response) -> tuple[int, str]:
+    body = answer.json()
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"code", "message", "request_id"}
+    assert body["error"]["request_id"] == answer.headers["x-request-id"]
+    return answer.status_code, body["error"]["code"]
+
+
+def post(api: httpx2.Client, content: bytes | str, path: str = "/v1/search", media_type: str = "application/json") -> httpx2.Response:
+    return api.post(path, content=content, headers={"Content-Type": media_type})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"1",
+        b'"walrus"',
+        b'{"query": "walr\xff"}',
+        b"\xff\xfe{\x00}\x00",
+        b'{"query": "\\ud800"}',
+        b'{"query": "walrus", "min_score": NaN}',
+        b'{"query": "walrus", "min_score": Infinity}',
+        b'{"query": "walrus", "min_score": 1e999}',
+        b'{"query": "walrus", "limit": ' + b"9" * 5000 + b"}",
+        b'{"query": "walrus", "where": ' + b'{"not":' * 100_000 + b"{}" + b"}" * 100_000 + b"}",
+        b"[" * 500_000,
+        b'{"query": "  \\t\\u3000 "}',
+        b'{"query": ""}',
+        b'{"query": "' + b"x" * 20_001 + b'"}',
+        b'{"query": "walrus", "limit": "5"}',
+        b'{"query": "walrus", "limit": 0}',
+        b'{"query": "walrus", "limit": 1.5}',
+        b'{"query": "walrus", "limit": true}',
+        b'{"query": "walrus", "projects": []}',
+        b'{"query": "walrus", "projects": "notes"}',
+        b'{"query": "walrus", "projects": ["a,b"]}',
+        b'{"query": "walrus", "explain": 1}',
+        b'{"query": "walrus", "lim": 5}',
+        b'{"query": "walrus", "max_tokens": 10000001}',
+    ],
+)
+def test_what_is_no_request_is_refused(api: httpx2.Client, content: bytes) -> None:
+    answer = post(api, content)
+    assert error(answer) == (422, "input")
+    assert len(answer.text) < 500
+
+
+def test_a_message_says_where_what_and_how_to_cure_it(api: httpx2.Client) -> None:
+    message = post(api, json.dumps({"query": "x", "limit": 5000})).json()["error"]["message"]
+    assert message.startswith("limit of the body is 5000; ")
+    assert "1000" in message
+    nested = api.put("/v1/projects/notes/documents", json={"documents": [{"path": "a", "text": "x", "metadata": {"k": [1]}}]}).json()["error"][
+        "message"
+    ]
+    assert nested.startswith("documents[0].metadata of the body ")
+    assert api.get("/v1/jobs", params={"limit": "ten"}).json()["error"]["message"].startswith("limit of the query is 'ten'; ")
+    assert "not known" in api.get("/v1/jobs", params={"count": "1"}).json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("where", "word"),
+    [({"langauge": "go"}, "language"), ({"kind": "prose"}, "chat"), ({"metadata.a": 10**30}, "2**63"), ({"path": ["x"] * 101}, "100")],
+)
+def test_a_filter_that_makes_no_sense_is_an_error_of_its_own(api: httpx2.Client, where: dict[str, Any], word: str) -> None:
+    answer = api.post("/v1/search", json={"query": "walrus", "projects": ["notes"], "where": where})
+    assert error(answer) == (422, "filter")
+    assert word in answer.json()["error"]["message"]
+
+
+def test_a_glob_that_is_meant_to_take_for_ever_is_answered(api: httpx2.Client) -> None:
+    api.put(f"/v1/projects/notes/documents/{'a' * 300}", json={"text": "walrus"})
+    answer = api.post("/v1/search", json={"query": "walrus", "projects": ["notes"], "where": {"path": "*a" * 100 + "b"}})
+    assert (answer.status_code, answer.json()["hits"]) == (200, [])
+
+
+def test_what_there_is_nothing_of_is_not_found(api: httpx2.Client) -> None:
+    for path in ("/", "/v1", "/v1/", "/v1/nothing", "/docs", "/redoc", "/v1/search/", "/v1/projects/nobody", "/v1/projects/notes/documents/z"):
+        answer = api.get(path) if path != "/v1/search/" else api.post(path, json={"query": "x"})
+        assert error(answer) == (404, "not_found"), path
+    for path in ("/v1/projects/%ff", "/v1/projects/notes/documents/%ff%fe", "/v1/projects/%00", "/v1/jobs/..%2f..%2fetc", "/v1/jobs/1"):
+        assert error(api.get(path)) == (422, "input"), path
+
+
+def test_an_address_that_is_called_in_another_way_says_how(api: httpx2.Client) -> None:
+    for method, path, allowed in (
+        ("GET", "/v1/search", "POST"),
+        ("PATCH", "/v1/projects/notes/documents/a.md", "DELETE, GET, PUT"),
+        ("OPTIONS", "/v1/projects", "GET"),
+        ("TRACE", "/health", "GET"),
+        ("PUT", "/v1/projects/notes", "DELETE, GET"),
+    ):
+        answer = api.request(method, path)
+        assert (error(answer), answer.headers["allow"]) == ((405, "method"), allowed)
+
+
+def test_only_json_is_taken(api: httpx2.Client) -> None:
+    for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "application/xml"):
+        assert error(post(api, b'{"query": "walrus"}', media_type=media_type)) == (415, "media_type")
+    assert post(api, b'{"query": "walrus", "projects": ["notes"]}', media_type="Application/JSON; charset=utf-8").status_code == 200
+
+
+def test_a_project_that_was_not_named_is_a_conflict_where_there_are_several(api: httpx2.Client) -> None:
+    answer = api.post("/v1/search", json={"query": "walrus"})
+    assert error(answer) == (409, "ambiguous")
+    assert "notes, second" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("continuation", ["A" * 22, "Ah0CmZqkYr3mKtkKrnwBCgI", "_" * 5000])
+def test_a_continuation_that_is_none_is_not_found(api: httpx2.Client, continuation: str) -> None:
+    assert error(api.post("/v1/more", json={"continuation": continuation})) == (404, "continuation_malformed")
+
+
+def test_a_continuation_that_was_tampered_with_or_comes_from_elsewhere_is_not_followed(api: httpx2.Client, tmp_path: Path) -> None:
+    mine = api.post("/v1/search", json={"query": "walrus", "projects": ["notes"], "limit": 1}).json()["continuation"]
+    for position in range(len(mine)):
+        changed = mine[:position] + ("A" if mine[position] != "A" else "B") + mine[position + 1 :]
+        assert api.post("/v1/more", json={"continuation": changed}).status_code == 404
+    with unspool.open(settings=settings_for(tmp_path / "other.db")) as other:
+        other.put(doc("a.md", "walrus"), doc("b.md", "another walrus"))
+        foreign = other.search("walrus", limit=1).continuation
+    assert error(api.post("/v1/more", json={"continuation": foreign})) in ((404, "continuation_foreign"), (404, "continuation_swept"))
+
+
+def test_lines_that_are_not_there_and_vectors_of_another_length(api: httpx2.Client) -> None:
+    address = "/v1/projects/notes/documents/a.md"
+    assert error(api.get(address, params={"first": 9})) == (404, "not_found")
+    assert error(api.get(address, params={"first": 2, "last": 1})) == (409, "conflict")
+    assert error(api.post("/v1/nearest", json={"vector": [0.5, 1], "projects": ["notes"]})) == (409, "dimension")
+
+
+def test_a_bug_is_told_to_the_log_without_what_is_stored(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Nobody but a bug writes a word where a kind of document belongs. Reading it raises what is no error of ours, with the word in its text."""
+    settings = settings_for(tmp_path / "catalog.db")
+    with unspool.open(settings=settings) as corpus:
+        corpus.put(doc("a.md", "walrus"))
+    with beside(tmp_path / "catalog.db") as catalog:
+        catalog.run(f"UPDATE documents SET kind = '{SECRET}'")
+    with serving(settings) as address:
+        answer = httpx2.get(f"{address}/v1/projects/notes/documents", headers={"X-Request-ID": "bug-1"})
+        assert error(answer) == (500, "bug")
+        assert SECRET not in answer.text
+        assert "ValueError" not in answer.text
+        assert httpx2.get(f"{address}/v1/projects").status_code == 200
+    logged = capfd.readouterr().err
+    assert "bug-1" in logged
+    assert SECRET not in logged
