@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +26,7 @@ HOME = "notes"
 TOOLS = catalogue.tools(4_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BUDGETS = st.integers(LEAST_TOKENS, 1_500) | st.sampled_from([LEAST_TOKENS, 4_000, MOST_TOKENS])
-WALKED = 40  # hits of a walk
+WALKED = 25  # hits of a walk
 WORDS = [
     "tomato",
     "pump",
@@ -70,10 +71,12 @@ def within(agent: Agent, most: int, tool: str, **sent: object) -> Told:
     answer = tools.RUN[tool](tools.Call(view=View(agent.corpus, Scope.everything()), given=understood, home=HOME))
     told = Told(text=answer.text, values=answer.values, is_error=False)
     assert max(agent.tokens(told)) <= most
+    if "hits" in told.values:  # whatever the hits hold, each has one header
+        assert len(re.findall(r"^\[\d+\] ", told.text, re.MULTILINE)) == len(told.places)
     return told
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(BUDGETS, st.integers(1, 30))
 def test_pages_keep_to_the_budget_and_leave_nothing_out(agent: Agent, most: int, limit: int) -> None:
     answer = within(agent, most, "search", query="tomato pump", limit=limit)
@@ -114,7 +117,7 @@ def test_a_line_that_has_no_room_is_cut_and_it_is_said(agent: Agent) -> None:
     assert answer.values["text"].endswith("[...]") and "line 1 is longer than the answer may be" in answer.text
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(BUDGETS, st.integers(1, 10))
 def test_histories_keep_to_the_budget_and_leave_nothing_out(agent: Agent, most: int, limit: int) -> None:
     numbers: list[int] = []
