@@ -20,8 +20,8 @@ WAIT_S = 20.0  # for something that has to happen; only a test that fails waits 
 class _Server(server.Server):
     """A server that says when it listens."""
 
-    def __init__(self, settings: unspool.Settings, corpus: unspool.Corpus | None) -> None:
-        super().__init__(server.config(settings, App(settings, corpus=corpus)))
+    def __init__(self, settings: unspool.Settings) -> None:
+        super().__init__(server.config(settings, App(settings)))
         self.listens = threading.Event()
 
     async def startup(self, sockets: Any = None) -> None:
@@ -30,11 +30,11 @@ class _Server(server.Server):
 
 
 @contextmanager
-def serving(settings: unspool.Settings, *, corpus: unspool.Corpus | None = None, **given: object) -> Iterator[str]:
-    """The address of a service with these settings, until the block ends. Of a corpus that is given it makes an end, too."""
+def serving(settings: unspool.Settings, **given: object) -> Iterator[str]:
+    """The address of a service with these settings, until the block ends."""
     settings = settings.with_arguments({"serve_port": 0, "log_level": "error", "rate_limit": 0, "serve_drain_s": 1, **given})
     listening = server.bound(settings)
-    running = _Server(settings, corpus)
+    running = _Server(settings)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

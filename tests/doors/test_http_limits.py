@@ -206,7 +206,7 @@ def test_a_bucket_fills_as_time_goes_by() -> None:
     assert Buckets(0).wait_s("a") == 0.0
 
 
-def test_keys_are_checked_before_anything_else_and_throttled_each_for_itself(place: Path, tmp_path: Path) -> None:
+def test_keys_are_checked_before_anything_else_and_throttled_each_for_itself(tmp_path: Path) -> None:
     path = tmp_path / "catalog.db"
     with unspool.open(settings=settings_for(path)) as corpus:
         corpus.put(doc("a.md", "walrus"), doc("b.md", "walrus two"))
@@ -214,37 +214,35 @@ def test_keys_are_checked_before_anything_else_and_throttled_each_for_itself(pla
         revoked, gone = corpus.keys.create(projects="notes")
         corpus.keys.revoke(revoked.id)
         expired = corpus.keys.create(projects="notes", expires_at=datetime.now(UTC) + timedelta(milliseconds=1))[1]
-        with serving(settings_for(path), corpus=corpus, rate_limit=30) as address, httpx2.Client(base_url=address, timeout=30) as api:
+    with serving(settings_for(path), rate_limit=30) as address, httpx2.Client(base_url=address, timeout=30) as api:
 
-            def as_(key: str) -> dict[str, str]:
-                return {"Authorization": f"Bearer {key}"}
+        def as_(key: str) -> dict[str, str]:
+            return {"Authorization": f"Bearer {key}"}
 
-            wrong = [
-                {},
-                as_("unspool_000000000000_" + "A" * 43),
-                as_(gone),
-                as_(expired),
-                {"Authorization": "Basic eA=="},
-            ]
-            refused = [api.post("/v1/search", content=b"{", headers={**headers, "X-Request-ID": "same"}) for headers in wrong]
-            assert {(one.status_code, one.text, one.headers["www-authenticate"]) for one in refused} == {
-                (401, refused[0].text, 'Bearer realm="unspool"')
-            }
-            assert not any(key in refused[0].text for key in (gone, expired))
-            assert api.post("/mcp", json={}).status_code == 401
-            assert api.get("/v1/nothing").status_code == 401
-            assert api.get("/health").status_code == 200
-            assert api.get("/openapi.json").json()["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
-            assert api.post("/v1/search", json={"query": "walrus"}, headers={"X-API-Key": keys["read"]}).status_code == 200
-            for role, method, path_, status in (
-                ("read", "PUT", "/v1/projects/notes/documents/c.md", 403),
-                ("write", "PUT", "/v1/projects/notes/documents/c.md", 200),
-                ("write", "DELETE", "/v1/projects/notes", 403),
-                ("admin", "GET", "/metrics", 403),
-            ):
-                body = {"text": "x"} if method == "PUT" else None
-                assert api.request(method, path_, json=body, headers=as_(keys[role])).status_code == status, (role, path_)
-            often = [api.get("/v1/projects", headers=as_(keys["read"])) for _ in range(40)]
-            assert code(often[-1]) == (429, "throttled")
-            assert int(often[-1].headers["retry-after"]) >= 1
-            assert api.get("/v1/projects", headers=as_(keys["write"])).status_code == 200
+        wrong = [
+            {},
+            as_("unspool_000000000000_" + "A" * 43),
+            as_(gone),
+            as_(expired),
+            {"Authorization": "Basic eA=="},
+        ]
+        refused = [api.post("/v1/search", content=b"{", headers={**headers, "X-Request-ID": "same"}) for headers in wrong]
+        assert {(one.status_code, one.text, one.headers["www-authenticate"]) for one in refused} == {(401, refused[0].text, 'Bearer realm="unspool"')}
+        assert not any(key in refused[0].text for key in (gone, expired))
+        assert api.post("/mcp", json={}).status_code == 401
+        assert api.get("/v1/nothing").status_code == 401
+        assert api.get("/health").status_code == 200
+        assert api.get("/openapi.json").json()["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+        assert api.post("/v1/search", json={"query": "walrus"}, headers={"X-API-Key": keys["read"]}).status_code == 200
+        for role, method, path_, status in (
+            ("read", "PUT", "/v1/projects/notes/documents/c.md", 403),
+            ("write", "PUT", "/v1/projects/notes/documents/c.md", 200),
+            ("write", "DELETE", "/v1/projects/notes", 403),
+            ("admin", "GET", "/metrics", 403),
+        ):
+            body = {"text": "x"} if method == "PUT" else None
+            assert api.request(method, path_, json=body, headers=as_(keys[role])).status_code == status, (role, path_)
+        often = [api.get("/v1/projects", headers=as_(keys["read"])) for _ in range(40)]
+        assert code(often[-1]) == (429, "throttled")
+        assert int(often[-1].headers["retry-after"]) >= 1
+        assert api.get("/v1/projects", headers=as_(keys["write"])).status_code == 200

@@ -11,7 +11,6 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unspool import __version__
-from unspool.corpus import Corpus
 from unspool.corpus import open as open_corpus
 from unspool.errors import UnspoolError
 from unspool.interfaces.http import asking, conversations, documents, errors, history, jobs, openapi, operations, searching
@@ -42,11 +41,10 @@ def from_environment() -> App:
 
 
 class App:
-    """An ASGI application. It opens the corpus when the server starts it, unless it is given one, and closes it in the end."""
+    """An ASGI application. It opens the corpus when the server starts it, and closes it in the end."""
 
-    def __init__(self, settings: Settings, *, corpus: Corpus | None = None) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._corpus = corpus
         self._door: Outermost | None = None
         self._api = api()
         self._api.router.lifespan_context = self._lifespan
@@ -68,7 +66,7 @@ class App:
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         settings = self._settings
-        corpus = self._corpus or open_corpus(settings=settings)
+        corpus = open_corpus(settings=settings)
         service = Service(corpus, Jobs(corpus), install(corpus, settings))
         try:
             self._api.state.service = service
