@@ -31,11 +31,13 @@ import click
 
 import unspool
 import unspool.aio
+import unspool.client
 from unspool import embedders, errors, settings
 from unspool.domain import continuations, filters
 from unspool.domain.continuations import Bookmark
 from unspool.embedders import cohere, families, openai, voyage
 from unspool.interfaces.cli import main
+from unspool.interfaces.http import errors as http_errors
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -55,6 +57,14 @@ WHAT_TO_DO = {
         "`postgresql://user:password@host:port/database`; see [PostgreSQL](../postgresql.md#the-address)."
     ),
     "missing_dependency": "Run the install command that the message holds, or install the program that it names.",
+    "access": "This is the parent of the three that follow and is never raised by itself.",
+    "unauthenticated": (
+        "Send a key that is in use: `Authorization: Bearer unspool_...`, or `UNSPOOL_KEY` for a client. `unspool key list` shows which there are."
+    ),
+    "forbidden": "Use a key with the role that the message names; see [keys](../keys.md). A folder has to lie under one of `UNSPOOL_ROOTS`.",
+    "throttled": (
+        "Wait `retry_after` seconds, then try again. `UNSPOOL_RATE_LIMIT` bounds the requests of a key, `UNSPOOL_SERVE_QUEUE` those of a process."
+    ),
     "input": "Correct the value that the message names; it also says which values are allowed.",
     "ambiguous": "Name the project. The message lists those that there are; `*` means all of them where several can be meant.",
     "filter": "Correct the field or the operator. The message lists those that exist; see [filters](filters.md).",
@@ -66,6 +76,7 @@ WHAT_TO_DO = {
     "continuation_outdated": "Search again, or ask with restart.",
     "continuation_denied": "Give the `caller` that searched, or search again. Asking with restart does not help.",
     "dimension": "Embed the vector with the corpus itself: `corpus.embed(text)`.",
+    "too_large": "Send it in parts; `UNSPOOL_SERVE_MAX_BODY_BYTES` bounds what a request may send.",
     "not_found": "Check the name. `unspool status` lists the projects, `unspool documents` the documents.",
     "conflict": (
         "Read which two things contradict each other: another program's file or schema, a newer version, another embedder, another folder under "
@@ -76,6 +87,7 @@ WHAT_TO_DO = {
     "service": "Look at the disk, the database or the program that the message names, then try again.",
     "unreachable": "Check the address and the network, then try again.",
     "timeout": "Try again when the other side is less busy, or raise the limit that the message names.",
+    "overdue": "Ask for less, or later; `UNSPOOL_SERVE_TIMEOUT_S` bounds how long a request may take.",
     "rate_limited": "Wait `retry_after` seconds if the error has them, then try again.",
     "rejected": "Check the key, the password, the quota or the rights of the user. Trying again does not help.",
 }
@@ -107,7 +119,12 @@ FIELDS = {
 
 OPERATORS = (
     ("equal", "`field=value`", '`{"field": "value"}` or `{"field": {"eq": "value"}}`', "the value; for `path` a glob, for `heading` a part of it"),
-    ("one of", "`field=a,b`", '`{"field": ["a", "b"]}` or `{"field": {"in": ["a", "b"]}}`', "any of the values, at most 1000; of `path`, `heading`, `speaker` and times at most 100"),
+    (
+        "one of",
+        "`field=a,b`",
+        '`{"field": ["a", "b"]}` or `{"field": {"in": ["a", "b"]}}`',
+        "any of the values, at most 1000; of `path`, `heading`, `speaker` and times at most 100",
+    ),
     ("not", "`field!=value`", '`{"field": {"not": "value"}}`', "everything else, also what has no such field; a list means none of them"),
     ("less", "`field<value`", '`{"field": {"lt": 3}}`', "`modified`, `time` and `metadata.<key>` only"),
     ("at most", "`field<=value`", '`{"field": {"le": 3}}`', "the same"),
@@ -244,7 +261,7 @@ def error_classes() -> list[type[errors.UnspoolError]]:
         for child in one.__subclasses__():
             yield from below(child)
 
-    return [one for one in below(errors.UnspoolError) if one.__module__ == errors.__name__]
+    return [one for one in below(errors.UnspoolError) if one.__module__ == errors.__name__ and "code" in vars(one)]
 
 
 def errors_page() -> str:
@@ -262,7 +279,12 @@ def errors_page() -> str:
         "",
         "`unspool` prints `error: ...` on stderr and leaves with the exit code; `--debug` adds the traceback, `--json` an object with the code.",
     ]
-    out += ["Two more codes appear in JSON only: `usage` for a wrong command line (exit code 2) and `bug` for a fault of unspool (exit code 70)."]
+    out += [
+        "Two more codes appear in JSON only: `usage` for a wrong command line (exit code 2), `bug` for a fault of unspool (exit code 70, HTTP 500)."
+    ]
+    out += ["", "The HTTP service has a few more, about requests themselves:", ""]
+    own = [one for one in vars(http_errors).values() if inspect.isclass(one) and one.__module__ == http_errors.__name__ and "code" in vars(one)]
+    out += _table(["code", "HTTP status", "meaning"], [[f"`{one.code}`", str(one.http_status), _first(one)] for one in own if one.code != "bug"])
     for one in error_classes():
         parents = [base.__name__ for base in one.__bases__ if base.__module__ == "builtins" and base is not Exception]
         also = f" It is also a `{'`, `'.join(parents)}`." if parents else ""
@@ -281,11 +303,14 @@ def python() -> str:
     """Every public name with its signature and docstring."""
     out = ["# Python", "", _NOTE, "", "Everything here is imported from `unspool`. Errors are in `unspool.errors`; see [errors](errors.md).", ""]
     names = sorted(unspool.__all__, key=lambda name: (name not in ("open", "Corpus"), name == "Corpus", name.lower()))
-    out += [", ".join(f"[`{name}`](#{name.lower()})" for name in names) + ", [`unspool.aio`](#unspoolaio)"]
+    out += [", ".join(f"[`{name}`](#{name.lower()})" for name in names) + ", [`unspool.aio`](#unspoolaio), [`unspool.client`](#unspoolclient)"]
     for name in names:
         out += ["", *_public(name, getattr(unspool, name))]
     out += ["", "## unspool.aio", "", inspect.getdoc(unspool.aio) or "", ""]
-    out += [f"`AsyncCorpus` has the methods of [`Corpus`](#corpus) as coroutines: {', '.join(_methods(unspool.aio.AsyncCorpus))}."]
+    asynchronous, remote = unspool.aio.AsyncCorpus, unspool.client.RemoteCorpus
+    out += [f"`AsyncCorpus` has the methods of [`Corpus`](#corpus) as coroutines: {', '.join(_methods(asynchronous))}."]
+    out += ["", "## unspool.client", "", inspect.getdoc(unspool.client) or "", ""]
+    out += [f"`RemoteCorpus` has these methods of [`Corpus`](#corpus), `AsyncRemoteCorpus` the same as coroutines: {', '.join(_methods(remote))}."]
     return "\n".join(out)
 
 

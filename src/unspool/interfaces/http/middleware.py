@@ -99,7 +99,7 @@ class Gate:
         if scope["method"] == "OPTIONS":
             headers = {
                 "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-                "Access-Control-Allow-Headers": "authorization, content-type, x-api-key, x-request-id, mcp-protocol-version, mcp-session-id",
+                "Access-Control-Allow-Headers": "authorization, content-type, x-api-key, x-request-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name",
                 "Access-Control-Max-Age": "600",
             }
             answer = Response(status_code=204, headers={**headers, **{name.decode(): value.decode("latin-1") for name, value in allowing}})
