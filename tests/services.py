@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx2
 from anyio.from_thread import BlockingPortal
 
 import unspool
@@ -44,6 +46,16 @@ def serving(settings: unspool.Settings, **given: object) -> Iterator[str]:
         running.should_exit = True
         thread.join(WAIT_S)
         listening.close()
+
+
+def events(answer: httpx2.Response) -> Iterator[tuple[str, Any]]:
+    """The events of a stream: their names, and what they carry."""
+    name = ""
+    for line in answer.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
 
 
 class Plain:

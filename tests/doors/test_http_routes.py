@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import httpx2
 import pytest
 
 import unspool
-from services import serving
+from services import events, serving
 from support import doc, settings_for, write
 from unspool import Conversation, Message
 
@@ -149,15 +148,6 @@ def test_responses_are_kept_looked_at_and_removed(api: httpx2.Client) -> None:
     assert [one["stream"] for one in api.get("/v1/projects/kept/streams").json()["streams"]] == ["jobs/nightly"]
     assert api.post(f"{address}/prune").json() == {"cleared": 0}
     assert api.delete(address).json() == {"cleared": 3}
-
-
-def events(answer: httpx2.Response) -> Iterator[tuple[str, Any]]:
-    name = ""
-    for line in answer.iter_lines():
-        if line.startswith("event: "):
-            name = line.removeprefix("event: ")
-        elif line.startswith("data: "):
-            yield name, json.loads(line.removeprefix("data: "))
 
 
 def test_a_folder_is_indexed_by_a_job_that_can_be_watched(api: httpx2.Client, home: Path) -> None:

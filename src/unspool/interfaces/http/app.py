@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -16,12 +20,14 @@ from unspool.errors import UnspoolError
 from unspool.interfaces.http import asking, conversations, documents, errors, history, jobs, openapi, operations, searching
 from unspool.interfaces.http.admission import Admission
 from unspool.interfaces.http.middleware import Bounds, Gate, Outermost, Paths
+from unspool.interfaces.http.responses import GoneError
 from unspool.interfaces.http.service import Service, in_scope
 from unspool.interfaces.mcp.asgi import McpApp
 from unspool.jobs import Jobs
 from unspool.observability import install
 from unspool.settings import Settings
 
+LEAVE_S = 1.0  # how long a process may take to end by itself once everything is closed
 ROUTERS = (
     searching.routes,
     asking.routes,
@@ -37,14 +43,18 @@ ROUTERS = (
 
 def from_environment() -> App:
     """The application as the settings describe it; for the processes of a service."""
-    return App(Settings.load())
+    return App(Settings.load(), owns_process=True)
 
 
 class App:
-    """An ASGI application. It opens the corpus when the server starts it, and closes it in the end."""
+    """An ASGI application. It opens the corpus when the server starts it, and closes it in the end.
 
-    def __init__(self, settings: Settings) -> None:
+    One that `owns_process` ends it a moment later: what nobody waits for any more, as a call of git that hangs, must not keep it.
+    """
+
+    def __init__(self, settings: Settings, *, owns_process: bool = False) -> None:
         self._settings = settings
+        self._owns_process = owns_process
         self._door: Outermost | None = None
         self._api = api()
         self._api.router.lifespan_context = self._lifespan
@@ -77,6 +87,8 @@ class App:
         finally:
             service.over.set()
             service.close()
+            if self._owns_process:
+                threading.Thread(target=_leave, daemon=True).start()
 
 
 class Split:
@@ -88,6 +100,12 @@ class Split:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (self._agents if scope["path"].rstrip("/") == "/mcp" else self._programs)(scope, receive, send)
+
+
+def _leave() -> None:
+    time.sleep(LEAVE_S)
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def guarded(app: ASGIApp, service: Service) -> ASGIApp:
@@ -107,6 +125,7 @@ def api() -> FastAPI:
     made.state.table = [route for router in ROUTERS for route in router.routes]
     handlers: dict[type[Exception], Callable[..., object]] = {
         UnspoolError: errors.on_error,
+        GoneError: errors.on_gone,
         RequestValidationError: errors.on_invalid,
         HTTPException: errors.on_http,
     }

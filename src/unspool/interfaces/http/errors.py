@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from unspool.errors import AccessError, InputError, NotFoundError, UnauthenticatedError, UnspoolError
 from unspool.interfaces import render
@@ -99,6 +100,11 @@ async def on_invalid(request: Request, error: Exception) -> JsonResponse:
     """For what does not fit the schema."""
     assert isinstance(error, RequestValidationError)
     return response(invalid(error.errors()), request.app.state.service)
+
+
+async def on_gone(request: Request, error: Exception) -> Response:
+    """For those who do not hear it any more; the number is what proxies write down for that."""
+    return Response(status_code=499)
 
 
 async def on_http(request: Request, error: Exception) -> JsonResponse:

@@ -14,11 +14,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unspool.errors import InputError, OverdueError, TooLargeError, UnreachableError, UnspoolError
 from unspool.interfaces.http.errors import BUG, BugError, HostError, OriginError, SlowError, response
-from unspool.interfaces.http.responses import EVENTS, GoneError
+from unspool.interfaces.http.responses import EVENTS
 from unspool.interfaces.http.service import Service
 
 DISCARD_S = 2.0  # how long the rest of a body that is too large is read: who still sends does not see an answer
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_ALLOWED = "authorization, content-type, x-api-key, x-request-id, " + ", ".join(
+    f"mcp-{name}" for name in ("protocol-version", "session-id", "method", "name")
+)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -58,8 +61,6 @@ class Outermost:
             await self._app(scope, receive, send)
         except UnspoolError as error:
             return error
-        except GoneError:
-            return None
         except asyncio.CancelledError:
             if not self._service.over.is_set():
                 raise
@@ -99,7 +100,7 @@ class Gate:
         if scope["method"] == "OPTIONS":
             headers = {
                 "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
-                "Access-Control-Allow-Headers": "authorization, content-type, x-api-key, x-request-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name",
+                "Access-Control-Allow-Headers": _ALLOWED,
                 "Access-Control-Max-Age": "600",
             }
             answer = Response(status_code=204, headers={**headers, **{name.decode(): value.decode("latin-1") for name, value in allowing}})

@@ -62,7 +62,7 @@ def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None])
 
 def _run(settings: Settings, listening: socket.socket) -> None:
     if settings.serve_workers == 1:
-        Server(config(settings, App(settings))).run(sockets=[listening])
+        Server(config(settings, App(settings, owns_process=True))).run(sockets=[listening])
         return
     with handed_on(settings):
         workers = Multiprocess(config(settings, _FACTORY), sockets=[listening])
