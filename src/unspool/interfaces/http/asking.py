@@ -13,20 +13,20 @@ from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.errors import BUG, BugError, body
 from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, event_schema, unless_gone
-from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
 
 routes = router("answers")
 _EXAMPLE = 'event: text\ndata: {"text":"With `open()` [1]."}\n\nevent: answer\ndata: {"question":"How are sessions opened?","found":true,...}\n\n'
-_EVENTS = {
-    "content": {EVENTS: {"itemSchema": event_schema("text", "answer", "error"), "example": _EXAMPLE}},
-    "description": "The answer; with `stream`, events: `text` with each piece, then `answer` with the whole, or `error`",
-}
+_EVENTS = {EVENTS: {"itemSchema": event_schema("text", "answer", "error"), "example": _EXAMPLE}}
 
 
-@routes.post("/ask", operation_id="ask", summary="Ask a question", response_model=shapes.Answer, responses={**fails(404, body=True), 200: _EVENTS})
+@routes.post("/ask", operation_id="ask", summary="Ask a question", responses=gives(shapes.Answer, 404, body=True, more=_EVENTS))
 async def ask(request: Request, asking: Asking, body: requests.AskRequest) -> Response:
-    """What a model answers from the best chunks for a question, each citation checked. Without a model, what one would be shown."""
+    """What a model answers from the best chunks for a question, each citation checked. Without a model, what one would be shown.
+
+    With `stream` it comes as events: `text` with each piece, then `answer` with the whole, or `error`.
+    """
     told = requests.values_of(body.conversation)
     begin = lambda: asking.view.answering(  # noqa: E731 - it runs in a thread
         body.question, projects=body.projects, where=body.where, limit=body.limit, conversation=told

@@ -11,7 +11,7 @@ from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import ChunkId, ConversationId, ConversationsAsked, MessagesAsked, Project
 from unspool.interfaces.http.responses import JsonResponse
-from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking
 from unspool.views import View
 
@@ -20,7 +20,7 @@ _ALL = "/projects/{project}/conversations"
 _ONE = _ALL + "/{id}"
 
 
-@routes.get(_ALL, operation_id="list_conversations", summary="List conversations", response_model=shapes.Conversations, responses=fails(404))
+@routes.get(_ALL, operation_id="list_conversations", summary="List conversations", responses=gives(shapes.Conversations, 404))
 async def list_conversations(asking: Asking, project: Project, asked: Annotated[ConversationsAsked, Query()]) -> JsonResponse:
     """Conversations without their messages, those that began last first."""
 
@@ -31,15 +31,13 @@ async def list_conversations(asking: Asking, project: Project, asked: Annotated[
     return await asking.json(listed)
 
 
-@routes.post(
-    _ALL, operation_id="save_conversations", summary="Save conversations", response_model=shapes.RememberReport, responses=fails(404, body=True)
-)
+@routes.post(_ALL, operation_id="save_conversations", summary="Save conversations", responses=gives(shapes.RememberReport, 404, body=True))
 async def save_conversations(asking: Asking, project: Project, body: requests.ConversationsRequest) -> JsonResponse:
     """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
     return await asking.json(lambda view: render.remember_report(view.conversations.save(*body.values(project))))
 
 
-@routes.get(_ONE, operation_id="get_conversation", summary="Read a conversation", response_model=shapes.Conversation, responses=fails(404))
+@routes.get(_ONE, operation_id="get_conversation", summary="Read a conversation", responses=gives(shapes.Conversation, 404))
 async def get_conversation(asking: Asking, project: Project, id: ConversationId, asked: Annotated[MessagesAsked, Query()]) -> JsonResponse:  # noqa: A002
     """A conversation with its messages in order, or the last so many of them."""
 
@@ -52,15 +50,13 @@ async def get_conversation(asking: Asking, project: Project, id: ConversationId,
     return await asking.json(found)
 
 
-@routes.put(
-    _ONE, operation_id="put_conversation", summary="Save a conversation", response_model=shapes.RememberReport, responses=fails(404, body=True)
-)
+@routes.put(_ONE, operation_id="put_conversation", summary="Save a conversation", responses=gives(shapes.RememberReport, 404, body=True))
 async def put_conversation(asking: Asking, project: Project, id: ConversationId, body: requests.GivenConversation) -> JsonResponse:  # noqa: A002
     """Store a conversation, replacing the one of the same id."""
     return await asking.json(lambda view: render.remember_report(view.conversations.save(body.value(project, id))))
 
 
-@routes.delete(_ONE, operation_id="delete_conversation", summary="Remove a conversation", response_model=shapes.Forgotten, responses=fails(404))
+@routes.delete(_ONE, operation_id="delete_conversation", summary="Remove a conversation", responses=gives(shapes.Forgotten, 404))
 async def delete_conversation(asking: Asking, project: Project, id: ConversationId) -> JsonResponse:  # noqa: A002
     """Remove a conversation with everything under it."""
 
@@ -76,8 +72,7 @@ async def delete_conversation(asking: Asking, project: Project, id: Conversation
     _ONE + "/messages",
     operation_id="append_messages",
     summary="Continue a conversation",
-    response_model=shapes.RememberReport,
-    responses=fails(404, body=True),
+    responses=gives(shapes.RememberReport, 404, body=True),
 )
 async def append_messages(asking: Asking, project: Project, id: ConversationId, body: requests.MessagesRequest) -> JsonResponse:  # noqa: A002
     """Store messages behind a conversation's last; one that does not exist begins with them. A message that is there by its id is left out."""
@@ -85,7 +80,7 @@ async def append_messages(asking: Asking, project: Project, id: ConversationId, 
     return await asking.json(lambda view: render.remember_report(view.conversations.append(id, *given, project=project)))
 
 
-@routes.get(_ONE + "/chunks", operation_id="list_chunks", summary="List a conversation's chunks", response_model=shapes.Chunks, responses=fails(404))
+@routes.get(_ONE + "/chunks", operation_id="list_chunks", summary="List a conversation's chunks", responses=gives(shapes.Chunks, 404))
 async def list_chunks(asking: Asking, project: Project, id: ConversationId) -> JsonResponse:  # noqa: A002
     """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
 
@@ -97,7 +92,7 @@ async def list_chunks(asking: Asking, project: Project, id: ConversationId) -> J
     return await asking.json(found)
 
 
-@routes.get("/projects/{project}/chunks/{chunk}", operation_id="get_chunk", summary="Read a chunk", response_model=shapes.Chunk, responses=fails(404))
+@routes.get("/projects/{project}/chunks/{chunk}", operation_id="get_chunk", summary="Read a chunk", responses=gives(shapes.Chunk, 404))
 async def get_chunk(asking: Asking, project: Project, chunk: ChunkId) -> JsonResponse:
     """A chunk of a conversation by its id, as a hit with `full` names it."""
 

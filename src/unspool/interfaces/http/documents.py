@@ -11,7 +11,7 @@ from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import Document, DocumentsAsked, LinesAsked, Project
 from unspool.interfaces.http.responses import JsonResponse
-from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking
 from unspool.views import View
 
@@ -19,23 +19,19 @@ projects = router("projects")
 routes = router("documents")
 
 
-@projects.get("/projects", operation_id="list_projects", summary="List projects", response_model=shapes.Projects, responses=fails())
+@projects.get("/projects", operation_id="list_projects", summary="List projects", responses=gives(shapes.Projects))
 async def list_projects(asking: Asking) -> JsonResponse:
     """Every project that the key can see, with its counts."""
     return await asking.json(lambda view: {"projects": [render.project_status(one) for one in view.status()]})
 
 
-@projects.get(
-    "/projects/{project}", operation_id="get_project", summary="Look at a project", response_model=shapes.ProjectStatus, responses=fails(404)
-)
+@projects.get("/projects/{project}", operation_id="get_project", summary="Look at a project", responses=gives(shapes.ProjectStatus, 404))
 async def get_project(asking: Asking, project: Project) -> JsonResponse:
     """A project with its counts. `root` is told to admins alone."""
     return await asking.json(lambda view: render.project_status(view.status(project=project)[0]))
 
 
-@projects.delete(
-    "/projects/{project}", operation_id="delete_project", summary="Remove a project", response_model=shapes.Forgotten, responses=fails(404)
-)
+@projects.delete("/projects/{project}", operation_id="delete_project", summary="Remove a project", responses=gives(shapes.Forgotten, 404))
 async def delete_project(asking: Asking, project: Project) -> JsonResponse:
     """Remove a project with everything in it; for admins."""
     return await asking.json(lambda view: {"forgotten": view.forget(project=project)})
@@ -45,8 +41,7 @@ async def delete_project(asking: Asking, project: Project) -> JsonResponse:
     "/projects/{project}/documents",
     operation_id="list_documents",
     summary="List documents",
-    response_model=shapes.Documents,
-    responses=fails(404),
+    responses=gives(shapes.Documents, 404),
 )
 async def list_documents(asking: Asking, project: Project, asked: Annotated[DocumentsAsked, Query()]) -> JsonResponse:
     """What is known of each document, by path; `next` is what to give as `after` for the next ones."""
@@ -62,8 +57,7 @@ async def list_documents(asking: Asking, project: Project, asked: Annotated[Docu
     "/projects/{project}/documents",
     operation_id="put_documents",
     summary="Store documents",
-    response_model=shapes.IndexReport,
-    responses=fails(404, body=True),
+    responses=gives(shapes.IndexReport, 404, body=True),
 )
 async def put_documents(asking: Asking, project: Project, body: requests.DocumentsRequest) -> JsonResponse:
     """Store documents given as text, all or none, replacing those of the same path. They are findable when this returns."""
@@ -74,8 +68,7 @@ async def put_documents(asking: Asking, project: Project, body: requests.Documen
     "/projects/{project}/documents/{path:path}",
     operation_id="get_document",
     summary="Read a document",
-    response_model=shapes.DocumentText,
-    responses=fails(404),
+    responses=gives(shapes.DocumentText, 404),
 )
 async def get_document(asking: Asking, project: Project, path: Document, asked: Annotated[LinesAsked, Query()]) -> JsonResponse:
     """What is known of a document, and the text of some of its lines, as it was indexed: secrets are masked."""
@@ -93,8 +86,7 @@ async def get_document(asking: Asking, project: Project, path: Document, asked: 
     "/projects/{project}/documents/{path:path}",
     operation_id="put_document",
     summary="Store a document",
-    response_model=shapes.IndexReport,
-    responses=fails(404, body=True),
+    responses=gives(shapes.IndexReport, 404, body=True),
 )
 async def put_document(asking: Asking, project: Project, path: Document, body: requests.GivenDocument) -> JsonResponse:
     """Store a document given as text, replacing the one of the same path."""
@@ -105,8 +97,7 @@ async def put_document(asking: Asking, project: Project, path: Document, body: r
     "/projects/{project}/documents/{path:path}",
     operation_id="delete_document",
     summary="Remove a document",
-    response_model=shapes.Forgotten,
-    responses=fails(404),
+    responses=gives(shapes.Forgotten, 404),
 )
 async def delete_document(asking: Asking, project: Project, path: Document) -> JsonResponse:
     """Remove a document."""

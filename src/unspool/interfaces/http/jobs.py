@@ -17,7 +17,7 @@ from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
 from unspool.interfaces.http.errors import body as error_body
 from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event, event_schema
-from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
 from unspool.views import View
 
@@ -26,10 +26,7 @@ routes = router("jobs")
 _EXAMPLE = (
     'event: progress\ndata: {"id":"3f9c2a1b4d5e6f70","state":"running",...}\n\nevent: done\ndata: {"id":"3f9c2a1b4d5e6f70","state":"done",...}\n\n'
 )
-_EVENTS = {
-    "content": {EVENTS: {"itemSchema": event_schema("progress", "error", *(state for state in JobState if state.is_over)), "example": _EXAMPLE}},
-    "description": "Events: `progress` with the job whenever it has changed, at last one called after the state it ended in",
-}
+_EVENTS = {EVENTS: {"itemSchema": event_schema("progress", "error", *(state for state in JobState if state.is_over)), "example": _EXAMPLE}}
 
 
 @routes.post(
@@ -37,8 +34,7 @@ _EVENTS = {
     operation_id="start_index",
     summary="Index in the background",
     status_code=202,
-    response_model=shapes.Job,
-    responses=fails(404, body=True),
+    responses=gives(shapes.Job, 404, status=202, body=True),
 )
 async def start_index(asking: Asking, project: Project, body: requests.IndexRequest) -> JsonResponse:
     """Bring a project up to date with a folder under the service's roots or a git address; for admins. The answer is a job."""
@@ -53,7 +49,7 @@ async def start_index(asking: Asking, project: Project, body: requests.IndexRequ
     return await asking.json(started, status=202)
 
 
-@routes.get("/jobs", operation_id="list_jobs", summary="List jobs", response_model=shapes.Jobs, responses=fails())
+@routes.get("/jobs", operation_id="list_jobs", summary="List jobs", responses=gives(shapes.Jobs))
 async def list_jobs(asking: Asking, asked: Annotated[JobsAsked, Query()]) -> JsonResponse:
     """Jobs of the projects that the key can see, newest first, whichever process runs them."""
 
@@ -64,13 +60,13 @@ async def list_jobs(asking: Asking, asked: Annotated[JobsAsked, Query()]) -> Jso
     return await asking.json(listed)
 
 
-@routes.get("/jobs/{job}", operation_id="get_job", summary="Look at a job", response_model=shapes.Job, responses=fails(404))
+@routes.get("/jobs/{job}", operation_id="get_job", summary="Look at a job", responses=gives(shapes.Job, 404))
 async def get_job(asking: Asking, job: JobId) -> JsonResponse:
     """How a job stands."""
     return await asking.json(lambda view: render.job(asking.job(job)))
 
 
-@routes.delete("/jobs/{job}", operation_id="cancel_job", summary="Cancel a job", response_model=shapes.Job, responses=fails(404))
+@routes.delete("/jobs/{job}", operation_id="cancel_job", summary="Cancel a job", responses=gives(shapes.Job, 404))
 async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
     """End a job that waits, or ask one that runs to stop; for admins. One that is over stays as it is."""
 
@@ -82,9 +78,9 @@ async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
     return await asking.json(cancelled)
 
 
-@routes.get("/jobs/{job}/events", operation_id="watch_job", summary="Watch a job", response_class=Response, responses={**fails(404), 200: _EVENTS})
+@routes.get("/jobs/{job}/events", operation_id="watch_job", summary="Watch a job", response_class=Response, responses=gives(None, 404, more=_EVENTS))
 async def watch_job(asking: Asking, job: JobId) -> EventStream:
-    """A job's progress as server-sent events, until it is over."""
+    """A job's progress as server-sent events: `progress` whenever it has changed, at last one that is called after the state it ended in."""
     first = await asking.service.threads.run(asking.job, job)
     return EventStream(_watched(asking, first), over=asking.service.over)
 

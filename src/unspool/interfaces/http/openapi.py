@@ -8,14 +8,17 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
 from starlette.requests import Request
 
 from unspool import errors
 from unspool.interfaces.http import errors as own
 from unspool.interfaces.http.admission import PUBLIC
 from unspool.interfaces.http.examples import EXAMPLES, error_example
-from unspool.interfaces.http.filtering import PLACE, SCHEMAS
+from unspool.interfaces.http.filtering import PLACE
+from unspool.interfaces.http.filtering import SCHEMAS as FILTERS
 from unspool.interfaces.http.responses import JsonResponse, encoded
+from unspool.interfaces.http.routing import SHAPES
 
 ABOUT = """Search in what is indexed, page by page, within a token budget; documents, conversations and responses are stored and read.
 
@@ -34,13 +37,20 @@ _KEYS = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "a key that `unspool key create` made"},
     "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "the same in a header of its own"},
 }
-_REQUEST_ID = {
-    "description": "The request's id: the one that was sent, if it is 1 to 64 letters, digits, dots, dashes or underscores, else a new one",
-    "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+_HEADERS = {
+    "X-Request-ID": {
+        "description": "The request's id: the one that was sent, if it is 1 to 64 letters, digits, dots, dashes or underscores, else a new one",
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
+    },
+    "Retry-After": {"description": "in how many seconds to try again", "schema": {"type": "integer", "minimum": 1}},
+    "WWW-Authenticate": {"description": "how a key is shown", "schema": {"type": "string"}},
 }
-_SECONDS = {"description": "in how many seconds to try again", "schema": {"type": "integer", "minimum": 1}}
-_CHALLENGE = {"description": "how a key is shown", "schema": {"type": "string"}}
-_WITH_RETRY = ("429", "503")
+_LINKS = {
+    "start_index": {
+        name: {"operationId": operation, "parameters": {"job": "$response.body#/id"}}
+        for name, operation in (("job", "get_job"), ("events", "watch_job"), ("cancel", "cancel_job"))
+    }
+}
 
 
 def publish(app: FastAPI) -> None:
@@ -63,37 +73,61 @@ def described(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
     """The description."""
     tags = [{"name": name, "description": about} for name, about in TAGS.items()]
     made: dict[str, Any] = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes, tags=tags)
-    made["components"]["schemas"].update(SCHEMAS)
+    parts = made["components"]
+    parts["schemas"] |= {**_shapes(), **FILTERS}
+    parts["headers"] = _HEADERS
+    parts["responses"] = {}
     _place_filters(made)
     if has_keys:
-        made["components"]["securitySchemes"] = _KEYS
+        parts["securitySchemes"] = _KEYS
     for path, methods in made["paths"].items():
         for operation in methods.values():
             if has_keys and path not in PUBLIC:
                 operation["security"] = [{name: []} for name in _KEYS]
             for status, response in operation["responses"].items():
-                _complete(status, response)
+                if _shape_of(response) == "Error":
+                    parts["responses"].setdefault(_error_name(status), _failure(status, response))
+                    operation["responses"][status] = {"$ref": f"#/components/responses/{_error_name(status)}"}
+                else:
+                    _complete(response, operation["operationId"])
     return made
 
 
-def _complete(status: str, response: dict[str, Any]) -> None:
-    """A response with its headers, its codes and an example."""
-    headers = response.setdefault("headers", {})
-    headers["X-Request-ID"] = _REQUEST_ID
-    if status in _WITH_RETRY:
-        headers["Retry-After"] = _SECONDS
-    if status == "401":
-        headers["WWW-Authenticate"] = _CHALLENGE
-    json = response.get("content", {}).get("application/json")
-    if json is None:
-        return
-    name = json["schema"].get("$ref", "").rpartition("/")[2]
-    if name == "Error":
-        codes = sorted(codes_of(int(status)))
-        response["description"] = f"{', '.join(f'`{code}`' for code in codes)}"
-        json["example"] = error_example(codes[0])
-    elif name in EXAMPLES:
-        json["example"] = EXAMPLES[name]
+def _shapes() -> dict[str, Any]:
+    """The shapes that routes refer to, and those within them."""
+    adapters = [(name, "validation", TypeAdapter(shape)) for name, shape in SHAPES.items()]
+    _, found = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
+    return dict(found["$defs"])
+
+
+def _shape_of(response: dict[str, Any]) -> str:
+    return str(response.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")).rpartition("/")[2]
+
+
+def _error_name(status: str) -> str:
+    return "Error" + status
+
+
+def _failure(status: str, response: dict[str, Any]) -> dict[str, Any]:
+    """A response with an error: its codes and headers, and an example."""
+    codes = sorted(codes_of(int(status)))
+    content = {**response["content"]["application/json"], "example": error_example(codes[0])}
+    further = {"429": "Retry-After", "503": "Retry-After", "401": "WWW-Authenticate"}.get(status)
+    headers = _referred("X-Request-ID", *([further] if further else []))
+    return {"description": ", ".join(f"`{code}`" for code in codes), "headers": headers, "content": {"application/json": content}}
+
+
+def _complete(response: dict[str, Any], operation: str) -> None:
+    """A response with its headers, an example, and where it leads."""
+    response["headers"] = _referred("X-Request-ID")
+    if (name := _shape_of(response)) in EXAMPLES:
+        response["content"]["application/json"]["example"] = EXAMPLES[name]
+    if operation in _LINKS:
+        response["links"] = _LINKS[operation]
+
+
+def _referred(*headers: str) -> dict[str, Any]:
+    return {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
 
 
 def codes_of(status: int) -> set[str]:

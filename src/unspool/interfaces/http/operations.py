@@ -11,12 +11,12 @@ from unspool.domain.keys import Role
 from unspool.errors import ForbiddenError, UnreachableError, UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http.responses import JsonResponse
-from unspool.interfaces.http.routing import Route, fails, router
+from unspool.interfaces.http.routing import Route, gives, router
 from unspool.interfaces.http.service import Asking
 
 routes = router("operations")
 public = APIRouter(tags=["operations"], route_class=Route)
-_METRICS = {"content": {"text/plain": {"schema": {"type": "string"}, "example": "unspool_pages_total 3.0\n"}}, "description": "The metrics"}
+_METRICS = {"text/plain": {"schema": {"type": "string"}, "example": "unspool_pages_total 3.0\n"}}
 
 
 class Health(TypedDict):
@@ -25,13 +25,13 @@ class Health(TypedDict):
     status: str
 
 
-@public.get("/health", operation_id="health", summary="Is it up", response_model=Health, responses=fails(only=(403, 421, 500)))
+@public.get("/health", operation_id="health", summary="Is it up", responses=gives(Health, only=(403, 421, 500)))
 async def health() -> JsonResponse:
     """Answers as long as the process does."""
     return JsonResponse({"status": "ok"})
 
 
-@public.get("/ready", operation_id="ready", summary="Can it answer", response_model=Health, responses=fails(only=(403, 421, 500, 503, 504)))
+@public.get("/ready", operation_id="ready", summary="Can it answer", responses=gives(Health, only=(403, 421, 500, 503, 504)))
 async def ready(request: Request) -> JsonResponse:
     """Answers with 200 if the catalog does."""
     service = request.app.state.service
@@ -43,7 +43,7 @@ async def ready(request: Request) -> JsonResponse:
     return JsonResponse({"status": "ready"})
 
 
-@public.get("/metrics", operation_id="metrics", summary="Metrics for Prometheus", response_class=Response, responses={**fails(), 200: _METRICS})
+@public.get("/metrics", operation_id="metrics", summary="Metrics for Prometheus", response_class=Response, responses=gives(more=_METRICS))
 async def metrics(request: Request, asking: Asking) -> Response:
     """All metrics of all processes of the service; with keys, for those of admins of every project."""
     scope, service = asking.view.scope, asking.service
@@ -54,7 +54,7 @@ async def metrics(request: Request, asking: Asking) -> Response:
     return Response(text, media_type=media_type)
 
 
-@routes.get("/stores", operation_id="list_stores", summary="List stores", response_model=shapes.Stores, responses=fails())
+@routes.get("/stores", operation_id="list_stores", summary="List stores", responses=gives(shapes.Stores))
 async def list_stores(asking: Asking) -> JsonResponse:
     """The stores of vectors, which one is in use, and what it can do."""
     return await asking.json(lambda view: {"stores": [render.store(one) for one in view.stores()]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -21,6 +21,7 @@ from unspool.interfaces.http.responses import GoneError
 # What any call of the corpus may end with, and what sending a body may
 EVERYWHERE = (401, 403, 409, 421, 422, 429, 500, 501, 502, 503, 504)
 WITH_BODY = (408, 413, 415)
+SHAPES: dict[str, Any] = {}  # that routes refer to
 
 
 class JsonRequest(Request):
@@ -63,6 +64,19 @@ def router(tag: str) -> APIRouter:
     return APIRouter(prefix="/v1", tags=[tag], route_class=Route, redirect_slashes=False)
 
 
-def fails(*statuses: int, body: bool = False, only: tuple[int, ...] = ()) -> dict[int | str, dict[str, Any]]:
-    """The errors that an operation may end with: those of every operation and further ones, or some only."""
-    return {status: {"model": shapes.Error} for status in sorted(only or {*EVERYWHERE, *statuses, *(WITH_BODY if body else ())})}
+def gives(
+    shape: Any = None, *statuses: int, status: int = 200, body: bool = False, only: tuple[int, ...] = (), more: Mapping[str, Any] | None = None
+) -> dict[int | str, dict[str, Any]]:
+    """What an operation answers with, and the errors that it may end with: those of every operation and further ones, or some `only`.
+
+    By reference: pydantic takes a second to look at every shape of every route, which can wait until somebody asks for the description.
+    """
+    errors = sorted(only or {*EVERYWHERE, *statuses, *(WITH_BODY if body else ())})
+    content = {**({} if shape is None else {"application/json": {"schema": refer(shape)}}), **(more or {})}
+    return {status: {"content": content}, **{one: {"content": {"application/json": {"schema": refer(shapes.Error)}}} for one in errors}}
+
+
+def refer(shape: Any) -> dict[str, str]:
+    """A reference to a shape, which the description is going to hold then."""
+    SHAPES[shape.__name__] = shape
+    return {"$ref": f"#/components/schemas/{shape.__name__}"}

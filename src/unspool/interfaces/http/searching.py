@@ -5,14 +5,14 @@ from __future__ import annotations
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.responses import JsonResponse
-from unspool.interfaces.http.routing import fails, router
+from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking
 from unspool.views import View
 
 routes = router("search")
 
 
-@routes.post("/search", operation_id="search", summary="Search", response_model=shapes.Page, responses=fails(404, body=True))
+@routes.post("/search", operation_id="search", summary="Search", responses=gives(shapes.Page, 404, body=True))
 async def search(asking: Asking, body: requests.SearchRequest) -> JsonResponse:
     """The best chunks for a query, best first. `continuation` leads to the next page."""
 
@@ -33,7 +33,7 @@ async def search(asking: Asking, body: requests.SearchRequest) -> JsonResponse:
     return await asking.json(found)
 
 
-@routes.post("/more", operation_id="more", summary="Get the next page", response_model=shapes.Page, responses=fails(404, 410, body=True))
+@routes.post("/more", operation_id="more", summary="Get the next page", responses=gives(shapes.Page, 404, 410, body=True))
 async def more(asking: Asking, body: requests.MoreRequest) -> JsonResponse:
     """The page that a continuation leads to: the same one every time. It is of use to the key alone that it was given to."""
 
@@ -44,13 +44,13 @@ async def more(asking: Asking, body: requests.MoreRequest) -> JsonResponse:
     return await asking.json(found)
 
 
-@routes.post("/related", operation_id="related", summary="Find what is like a place", response_model=shapes.Page, responses=fails(404, body=True))
+@routes.post("/related", operation_id="related", summary="Find what is like a place", responses=gives(shapes.Page, 404, body=True))
 async def related(asking: Asking, body: requests.RelatedRequest) -> JsonResponse:
     """The chunks most like the one at a line of a document, itself left out."""
     return await asking.json(lambda view: render.page(view.related(body.path, body.line, project=body.project, limit=body.limit), full=body.full))
 
 
-@routes.post("/nearest", operation_id="nearest", summary="Search by a vector", response_model=shapes.Hits, responses=fails(404, body=True))
+@routes.post("/nearest", operation_id="nearest", summary="Search by a vector", responses=gives(shapes.Hits, 404, body=True))
 async def nearest(asking: Asking, body: requests.NearestRequest) -> JsonResponse:
     """The chunks whose vectors are closest: no words and no ranking."""
 
@@ -61,7 +61,7 @@ async def nearest(asking: Asking, body: requests.NearestRequest) -> JsonResponse
     return await asking.json(found)
 
 
-@routes.post("/embed", operation_id="embed", summary="Embed a text", response_model=shapes.Vector, responses=fails(body=True))
+@routes.post("/embed", operation_id="embed", summary="Embed a text", responses=gives(shapes.Vector, body=True))
 async def embed(asking: Asking, body: requests.EmbedRequest) -> JsonResponse:
     """A text's vector, as `nearest` takes it."""
 
@@ -72,7 +72,7 @@ async def embed(asking: Asking, body: requests.EmbedRequest) -> JsonResponse:
     return await asking.json(made)
 
 
-@routes.post("/count_tokens", operation_id="count_tokens", summary="Count tokens", response_model=shapes.Tokens, responses=fails(body=True))
+@routes.post("/count_tokens", operation_id="count_tokens", summary="Count tokens", responses=gives(shapes.Tokens, body=True))
 async def count_tokens(asking: Asking, body: requests.CountTokensRequest) -> JsonResponse:
     """How many tokens a text has for the embedder; budgets are counted in these."""
     return await asking.json(lambda view: {"tokens": view.count_tokens(body.text)})
