@@ -143,6 +143,19 @@ class Stores(TypedDict):
     stores: list[Store]
 
 
+class Key(TypedDict):
+    """What is known of a key; `key` is its text, there only when it is made."""
+
+    id: str
+    name: str
+    role: Literal["read", "write", "admin"]
+    projects: list[str]
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+    key: NotRequired[str]
+
+
 class Progress(TypedDict):
     """How far a job is; `total` is 0 while it is not known."""
 
