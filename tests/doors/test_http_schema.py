@@ -91,3 +91,8 @@ def test_random_requests_find_no_difference_from_the_description(tmp_path: Path)
         command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json", *flags, "--suppress-health-check", "all"]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_page_about_it_names_every_route(description: dict[str, Any]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
+    assert [path for path, method, _ in operations(description) if f"{method.upper()} {path}`" not in page] == []

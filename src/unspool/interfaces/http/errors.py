@@ -149,20 +149,35 @@ def _place(location: Sequence[str | int]) -> str:
     return f"{name} of the {kind}" if name else f"the {kind}"
 
 
+_CURES = {
+    "int_type": "give a whole number",
+    "float_type": "give a number",
+    "finite_number": "give a number that is finite",
+    "bool_type": "give true or false",
+    "string_type": "give text",
+    "list_type": "give a list",
+    "dict_type": "give an object",
+    "model_type": "give an object",
+    "model_attributes_type": "give an object",
+    "greater_than_equal": "give at least {ge}",
+    "less_than_equal": "give at most {le}",
+    "string_too_short": "give at least {min_length} characters",
+    "string_too_long": "give at most {max_length} characters",
+    "too_short": "give at least {min_length} of them",
+    "too_long": "give at most {max_length} of them",
+    "literal_error": "give {expected}",
+    "string_pattern_mismatch": "it may not be blank, nor hold NUL or whatever else its pattern in /openapi.json leaves out",
+}
+
+
 def _complaint(problem: Mapping[str, Any]) -> str:
-    kind, limits = problem["type"], problem.get("ctx") or {}
+    kind = problem["type"]
     if kind == "missing":
         return "is missing; give it"
     if kind == "extra_forbidden":
         return "is not known; leave it out, /openapi.json lists what is taken"
-    if kind == "model_attributes_type":
-        return "is no object; give one as JSON"
-    value = _shown(problem.get("input"))
-    if kind == "string_pattern_mismatch":
-        return f"is {value}; it may not be blank, nor hold NUL or other characters that its pattern leaves out: {limits['pattern'][:SHOWN]}"
-    text = str(problem["msg"])
-    text = "give " + text.removeprefix("Input should be ") if text.startswith("Input should be ") else text[:1].lower() + text[1:]
-    return f"is {value}; {text}"
+    cure = _CURES[kind].format(**(problem.get("ctx") or {})) if kind in _CURES else str(problem["msg"])[:200]
+    return f"is {_shown(problem.get('input'))}; {cure}"
 
 
 def _shown(value: object) -> str:
