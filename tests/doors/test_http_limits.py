@@ -15,7 +15,7 @@ import pytest
 import unspool
 from services import WAIT_S, serving
 from support import beside, doc, settings_for
-from unspool.interfaces.http import protocol
+from unspool.interfaces.http import protocol, service
 from unspool.interfaces.http.admission import Buckets
 
 BODY = 20_000  # bytes that the service takes here
@@ -246,3 +246,14 @@ def test_keys_are_checked_before_anything_else_and_throttled_each_for_itself(tmp
         assert code(often[-1]) == (429, "throttled")
         assert int(often[-1].headers["retry-after"]) >= 1
         assert api.get("/v1/projects", headers=as_(keys["write"])).status_code == 200
+
+
+def test_writers_that_wait_leave_searches_alone(place: Path) -> None:
+    with serving(settings_for(place)) as address, beside(place) as other, ThreadPoolExecutor(service.SEARCHES_AT_ONCE + 2) as pool:
+        other.run("BEGIN IMMEDIATE")
+        paths = [f"{address}/v1/projects/notes/documents/{number}" for number in range(service.SEARCHES_AT_ONCE + 2)]
+        waiting = [pool.submit(httpx2.put, path, json={"text": "x"}, timeout=WAIT_S) for path in paths]
+        assert not any(one.done() for one in waiting)
+        assert httpx2.post(f"{address}/v1/search", json={"query": "walrus", "projects": ["notes"]}, timeout=WAIT_S).status_code == 200
+        other.run("ROLLBACK")
+        assert {one.result().status_code for one in waiting} == {200}

@@ -34,7 +34,7 @@ async def list_conversations(asking: Asking, project: Project, asked: Annotated[
 @routes.post(_ALL, operation_id="save_conversations", summary="Save conversations", responses=gives(shapes.RememberReport, 404, body=True))
 async def save_conversations(asking: Asking, project: Project, body: requests.ConversationsRequest) -> JsonResponse:
     """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
-    return await asking.json(lambda view: render.remember_report(view.conversations.save(*body.values(project))))
+    return await asking.written(lambda view: render.remember_report(view.conversations.save(*body.values(project))))
 
 
 @routes.get(_ONE, operation_id="get_conversation", summary="Read a conversation", responses=gives(shapes.Conversation, 404))
@@ -53,7 +53,7 @@ async def get_conversation(asking: Asking, project: Project, id: ConversationId,
 @routes.put(_ONE, operation_id="put_conversation", summary="Save a conversation", responses=gives(shapes.RememberReport, 404, body=True))
 async def put_conversation(asking: Asking, project: Project, id: ConversationId, body: requests.GivenConversation) -> JsonResponse:  # noqa: A002
     """Store a conversation, replacing the one of the same id."""
-    return await asking.json(lambda view: render.remember_report(view.conversations.save(body.value(project, id))))
+    return await asking.written(lambda view: render.remember_report(view.conversations.save(body.value(project, id))))
 
 
 @routes.delete(_ONE, operation_id="delete_conversation", summary="Remove a conversation", responses=gives(shapes.Forgotten, 404))
@@ -65,7 +65,7 @@ async def delete_conversation(asking: Asking, project: Project, id: Conversation
             raise _missing(id, project)
         return {"forgotten": 1}
 
-    return await asking.json(removed)
+    return await asking.written(removed)
 
 
 @routes.post(
@@ -77,7 +77,7 @@ async def delete_conversation(asking: Asking, project: Project, id: Conversation
 async def append_messages(asking: Asking, project: Project, id: ConversationId, body: requests.MessagesRequest) -> JsonResponse:  # noqa: A002
     """Store messages behind a conversation's last; one that does not exist begins with them. A message that is there by its id is left out."""
     given = requests.values_of(body.messages)
-    return await asking.json(lambda view: render.remember_report(view.conversations.append(id, *given, project=project)))
+    return await asking.written(lambda view: render.remember_report(view.conversations.append(id, *given, project=project)))
 
 
 @routes.get(_ONE + "/chunks", operation_id="list_chunks", summary="List a conversation's chunks", responses=gives(shapes.Chunks, 404))

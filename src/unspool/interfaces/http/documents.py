@@ -34,7 +34,7 @@ async def get_project(asking: Asking, project: Project) -> JsonResponse:
 @projects.delete("/projects/{project}", operation_id="delete_project", summary="Remove a project", responses=gives(shapes.Forgotten, 404))
 async def delete_project(asking: Asking, project: Project) -> JsonResponse:
     """Remove a project with everything in it; for admins."""
-    return await asking.json(lambda view: {"forgotten": view.forget(project=project)})
+    return await asking.written(lambda view: {"forgotten": view.forget(project=project)})
 
 
 @routes.get(
@@ -61,7 +61,7 @@ async def list_documents(asking: Asking, project: Project, asked: Annotated[Docu
 )
 async def put_documents(asking: Asking, project: Project, body: requests.DocumentsRequest) -> JsonResponse:
     """Store documents given as text, all or none, replacing those of the same path. They are findable when this returns."""
-    return await asking.json(lambda view: render.index_report(view.put(*body.values(project))))
+    return await asking.written(lambda view: render.index_report(view.put(*body.values(project))))
 
 
 @routes.get(
@@ -90,7 +90,7 @@ async def get_document(asking: Asking, project: Project, path: Document, asked: 
 )
 async def put_document(asking: Asking, project: Project, path: Document, body: requests.GivenDocument) -> JsonResponse:
     """Store a document given as text, replacing the one of the same path."""
-    return await asking.json(lambda view: render.index_report(view.put(body.value(project, path))))
+    return await asking.written(lambda view: render.index_report(view.put(body.value(project, path))))
 
 
 @routes.delete(
@@ -101,4 +101,4 @@ async def put_document(asking: Asking, project: Project, path: Document, body: r
 )
 async def delete_document(asking: Asking, project: Project, path: Document) -> JsonResponse:
     """Remove a document."""
-    return await asking.json(lambda view: {"forgotten": view.forget(project=project, path=path)})
+    return await asking.written(lambda view: {"forgotten": view.forget(project=project, path=path)})

@@ -39,7 +39,7 @@ async def read_stream(asking: Asking, project: Project, stream: Stream, asked: A
 @routes.delete(_ONE, operation_id="clear_stream", summary="Remove a stream", responses=gives(shapes.Cleared, 404))
 async def clear_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
     """Remove every record of a stream; the next one is number 1."""
-    return await asking.json(lambda view: {"cleared": view.history(stream, project=project).clear()})
+    return await asking.written(lambda view: {"cleared": view.history(stream, project=project).clear()})
 
 
 @routes.get(_ONE + "/records", operation_id="list_records", summary="Look at records", responses=gives(shapes.HistoryPage, 404))
@@ -55,10 +55,10 @@ async def list_records(asking: Asking, project: Project, stream: Stream, asked: 
 @routes.post(_ONE + "/records", operation_id="append_record", summary="Keep a response", responses=gives(shapes.Appended, 404, body=True))
 async def append_record(asking: Asking, project: Project, stream: Stream, body: requests.RecordRequest) -> JsonResponse:
     """Add a response to a stream, which is made if there is none. Secrets in it are masked before it is stored."""
-    return await asking.json(lambda view: render.appended(view.history(stream, project=project).append(body.body, body.at)))
+    return await asking.written(lambda view: render.appended(view.history(stream, project=project).append(body.body, body.at)))
 
 
 @routes.post(_ONE + "/prune", operation_id="prune_stream", summary="Remove old records", responses=gives(shapes.Cleared, 404))
 async def prune_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
     """Remove every record that is past what the settings keep."""
-    return await asking.json(lambda view: {"cleared": view.history(stream, project=project).prune()})
+    return await asking.written(lambda view: {"cleared": view.history(stream, project=project).prune()})

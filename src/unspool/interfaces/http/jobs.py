@@ -46,7 +46,7 @@ async def start_index(asking: Asking, project: Project, body: requests.IndexRequ
         job = service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
         return render.job(job)
 
-    return await asking.json(started, status=202)
+    return await asking.written(started, status=202)
 
 
 @routes.get("/jobs", operation_id="list_jobs", summary="List jobs", responses=gives(shapes.Jobs))
@@ -75,7 +75,7 @@ async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
         view.scope.need(Role.ADMIN, "cancelling a job")
         return render.job(asking.service.jobs.cancel(job, projects=view.scope.projects))
 
-    return await asking.json(cancelled)
+    return await asking.written(cancelled)
 
 
 @routes.get("/jobs/{job}/events", operation_id="watch_job", summary="Watch a job", response_class=Response, responses=gives(None, 404, more=_EVENTS))

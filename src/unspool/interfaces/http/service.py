@@ -24,7 +24,8 @@ from unspool.settings import Settings
 from unspool.views import View
 
 SEARCHES_AT_ONCE = 8  # more threads than these only wait for each other: 64 clients got 5 % fewer answers from 32
-ANSWERS_AT_ONCE = 40  # they wait for models; their own, so that slow answers cannot keep searches waiting
+WRITES_AT_ONCE = 8  # they wait for each other and for embedders: in threads of their own, so that searches do not wait with them
+ANSWERS_AT_ONCE = 40  # they wait for models: the same
 CALLER = "unspool.caller"  # where a request's scope has its `Caller`
 _T = TypeVar("_T")
 
@@ -53,6 +54,7 @@ class Service:
         self.jobs = jobs
         self.observer = observer
         self.threads = Threads("unspool-request", SEARCHES_AT_ONCE)
+        self.writes = Threads("unspool-write", WRITES_AT_ONCE)
         self.answers = Threads("unspool-answer", ANSWERS_AT_ONCE)
         self.over = asyncio.Event()
 
@@ -64,8 +66,8 @@ class Service:
     def close(self) -> None:
         """Let go of everything."""
         self.jobs.close(self.settings.serve_drain_s)
-        self.threads.close()
-        self.answers.close()
+        for threads in (self.threads, self.writes, self.answers):
+            threads.close()
         self.observer.close()
         self.corpus.close()
 
@@ -77,10 +79,16 @@ class Caller:
         self.service = service
         self.view = view
 
-    async def json(self, work: Callable[[View], Mapping[str, Any]], *, status: int = 200, headers: Mapping[str, str] | None = None) -> JsonResponse:
+    async def json(self, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
         """What some work on the view gives, as JSON."""
-        content = await self.service.threads.run(lambda: encoded(work(self.view)))
-        return JsonResponse(content, status_code=status, headers=headers)
+        return await self._json(self.service.threads, work, 200)
+
+    async def written(self, work: Callable[[View], Mapping[str, Any]], *, status: int = 200) -> JsonResponse:
+        """The same for work that stores or removes something."""
+        return await self._json(self.service.writes, work, status)
+
+    async def _json(self, threads: Threads, work: Callable[[View], Mapping[str, Any]], status: int) -> JsonResponse:
+        return JsonResponse(await threads.run(lambda: encoded(work(self.view))), status_code=status)
 
     def job(self, id_: str) -> Job:
         """A job that exists for the caller. What it reads from is for those who may index."""
