@@ -216,6 +216,8 @@ def test_words_only_finds_only_what_holds_a_word(zoo: unspool.Corpus) -> None:
     assert paths(page) == ["penguin.md"]
     assert {hit.origin for hit in page.hits} == {unspool.Origin.KEYWORD}
     assert zoo.search("zzzzqqq", alpha=0).hits == ()
+    for query in ("?", "the", "..."):  # no word at all
+        assert zoo.search(query, alpha=0, projects="*").hits == ()
 
 
 def test_meaning_only_finds_what_shares_no_word(zoo: unspool.Corpus) -> None:

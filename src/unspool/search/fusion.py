@@ -55,8 +55,7 @@ def fuse(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale
 def _sums(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Sums:
     if meaning is None or words is None:
         only = meaning if meaning is not None else words
-        assert only is not None
-        return _filled(only).astype(np.float64)
+        return np.zeros(0) if only is None else _filled(only).astype(np.float64)
     return alpha * _standard(meaning, on.meaning) + (1 - alpha) * _standard(words, on.words)
 
 

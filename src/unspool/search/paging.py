@@ -391,7 +391,7 @@ def _notes(hits: Sequence[Hit], how: Turn, spending: _Spending, *, gone: int, re
     if dropped:
         yield f"relevance has dropped below {DROP:.0%} of the best hit's; go on only if you need everything there is"
     if how.plan.alpha < 1 and not how.plan.terms:
-        yield "the query holds no word to look for, only meaning was searched"
+        yield "the query holds no word to look for, " + ("only meaning was searched" if how.plan.alpha else "so that nothing can be found by word")
 
 
 def _hits(count: int) -> str:
