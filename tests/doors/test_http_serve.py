@@ -13,11 +13,14 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from conftest import Cli
 from servers import PostgresServer
 from services import WAIT_S
 from support import Places, beside, doc, open_corpus
+from unspool.errors import ConfigError
+from unspool.interfaces.http import server
 
 
 @contextmanager
@@ -122,15 +125,20 @@ def test_several_processes_share_one_catalog_and_its_keys(tmp_path: Path, postgr
             assert key not in said
 
 
-def test_other_machines_are_let_in_only_with_keys_or_by_saying_so_twice(cli: Cli, tmp_path: Path, database: Path) -> None:
+def test_other_machines_are_let_in_only_with_keys_or_by_saying_so_twice(cli: Cli, tmp_path: Path) -> None:
     for flags in ((), ("--without-keys",)):
         refused = cli("serve", "--host", "0.0.0.0", "--port", "0", *flags)
         assert refused.exit_code == 2
         assert "unspool key create" in refused.stderr
         assert "--without-keys" in refused.stderr
-    with process(tmp_path, "--database", f"sqlite:///{database}", "--host", "0.0.0.0", "--without-keys", "--without-keys") as (_, address):
-        assert address.startswith("http://0.0.0.0:")
-        ready(address.replace("0.0.0.0", "127.0.0.1"))
+    with open_corpus(tmp_path / "catalog.db", serve_host="192.168.0.7") as corpus:
+        assert "no keys" in server.checked(corpus, without_keys=True)
+        with pytest.raises(ConfigError):
+            server.checked(corpus, without_keys=False)
+        key, _ = corpus.keys.create(projects="notes")
+        assert server.checked(corpus, without_keys=False).endswith("1 key")
+        corpus.keys.revoke(key.id)
+        assert server.checked(corpus, without_keys=False).endswith("0 keys")  # nobody is let in
 
 
 def test_an_address_that_cannot_be_had_is_explained(cli: Cli) -> None:

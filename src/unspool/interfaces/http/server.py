@@ -51,7 +51,7 @@ def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None])
     listening = bound(settings)
     try:
         with open_corpus(settings=settings) as corpus:
-            about = _checked(corpus, without_keys=without_keys)
+            about = checked(corpus, without_keys=without_keys)
         host, port = listening.getsockname()[:2]
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, {about}")
         with shared_metrics(settings.serve_workers):
@@ -110,7 +110,7 @@ def bound(settings: Settings) -> socket.socket:
     return made
 
 
-def _checked(corpus: Corpus, *, without_keys: bool) -> str:
+def checked(corpus: Corpus, *, without_keys: bool) -> str:
     """What is served and to whom. Other machines are let in only with keys, or by somebody who has said so twice."""
     settings = corpus.settings
     now = datetime.now(UTC)
