@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads wait by spinning: with a process per core they double what its tests take
+
 pytest.register_assert_rewrite("support")
 
 import hashing as hashing_models  # noqa: E402

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import sqlite3
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -15,9 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 import tantivy
+from filelock import FileLock
 
 import unspool
 from servers import NoServer, PostgresServer, RedisServer
+from unspool.catalog import Catalog
 from unspool.embedded import flat
 
 ENGINES = ("sqlite", "postgresql")
@@ -27,7 +31,7 @@ Place = Path | str  # of a catalog: a file for SQLite, an address for a server
 
 
 class Places:
-    """Where catalogs of one engine can be made: files of a folder, or databases of a server. What was made goes at the end."""
+    """Where catalogs of one engine are: files of a folder, or databases of a server. What was made goes at the end."""
 
     def __init__(self, folder: Path, server: PostgresServer | None) -> None:
         self.folder = folder
@@ -37,11 +41,17 @@ class Places:
         self._databases: list[str] = []
 
     def new(self) -> Place:
-        """An empty place, unlike every other."""
+        """A place with a catalog that holds nothing and gets an identity of its own when it is first opened: making one anew takes far longer."""
         if self.server is None:
-            return self._file()
-        self._databases.append(self.server.create_database())
-        return self._databases[-1]
+            target = self._file()
+            target.touch(mode=0o600)
+            target.write_bytes(_blank_file())
+            return target
+        return self._database(_blank_database(self.server))
+
+    def bare(self) -> Place:
+        """A place where nothing is: whoever opens it first makes the catalog."""
+        return self._file() if self.server is None else self._database()
 
     def copy(self, place: Place) -> Place:
         """Another place with the same content. Nobody may have the first one open."""
@@ -50,9 +60,7 @@ class Places:
             shutil.copy(place, target)
             shutil.copytree(place.with_name(place.name + ".derived"), target.with_name(target.name + ".derived"))
             return target
-        assert self.server is not None
-        self._databases.append(self.server.create_database(template=place))
-        return self._databases[-1]
+        return self._database(place)
 
     def drop(self, place: Place) -> None:
         """Remove what is at a place before the end."""
@@ -68,12 +76,44 @@ class Places:
         self._made += 1
         return self.folder / ("catalog.db" if self._made == 1 else f"catalog{self._made}.db")
 
+    def _database(self, template: str = "template0") -> str:
+        assert self.server is not None
+        self._databases.append(self.server.create_database(template=template))
+        return self._databases[-1]
+
     def __enter__(self) -> Places:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for place in list(self._databases):
             self.drop(place)
+
+
+@functools.cache
+def _blank_file() -> bytes:
+    """A new catalog without an identity, as SQLite keeps it."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "blank.db"
+        _make_blank(place)
+        return place.read_bytes()
+
+
+@functools.cache
+def _blank_database(server: PostgresServer) -> str:
+    """The same as a database of a server, made by the first process of the run that asks."""
+    made = server.folder / "blank"
+    with FileLock(f"{made}.lock"):
+        if not made.exists():
+            place = server.create_database()
+            _make_blank(place)
+            made.write_text(place)
+    return made.read_text()
+
+
+def _make_blank(place: Place) -> None:
+    Catalog.open(address_of(place)).close()
+    with beside(place) as catalog:
+        catalog.run("DELETE FROM meta")
 
 
 def required(start: Callable[[], Server]) -> Server:

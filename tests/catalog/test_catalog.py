@@ -114,7 +114,7 @@ def test_an_unknown_version_to_migrate_to_is_refused_and_changes_nothing(databas
 
 
 def test_migrating_keeps_the_identity_of_a_catalog_and_each_has_its_own(places: Places) -> None:
-    place, another = places.new(), places.new()
+    place, another = places.bare(), places.bare()
     first = Catalog.open(address_of(place))
     other = Catalog.open(address_of(another))
     Catalog.migrate(address_of(place), "head")
@@ -156,7 +156,7 @@ THEIRS = ("CREATE TABLE unspool.mine (x int)", "CREATE TABLE unspool.documents (
 @pytest.mark.parametrize("statement", THEIRS)
 def test_a_schema_of_another_program_is_refused_and_not_changed(postgres_server: PostgresServer, tmp_path: Path, statement: str) -> None:
     with Places(tmp_path, postgres_server) as places:
-        place = places.new()
+        place = places.bare()
         with beside(place) as server:
             server.run("CREATE SCHEMA unspool", statement)
         before = names_in(place)

@@ -187,9 +187,9 @@ def test_each_project_is_found_in_its_own(database: Place) -> None:
     assert_no_orphans(database, embedder=B)
 
 
-def test_where_there_is_no_catalog_none_is_made(database: Place) -> None:
+def test_where_there_is_no_catalog_none_is_made(places: Places) -> None:
     with pytest.raises(NotFoundError):
-        go_over(database, A)
+        go_over(places.bare(), A)
 
 
 def test_what_was_killed_between_making_and_using_the_first_space_does_not_stop_the_next(database: Place) -> None:

@@ -201,7 +201,7 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Postg
                     raise NotFoundError(f"no catalog of this version at {target.place}, and a replica cannot be written; open the primary once")
                 if not create and not revision:
                     raise NotFoundError(f"no catalog at {target.place}; index something first, or correct UNSPOOL_DATABASE")
-                own = _migrate(engine, target, schema.HEAD)
+                own = _complete(engine) if revision == schema.HEAD else _migrate(engine, target, schema.HEAD)
             if not knows_types:  # it was made before the extension was, perhaps by another process just now
                 engine.dispose()
     except UnspoolError:
@@ -362,6 +362,13 @@ def _migrate(engine: Engine, target: Target, wanted: str) -> dict[str, str]:
         current = revision_of(connection, target)
         run_migrations(connection, current=current, target=wanted, schema_name=target.schema)
         return {} if wanted == "base" else complete_own(connection)
+
+
+def _complete(engine: Engine) -> dict[str, str]:
+    """What a catalog says of itself, with what is missing made: a copy without its identity becomes a catalog of its own."""
+    with connected(engine) as connection, connection.begin():
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
+        return complete_own(connection)
 
 
 def check_server(engine: Engine, target: Target) -> None:

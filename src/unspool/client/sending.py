@@ -15,7 +15,7 @@ import anyio
 import httpx2
 from anyio import to_thread
 
-from unspool.calling import Stream
+from unspool.calling import Stream, trusted
 from unspool.client.call import Call
 from unspool.client.flows import Flow, Pause
 from unspool.client.service import Service
@@ -31,9 +31,10 @@ class Sender:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._is_closed = False
-        self._client = httpx2.Client(timeout=service.patience, headers=service.headers)
+        self._client = httpx2.Client(timeout=service.patience, headers=service.headers, verify=trusted())
         # One connection for each answer: how to reach its socket, and end it from another thread, is known only while it is made.
-        self._apart = httpx2.Client(timeout=service.patience, headers=service.headers, limits=httpx2.Limits(max_keepalive_connections=0))
+        limits = httpx2.Limits(max_keepalive_connections=0)
+        self._apart = httpx2.Client(timeout=service.patience, headers=service.headers, limits=limits, verify=trusted())
         weakref.finalize(self, self._client.close)
         weakref.finalize(self, self._apart.close)
         _be_quiet()
@@ -115,7 +116,7 @@ class AsyncSender:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._is_closed = False
-        self._client = httpx2.AsyncClient(timeout=service.patience, headers=service.headers)
+        self._client = httpx2.AsyncClient(timeout=service.patience, headers=service.headers, verify=trusted())
         _be_quiet()
 
     async def close(self) -> None:

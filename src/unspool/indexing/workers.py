@@ -127,7 +127,9 @@ def serve(setup: dict[str, object]) -> None:
 
     gc.set_threshold(200_000, 50, 1000)  # a worker makes no cycles to speak of, and walking its tables takes a tenth of its time
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr  # nothing that is printed by accident may reach the pipe
+    # Buffered, whatever PYTHONUNBUFFERED says: a plain write that a signal meets may end halfway, and the rest would be waited for for ever.
+    answers = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 - for as long as the process lives
+    sys.stdout = sys.stderr  # nothing that is printed by accident may reach the pipe
     prepare = preparer(Recipe(**setup))  # type: ignore[arg-type]
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
