@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from unspool.domain.documents import check_project
 from unspool.domain.keys import Role
@@ -43,6 +44,20 @@ class Scope:
     def holds(self, project: str) -> bool:
         """Whether a project exists for it."""
         return self.projects is None or project in self.projects
+
+    def reaches(self, source: str) -> bool:
+        """Whether a path, or a `file://` address, lies under its roots, links followed. Git takes `%2e` in an address for a dot, so that an address
+        has to lie there in both readings."""
+        path = source.removeprefix("file://")
+        readings = {path} if path == source else {path, os.fsdecode(unquote_to_bytes(path))}
+        return all(map(self._is_inside, readings))
+
+    def _is_inside(self, path: str) -> bool:
+        try:
+            meant = Path(path).expanduser()
+            return meant.is_absolute() and any(meant.resolve().is_relative_to(root) for root in self.roots)
+        except (OSError, RuntimeError, ValueError):  # an unknown ~user, links that go round, a NUL
+            return False
 
     def need(self, role: Role, task: str) -> None:
         """Refuse what its role does not allow."""

@@ -9,6 +9,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, projects, spaces
 from unspool.catalog.projects import ProjectRow
+from unspool.domain.documents import MAX_NAME_LENGTH
 from unspool.domain.keys import EVERY_PROJECT
 from unspool.errors import AmbiguousError, InputError, UnknownProjectError
 from unspool.sources.folders import storable
@@ -27,7 +28,7 @@ def found(connection: Connection, name: str) -> ProjectRow:
 def unknown(name: str, known: Sequence[str]) -> UnknownProjectError:
     """What is said of a project that does not exist for whoever asks."""
     those = f"there are: {', '.join(known[:SHOWN])}" if known else "nothing is indexed yet"
-    return UnknownProjectError(f"no project {name!r}; {those}", project=name)
+    return UnknownProjectError(f"no project {name[:MAX_NAME_LENGTH]!r}; {those}", project=name)
 
 
 def named(catalog: Catalog, names: Sequence[str] | str | None) -> tuple[list[ProjectRow], int | None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from unspool import naming
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 OnProgress = Callable[[Progress], None]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_Report = TypeVar("_Report", IndexReport, RememberReport)
 
 __all__ = ["ConversationsView", "HistoryView", "Scope", "View", "admit"]
 
@@ -207,7 +207,7 @@ class View:
         self.scope.need(Role.WRITE, "storing documents")
         for document in documents:
             self._held(document.project)
-        return self._corpus.put(*documents)
+        return self._told(self._corpus.put(*documents))
 
     @_unseen
     def forget(self, *, project: str, path: str | None = None) -> int:
@@ -222,7 +222,7 @@ class View:
         name = project
         if name is None and self.scope.projects is not None:
             name = self._default(DEFAULT_PROJECT, "index")
-        return self._corpus.index(source, project=None if name is None else self._held(name), ref=ref, on_progress=on_progress)
+        return self._told(self._corpus.index(source, project=None if name is None else self._held(name), ref=ref, on_progress=on_progress))
 
     @_unseen
     def reindex(self, project: str, *, on_progress: OnProgress | None = None) -> IndexReport:
@@ -247,9 +247,7 @@ class View:
             return
         if "\x00" in source or not source.strip():
             raise InputError("the path is empty; give a folder, a file or a git URL")
-        path = Path(source.removeprefix("file://")).expanduser()
-        inside = path.is_absolute() and any(path.resolve().is_relative_to(root) for root in self.scope.roots)
-        if not inside:
+        if not self.scope.reaches(source):
             cure = (
                 f"it may be one under {', '.join(map(str, self.scope.roots))}"
                 if self.scope.roots
@@ -275,6 +273,11 @@ class View:
         return [one for one in found if self.scope.holds(one.project)]
 
     # Inside
+
+    def _told(self, report: _Report) -> _Report:
+        """A report. Equal texts are embedded once for all projects, so a caller who sees some of them is told of every chunk that it was: else
+        whoever guesses a text would learn whether somebody else has it."""
+        return report if self.scope.projects is None else replace(report, embedded=report.chunks)
 
     def _held(self, project: str) -> str:
         if not self.scope.holds(project):
@@ -327,12 +330,12 @@ class ConversationsView:
         self.scope.need(Role.WRITE, "storing conversations")
         for one in conversations:
             self._view._held(one.project)
-        return self._own.save(*conversations)
+        return self._view._told(self._own.save(*conversations))
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
         """Store messages behind a conversation's last."""
         self.scope.need(Role.WRITE, "storing messages")
-        return self._own.append(id, *messages, project=self._in(project))
+        return self._view._told(self._own.append(id, *messages, project=self._in(project)))
 
     def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
         """A conversation with its messages, or the last so many of them."""

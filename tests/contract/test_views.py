@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,50 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
         View(filled, Scope.everything()).reindex("open")
     with pytest.raises(ForbiddenError):
         View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(str(inside))
+
+
+def test_no_address_leads_out_of_the_roots_however_it_is_written(filled: Corpus, tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+        run = partial(subprocess.run, cwd=folder, check=True, capture_output=True)
+        (folder / "a.md").write_text("a walrus")
+        for command in ("init", "add .", "-c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -m a"):
+            run(["git", *command.split()])
+    (inside / "round").symlink_to(inside / "round")
+    view = View(filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,)))
+    written = (
+        f"file://{inside}/%2e%2e/outside",  # git decodes it
+        f"file://{inside}%2F..%2Foutside",
+        f"file://{inside}/%00",
+        f"FILE://{outside}",
+        f"file://localhost{inside}",
+        "~nobody-of-that-name/x",
+        f"{inside}/round/x",
+    )
+    for source in written:
+        with pytest.raises(ForbiddenError):
+            view.index(source)
+    assert view.index(f"file://{inside}").added == 1
+
+
+def test_whether_somebody_else_has_a_text_is_not_told(filled: Corpus) -> None:
+    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
+    known, new = (f"# {word}\n\nThe {word} has a tusk." for word in (HIDDEN, "unicorn"))
+    reports = [view.put(Document(project="open", path=f"{number}.md", text=text)) for number, text in enumerate((known, new))]
+    said = [view.conversations.append("d", Message(text=text), project="open") for text in (f"a {HIDDEN} tusk", "a unicorn tusk")]
+    saved = [
+        view.conversations.save(Conversation(project="open", id=text[:9], messages=[Message(text=text)])) for text in (f"a {HIDDEN} tusk", "a snake")
+    ]
+    assert [(one.chunks, one.embedded) for one in (*reports, *said, *saved)] == [(1, 1)] * 6
+    assert View(filled, Scope.everything()).put(Document(project="open", path="3.md", text=known)).embedded == 0  # the owner is told
+
+
+def test_a_name_that_is_too_long_for_a_project_is_not_repeated_whole(filled: Corpus) -> None:
+    for scope in (Scope.everything(), Scope(projects=frozenset({"open"}), role=Role.READ, caller="k")):
+        with pytest.raises(NotFoundError) as caught:
+            View(filled, scope).search("tusk", projects=["x" * 100_000])
+        assert len(str(caught.value)) < 1_000
 
 
 TEXT = "first\n\n\nsecond paragraph\n   indented\n\n\n\n# Heading\n\nbody\nlast"
