@@ -11,7 +11,7 @@ from unspool.catalog import Catalog, projects, spaces
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.documents import MAX_NAME_LENGTH
 from unspool.domain.keys import EVERY_PROJECT
-from unspool.errors import AmbiguousError, InputError, UnknownProjectError
+from unspool.errors import AmbiguousError, InputError, NotFoundError, UnknownProjectError
 from unspool.sources.folders import storable
 
 SHOWN = 20  # names in a message
@@ -60,8 +60,10 @@ def only_one(rows: list[ProjectRow]) -> list[ProjectRow]:
 
 def only(rows: list[ProjectRow], task: str) -> ProjectRow:
     """The one project that a task is about."""
-    if len(rows) != 1:
-        raise InputError(f"{task} needs one project; " + ("name it" if rows else "nothing is indexed yet"))
+    if not rows:
+        raise NotFoundError(f"{task} needs one project; nothing is indexed yet")
+    if len(rows) > 1:
+        raise AmbiguousError(f"{task} needs one project; name it")
     return rows[0]
 
 

@@ -22,6 +22,7 @@ from unspool.domain.keys import Role
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
 from unspool.errors import (
+    AmbiguousError,
     ConflictError,
     DeniedContinuationError,
     ForbiddenError,
@@ -303,7 +304,7 @@ class View:
         """The same for a task about one project."""
         meant = self._meant(None if project is None else [project])
         if isinstance(meant, list) and len(meant) != 1:
-            raise InputError(f"{task} needs one project; name it")
+            raise AmbiguousError(f"{task} needs one project; name it")
         return meant[0] if meant else None
 
     def _default(self, otherwise: str, task: str) -> str:
@@ -313,7 +314,7 @@ class View:
             return name
         assert self.scope.projects is not None
         if len(self.scope.projects) != 1:
-            raise InputError(f"{task} needs a project; name one of: {', '.join(sorted(self.scope.projects)[: naming.SHOWN])}")
+            raise AmbiguousError(f"{task} needs a project; name one of: {', '.join(sorted(self.scope.projects)[: naming.SHOWN])}")
         return next(iter(self.scope.projects))
 
 

@@ -217,7 +217,7 @@ def _only_project(task: str) -> Flow[str]:
             f"there are {len(filled)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
         )
     if not filled:
-        raise InputError(f"{task} needs one project; nothing is indexed yet")
+        raise NotFoundError(f"{task} needs one project; nothing is indexed yet")
     return filled[0]
 
 
