@@ -20,6 +20,7 @@ from unspool.interfaces.mcp.showing import Count, Shown
 MANY_PAGES = 3  # from here on another search is better than the next page: one session of 50 calls spent 42 630 tokens on reading on
 MAX_NOTES, MAX_NOTE = 4, 240
 FAILURES = 3
+ALL = "these are all hits"
 _STAND_IN = "x" * 32  # as long as a continuation can be
 
 
@@ -35,12 +36,12 @@ class Answer:
         return max(count(self.text), count(render.line(self.values)))
 
 
-def page(page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = ()) -> Answer:
+def page(page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = (), end: str = ALL) -> Answer:
     """The first so many hits of a page. Where that is not all of them, what it will cost with the continuation that leads to the others."""
     is_part = len(seen) < len(page.hits)
     remaining = page.remaining + len(page.hits) - len(seen)
     continuation = page.continuation or (_STAND_IN if is_part else None)
-    advice = _advice(page, continuation is not None)
+    advice = _advice(page, continuation is not None, end)
     told = _notes((*notes, *page.warnings, *page.notes))
     ending = words.notes(told)
     if continuation is not None:
@@ -58,7 +59,7 @@ def page(page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = ()) -> Ans
     return Answer(text=words.page(seen, ending, first_rank=page.hits[0].rank if page.hits else 1), values=_lean(values, "hits"))
 
 
-def _advice(page: Page, goes_on: bool) -> str:
+def _advice(page: Page, goes_on: bool, end: str) -> str:
     if not page.hits:
         if page.number > 1:
             return "there is nothing more"
@@ -66,7 +67,7 @@ def _advice(page: Page, goes_on: bool) -> str:
             return "there is nothing to find yet"
         return f"nothing found in {', '.join(page.projects)}; try other words, fewer conditions, or list_projects"
     if not goes_on:
-        return "these are all hits"
+        return end
     if page.relevance_dropped:
         return "the rest is hardly relevant; stop here unless something is still missing, and then search in other words"
     if page.number >= MANY_PAGES:

@@ -18,26 +18,26 @@ MAX_LINES = 2_000  # that are read at once
 _NARROWER = (SHOWN_TOKENS, 120, 80, 40, 20, 0)  # tokens of text for a hit that has no room even alone
 
 
-def page(ask: Callable[[int], Page], limit: int, *, most: int, count: Count, notes: Sequence[str] = ()) -> Answer:
+def page(ask: Callable[[int], Page], limit: int, *, most: int, count: Count, notes: Sequence[str] = (), end: str = answers.ALL) -> Answer:
     """A page of up to `limit` hits that `ask` gives. Of too many, fewer are asked for, so that the others lead the next page."""
     found = ask(limit)
     seen = _seen(found, count)
-    whole = answers.page(found, seen, notes=notes)
+    whole = answers.page(found, seen, notes=notes, end=end)
     if whole.tokens(count) <= most:
         return whole
     if len(seen) <= 1:
-        return _narrowed(found, most=most, count=count, notes=notes)
-    size = _most(len(seen) - 1, lambda size: answers.page(found, seen[:size], notes=notes).tokens(count) <= most)
-    return page(ask, size or 1, most=most, count=count, notes=notes)
+        return _narrowed(found, most=most, count=count, notes=notes, end=end)
+    size = _most(len(seen) - 1, lambda size: answers.page(found, seen[:size], notes=notes, end=end).tokens(count) <= most)
+    return page(ask, size or 1, most=most, count=count, notes=notes, end=end)
 
 
 def _seen(page: Page, count: Count, most: int = SHOWN_TOKENS) -> list[Shown]:
     return [shown(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in page.hits]
 
 
-def _narrowed(found: Page, *, most: int, count: Count, notes: Sequence[str]) -> Answer:
+def _narrowed(found: Page, *, most: int, count: Count, notes: Sequence[str], end: str) -> Answer:
     for room in _NARROWER:
-        answer = answers.page(found, _seen(found, count, room), notes=notes)
+        answer = answers.page(found, _seen(found, count, room), notes=notes, end=end)
         if answer.tokens(count) <= most:
             return answer
     raise too_little(answer.tokens(count), most)

@@ -52,12 +52,15 @@ class Content:
 
 def listed(view: View, cursor: str | None, *, limit: int = PAGE) -> Listing:
     """Resources by project and path, those behind a cursor."""
-    project, after = _read_cursor(cursor) if cursor else ("", "")
+    project, path = _read_cursor(cursor) if cursor else ("", "")
     found: list[DocumentRecord] = []
     for name in sorted(one for one in view.projects() if one >= project):
-        found += view.documents(project=name, after=after if name == project and after else None, limit=limit + 1 - len(found))
-        if len(found) > limit:
-            return Listing(entries=_entries(found[:limit]), cursor=_cursor(found[limit - 1]))
+        after = path if name == project and path else None
+        while some := view.documents(project=name, after=after, limit=limit + 1):
+            found += [record for record in some if record.chunk_count]  # the others have no text yet
+            if len(found) > limit:
+                return Listing(entries=_entries(found[:limit]), cursor=_cursor(found[limit - 1]))
+            after = some[-1].path
     return Listing(entries=_entries(found), cursor=None)
 
 
@@ -100,7 +103,6 @@ def _said(view: View, record: DocumentRecord) -> str:
 
 
 def _entries(records: Sequence[DocumentRecord]) -> list[Entry]:
-    """Those of the documents that have any text."""
     return [
         Entry(
             address=_address(record),
@@ -110,7 +112,6 @@ def _entries(records: Sequence[DocumentRecord]) -> list[Entry]:
             size_bytes=record.size_bytes,
         )
         for record in records
-        if record.chunk_count
     ]
 
 

@@ -15,7 +15,7 @@ from unspool.domain.history import HistoryPage, StreamStatus
 from unspool.interfaces.mcp.showing import Shown
 
 _BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # what else may be taken for the end of a line
-_OURS = re.compile(rf"(?:^|(?<=[{_BREAKS}]))(?=\[\d+\] |note: |more: |stop: |end: |older records: )", re.MULTILINE)
+_OURS = re.compile(rf"(?:^|(?<=[{_BREAKS}]))(?=\[\d+\] |note: |more: |stop: |end: |older records: |error \()", re.MULTILINE)
 _BROKEN = re.compile(rf"[\r\n{_BREAKS}]")
 
 

@@ -54,10 +54,10 @@ class Call:
             raise InputError(f"project names {', '.join(names)[:200]}; give one project here")
         return names[0] if names else ""
 
-    def page(self, ask: Callable[[int], Page], notes: Sequence[str] = ()) -> Answer:
+    def page(self, ask: Callable[[int], Page], notes: Sequence[str] = (), *, end: str = answers.ALL) -> Answer:
         """Hits within the budget."""
         limit = self.given.number("limit")
-        return budgets.page(ask, limit, most=self.most, count=self.view.count_tokens, notes=(*self.given.notes, *notes))
+        return budgets.page(ask, limit, most=self.most, count=self.view.count_tokens, notes=(*self.given.notes, *notes), end=end)
 
 
 def search(call: Call) -> Answer:
@@ -92,11 +92,12 @@ def related(call: Call) -> Answer:
         sizes.append(size)
         return call.view.related(place.path, line, project=project, limit=size)
 
-    answer = call.page(ask)
+    end = "these are the most alike; a larger limit gives more"
+    answer = call.page(ask, end=end)
     if sizes[-1] == limit:
         return answer
     # There is no next page here, so the model is told how to get the others.
-    return call.page(ask, [f"not all {limit} had room; give a larger max_tokens for more"])
+    return call.page(ask, [f"not all {limit} had room; give a larger max_tokens for more"], end=end)
 
 
 def read(call: Call) -> Answer:
