@@ -25,7 +25,8 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARN
 _NAMES = {PageServed: "page", AnswerFinished: "answer", IndexFinished: "index"}
 _PROBES = frozenset({"/health", "/ready", "/metrics"})  # asked every few seconds by programs
 _QUOTED = ("unspool", "uvicorn.error")  # whose sentences are written: they speak of the service, not of what is sent
-_SILENCED = ("uvicorn.access",)  # it writes whole paths and queries; there is a record of each request anyway
+# The first writes whole paths and queries, and there is a record of each request anyway; the other repeats itself with every batch of spans.
+_SILENCED = ("uvicorn.access", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
 _CALLERS = ("httpx", "httpx2", "httpcore", "httpcore2")  # they note every address they call, and one may hold a password
 _SERVER = ("uvicorn", "uvicorn.error", "uvicorn.access")  # which bring handlers of their own
 _FRAMES = 30

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -18,8 +19,8 @@ try:
     from opentelemetry.context import Context
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
     from opentelemetry.trace import Span, SpanKind, Status, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as error:
@@ -36,13 +37,28 @@ _PATH = "/v1/traces"  # where the protocol has them
 Value = str | int | float | bool
 
 
+class _Exporter(OTLPSpanExporter):
+    """Says once that the collector does not take spans, and once that it does again, instead of with every batch."""
+
+    _is_away = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = super().export(spans)
+        is_away = result is not SpanExportResult.SUCCESS
+        if is_away != self._is_away:
+            self._is_away = is_away
+            what = "cannot be reached or refuses spans; they are dropped until it does" if is_away else "takes spans again"
+            logging.getLogger("unspool").warning("the collector that UNSPOOL_TRACES names %s", what)
+        return result
+
+
 class Traces:
     """Sends spans to a collector, in batches, from a thread of its own. A collector that is away costs nothing but its spans."""
 
     def __init__(self, address: str) -> None:
         resource = Resource.create({"service.name": "unspool", "service.version": VERSION})
         self._provider = TracerProvider(resource=resource)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint(address), timeout=TIMEOUT_S)))
+        self._provider.add_span_processor(BatchSpanProcessor(_Exporter(endpoint=endpoint(address), timeout=TIMEOUT_S)))
         self._tracer = self._provider.get_tracer("unspool", VERSION)
 
     @contextmanager
