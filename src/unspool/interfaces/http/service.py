@@ -23,7 +23,7 @@ from unspool.observability import Observer
 from unspool.settings import Settings
 from unspool.views import View
 
-SEARCHES_AT_ONCE = 8  # more threads than these only wait for each other: 64 clients got 5 % fewer answers from 32
+SEARCHES_AT_ONCE = 8  # 64 clients get as many answers from 4, 16 or 32 threads: Python does one thing at a time, a database 8 (`pool_size`)
 WRITES_AT_ONCE = 8  # they wait for each other and for embedders: in threads of their own, so that searches do not wait with them
 ANSWERS_AT_ONCE = 40  # they wait for models: the same
 CALLER = "unspool.caller"  # where a request's scope has its `Caller`
