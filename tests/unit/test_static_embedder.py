@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from unspool.embedders import open_embedder
 from unspool.embedders.base import Embedder
+from unspool.embedders.static import StaticEmbedder
 from unspool.errors import ConfigError, InputError
 
 _spec = importlib.util.find_spec("wordllama")
@@ -211,3 +212,12 @@ print(embedder.count_tokens("hello world"), embedder.embed_query("hello world").
 def test_embedding_opens_no_socket() -> None:
     done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 256 False\n", "")
+
+
+def test_a_long_run_without_a_space_is_not_remembered() -> None:
+    """On failure: whoever sends megabytes without a space fills the memory of a service with them."""
+    embedder = StaticEmbedder()
+    embedder.count_tokens("a" * 5_000 + " short")
+    embedder.embed_query("b" * 5_000 + " short")
+    assert max(map(len, (*embedder._segments, *embedder._counts))) <= 64
+    assert embedder.count_tokens("a" * 5_000) == embedder.count_tokens("a" * 5_000) > 100

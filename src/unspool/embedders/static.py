@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 # A carriage return and three narrow spaces do join with signs in it (';\r'), so they count as signs.
 _SEGMENT = re.compile(r" *(?:[^\W\d_²]+|(?:[^\w\s]+|[_²\r\xa0\u2009\u200a]+)+)| +|\d|[^\S \r\xa0\u2009\u200a]+")
 _SEGMENT_ASCII = re.compile(r" *(?:[A-Za-z]+|[^A-Za-z0-9 \t\n\f\v]+)| +|[0-9]|[\t\n\f\v]+")  # the same, in half the time
-_MAX_REMEMBERED = 300_000  # segments; about 60 MB at worst
+_MAX_REMEMBERED = 300_000  # segments; about 60 MB at worst, since
+_MAX_LENGTH = 64  # characters has the longest that is remembered: no word, and not worth the memory of a megabyte without a space
 
 _MODEL = "l2_supercat_256"
 _TOKENIZER = "l2_supercat_tokenizer_config.json"
@@ -50,7 +51,9 @@ class _Segments(dict[str, tuple[int, ...]]):
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
         # The model by itself: a tokenizer's `encode` takes four times as long for offsets and masks that nobody reads.
-        ids = self[segment] = tuple([token.id for token in self._model.tokenize(segment.replace(" ", "\u2581"))])
+        ids = tuple([token.id for token in self._model.tokenize(segment.replace(" ", "\u2581"))])
+        if len(segment) <= _MAX_LENGTH:
+            self[segment] = ids
         return ids
 
 
@@ -64,7 +67,9 @@ class _Counts(dict[str, int]):
     def __missing__(self, segment: str) -> int:
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
-        count = self[segment] = len(self._segments[segment])
+        count = len(self._segments[segment])
+        if len(segment) <= _MAX_LENGTH:
+            self[segment] = count
         return count
 
 

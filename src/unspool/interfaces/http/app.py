@@ -81,7 +81,7 @@ class App:
         try:
             self._api.state.service = service
             agents = McpApp(lambda request: in_scope(request.scope).view, settings, service.observer)
-            self._door = Outermost(guarded(Split(self._api, agents), service), service)
+            self._door = Outermost(guarded(Split(self._api, agents), service), service, self._api.state.table)
             async with agents.running():
                 yield
         finally:

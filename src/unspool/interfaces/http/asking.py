@@ -11,14 +11,15 @@ from unspool.answering.answer import AnswerStream
 from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
-from unspool.interfaces.http.errors import BUG, BugError, body
-from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, event_schema, unless_gone
+from unspool.interfaces.http.errors import BUG, BugError, stopping
+from unspool.interfaces.http.errors import body as error_body
+from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, unless_gone
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
 
 routes = router("answers")
 _EXAMPLE = 'event: text\ndata: {"text":"With `open()` [1]."}\n\nevent: answer\ndata: {"question":"How are sessions opened?","found":true,...}\n\n'
-_EVENTS = {EVENTS: {"itemSchema": event_schema("text", "answer", "error"), "example": _EXAMPLE}}
+_EVENTS = {EVENTS: {"example": _EXAMPLE}}
 
 
 @routes.post("/ask", operation_id="ask", summary="Ask a question", responses=gives(shapes.Answer, 404, body=True, more=_EVENTS))
@@ -33,7 +34,7 @@ async def ask(request: Request, asking: Asking, body: requests.AskRequest) -> Re
     )
     stream = await asking.service.answers.run(begin)
     if body.stream:
-        return EventStream(_told(asking, stream, full=body.full), over=asking.service.over)
+        return EventStream(_told(asking, stream, full=body.full), over=asking.service.over, last=event("error", error_body(stopping())))
     whole = asking.service.answers.run(_whole, stream, body.full)
     return JsonResponse(await unless_gone(request.receive, whole, stream.close))
 
@@ -54,6 +55,6 @@ async def _told(asking: Caller, stream: AnswerStream, *, full: bool) -> AsyncIte
     except Exception as error:  # noqa: BLE001 - the status is out, so that an error is an event; what is no error of ours is told to the log alone
         own = error if isinstance(error, UnspoolError) else BugError(BUG)
         asking.service.observer.error(own.code, None if own is error else error)
-        yield event("error", body(own))
+        yield event("error", error_body(own))
     finally:
         stream.close()

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from unspool.errors import AccessError, InputError, NotFoundError, UnauthenticatedError, UnspoolError
+from unspool.errors import AccessError, InputError, NotFoundError, UnauthenticatedError, UnreachableError, UnspoolError
 from unspool.interfaces import render
 from unspool.interfaces.http.responses import JsonResponse
 from unspool.observability.context import request_id
@@ -61,6 +61,11 @@ class BugError(UnspoolError):
     """Something else than an `UnspoolError` was raised."""
 
     code = "bug"
+
+
+def stopping() -> UnreachableError:
+    """What is said to whoever is still waiting when the service stops."""
+    return UnreachableError("the service is stopping; try again in a moment")
 
 
 def response(error: UnspoolError, service: Service, *, headers: Mapping[str, str] | None = None) -> JsonResponse:
@@ -116,7 +121,7 @@ async def on_http(request: Request, error: Exception) -> JsonResponse:
         return response(MethodError(f"{request.method} is not possible here; it may be {allowed}"), service, headers={"Allow": allowed})
     if error.status_code == 404:
         return response(NotFoundError("there is nothing at this address; /openapi.json lists what there is"), service)
-    return response(InputError(f"{error.detail}; /openapi.json says what is taken"), service)  # only `invalid_json` is left
+    return response(InputError(f"{error.detail}; /openapi.json says what is taken"), service)  # only what is wrong with a body's JSON is left
 
 
 def _methods(request: Request) -> set[str]:
@@ -129,6 +134,11 @@ def _methods(request: Request) -> set[str]:
 def invalid_json(error: ValueError) -> HTTPException:
     """For a body that is no JSON. FastAPI lets nothing else through where it reads a body."""
     return HTTPException(422, f"the body is not JSON in UTF-8 ({str(error)[:SHOWN]})")
+
+
+def too_much(what: str) -> HTTPException:
+    """For a body that is JSON, and more of it than any request needs."""
+    return HTTPException(422, what)
 
 
 def invalid(found: Sequence[Mapping[str, Any]]) -> InputError:

@@ -9,24 +9,26 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
-from unspool.domain.jobs import Job, JobState
+from unspool.domain.jobs import Job
 from unspool.domain.keys import Role
 from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
 from unspool.interfaces.http.errors import body as error_body
-from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event, event_schema
+from unspool.interfaces.http.errors import stopping
+from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
 from unspool.views import View
 
 LOOK_EVERY_S = 0.5  # as often as progress is written
 routes = router("jobs")
+_AS_BEFORE = requests.IndexRequest()
 _EXAMPLE = (
     'event: progress\ndata: {"id":"3f9c2a1b4d5e6f70","state":"running",...}\n\nevent: done\ndata: {"id":"3f9c2a1b4d5e6f70","state":"done",...}\n\n'
 )
-_EVENTS = {EVENTS: {"itemSchema": event_schema("progress", "error", *(state for state in JobState if state.is_over)), "example": _EXAMPLE}}
+_EVENTS = {EVENTS: {"example": _EXAMPLE}}
 
 
 @routes.post(
@@ -36,8 +38,9 @@ _EVENTS = {EVENTS: {"itemSchema": event_schema("progress", "error", *(state for 
     status_code=202,
     responses=gives(shapes.Job, 404, status=202, body=True),
 )
-async def start_index(asking: Asking, project: Project, body: requests.IndexRequest) -> JsonResponse:
-    """Bring a project up to date with a folder under the service's roots or a git address; for admins. The answer is a job."""
+async def start_index(asking: Asking, project: Project, body: requests.IndexRequest = _AS_BEFORE) -> JsonResponse:
+    """Bring a project up to date with a folder under the service's roots or a git address, or with what it was indexed from; for admins. The
+    answer is a job."""
     service = asking.service
 
     def started(view: View) -> shapes.Job:
@@ -82,7 +85,7 @@ async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
 async def watch_job(asking: Asking, job: JobId) -> EventStream:
     """A job's progress as server-sent events: `progress` whenever it has changed, at last one that is called after the state it ended in."""
     first = await asking.service.threads.run(asking.job, job)
-    return EventStream(_watched(asking, first), over=asking.service.over)
+    return EventStream(_watched(asking, first), over=asking.service.over, last=event("error", error_body(stopping())))
 
 
 async def _watched(asking: Caller, job: Job) -> AsyncIterator[bytes]:

@@ -6,14 +6,15 @@ import asyncio
 import ipaddress
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unspool.errors import InputError, OverdueError, TooLargeError, UnreachableError, UnspoolError
-from unspool.interfaces.http.errors import BUG, BugError, HostError, OriginError, SlowError, response
+from unspool.errors import InputError, OverdueError, TooLargeError, UnspoolError
+from unspool.interfaces.http.errors import BUG, BugError, HostError, OriginError, SlowError, response, stopping
 from unspool.interfaces.http.responses import EVENTS
 from unspool.interfaces.http.service import Service
 
@@ -28,9 +29,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Outermost:
     """Gives each request an id, tells the observer of it, and answers what was raised on the way. The application of the server."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service, routes: Sequence[APIRoute]) -> None:
         self._app = app
         self._service = service
+        self._routes = routes
 
     def stop(self) -> None:
         """The service is told to stop."""
@@ -46,7 +48,7 @@ class Outermost:
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     seen.status = message["status"]
-                    seen.route = _template(scope)
+                    seen.route = self._template(scope)
                     message["headers"] = [*message["headers"], (b"x-request-id", request_id), (b"x-content-type-options", b"nosniff")]
                 await send(message)
 
@@ -56,6 +58,15 @@ class Outermost:
                 if not seen.status:  # else half an answer is out, and the server closes the connection on it
                     await answer(scope, receive, sending)
 
+    def _template(self, scope: Scope) -> str:
+        """The address as the routes name it, without any name of a project or a document; also where the request was refused before it got there."""
+        if "route" in scope:
+            return str(getattr(scope["route"], "path", ""))
+        path = scope["path"]
+        if path in ("/mcp", "/mcp/"):
+            return "/mcp"
+        return next((route.path for route in self._routes if route.path_regex.match(path)), "/openapi.json" if path == "/openapi.json" else "")
+
     async def _attempt(self, scope: Scope, receive: Receive, send: Send) -> UnspoolError | None:
         try:
             await self._app(scope, receive, send)
@@ -64,7 +75,7 @@ class Outermost:
         except asyncio.CancelledError:
             if not self._service.over.is_set():
                 raise
-            return UnreachableError("the service is stopping; try again in a moment")
+            return stopping()
         except Exception as error:  # noqa: BLE001 - the one place where a bug in the door itself ends
             bug = BugError(BUG)
             bug.__cause__ = error
@@ -255,8 +266,3 @@ def _listed(text: str) -> Iterable[str]:
 def _method(scope: Scope) -> str:
     """A method, as one of few words: what counts requests by it must not count what anybody makes up."""
     return scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
-
-
-def _template(scope: Scope) -> str:
-    """The address as the routes name it, without any name of a project or a document."""
-    return getattr(scope.get("route"), "path", "") or ("/mcp" if scope["path"] in ("/mcp", "/mcp/") else "")

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 EVENTS = "text/event-stream"
 PING_S = 15.0  # how often something is sent where nothing happens: whoever stands between may close what is silent
+LAST_S = 0.1  # for what comes to its end while the service stops
 READ_S = 30.0  # how long a client may leave an event unread
 _T = TypeVar("_T")
 
@@ -40,22 +41,17 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + encoded(data) + b"\n\n"
 
 
-def event_schema(*names: str) -> dict[str, Any]:
-    """What each event of a stream is, for the description of the service."""
-    data = {"type": "string", "contentMediaType": "application/json"}
-    return {"type": "object", "required": ["event", "data"], "properties": {"event": {"type": "string", "enum": list(names)}, "data": data}}
-
-
 class EventStream(Response):
     """Events as they come. When the client goes away, or does not read, the iterator is closed at once, also while it waits."""
 
     media_type = EVENTS
 
-    def __init__(self, events: AsyncIterator[bytes], *, over: asyncio.Event) -> None:
+    def __init__(self, events: AsyncIterator[bytes], *, over: asyncio.Event, last: bytes) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._over = over  # the service stops
+        self._last = last  # the event that says so
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -75,15 +71,20 @@ class EventStream(Response):
             while True:
                 following = following or asyncio.ensure_future(anext(self._events, None))
                 done, _ = await asyncio.wait([following, *ends], timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
-                if any(one in done for one in ends):
+                is_over = ends[1] in done
+                if ends[0] in done:
                     return
-                chunk: bytes | None = b": \n\n"
-                if following in done:
+                if is_over:
+                    await asyncio.wait([following], timeout=LAST_S)  # what is at its end needs no other
+                chunk: bytes | None = self._last if is_over else b": \n\n"
+                if following.done():
                     chunk, following = following.result(), None
                 if chunk is None:
                     return
                 async with asyncio.timeout(READ_S):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                if is_over and following is not None:
+                    return
         except (OSError, TimeoutError):
             return
         finally:

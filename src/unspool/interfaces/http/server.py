@@ -28,6 +28,7 @@ except ModuleNotFoundError as error:
         raise
     raise MissingDependencyError(f"`unspool serve` needs the package {error.name}; pip install 'unspool[serve]'") from error
 
+BACKLOG = 2048
 KEEP_ALIVE_S = 30  # longer than a client keeps a connection it does not use, so that it is not closed under a request
 _FACTORY = "unspool.interfaces.http.app:from_environment"
 _REASONS = {
@@ -52,6 +53,7 @@ def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None])
     try:
         with open_corpus(settings=settings) as corpus:
             about = checked(corpus, without_keys=without_keys)
+        listening.listen(BACKLOG)  # whoever connects from now on waits until a process is up, and is not refused
         host, port = listening.getsockname()[:2]
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, {about}")
         with shared_metrics(settings.serve_workers):
