@@ -107,6 +107,54 @@ def test_a_glob_that_is_meant_to_take_for_ever_is_answered(api: httpx2.Client) -
     assert (answer.status_code, answer.json()["hits"]) == (200, [])
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"query": "walrus", **{f"name{number}": 1 for number in range(1_000)}},
+        {"query": "walrus", "where": {"not": [{str(number): 1 for number in range(1_001)}]}},
+        {"query": "walrus", "projects": [{str(number): "x" * 100 for number in range(1_001)}]},
+        {"query": "walrus", "projects": [1] * 1_000_001},
+        {"query": "walrus", "projects": [[1] * 1_000] * 1_001},
+    ],
+    ids=["names", "inner names", "names of a large body", "values", "inner values"],
+)
+def test_more_names_and_values_than_any_request_needs_are_refused_at_once(api: httpx2.Client, content: dict[str, Any]) -> None:
+    answer = api.post("/v1/search", json=content)
+    assert error(answer) == (422, "input")
+    assert "at most 1000" in answer.text or "more than 1000000 values" in answer.text
+    assert "more like it" not in answer.text
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content"),
+    [
+        ("POST", "/v1/search", {"query": "walrus", "projects": [1] * 9}),
+        ("POST", "/v1/nearest", {"vector": ["a"] * 9}),
+        ("POST", "/v1/ask", {"question": "walrus", "conversation": [1] * 9}),
+        ("PUT", "/v1/projects/notes/documents", {"documents": [1] * 9}),
+        ("POST", "/v1/projects/notes/conversations", {"conversations": [{"id": "a", "messages": [1] * 9}]}),
+        ("POST", "/v1/projects/notes/conversations/a/messages", {"messages": [1] * 9}),
+    ],
+)
+def test_of_a_list_only_the_first_wrong_item_is_an_error(api: httpx2.Client, method: str, path: str, content: dict[str, Any]) -> None:
+    answer = api.request(method, path, json=content)
+    assert error(answer) == (422, "input")
+    assert "[0]" in answer.text
+    assert "more like it" not in answer.text
+
+
+def test_a_thousand_names_are_taken_where_they_belong(api: httpx2.Client) -> None:
+    metadata = {f"key{number}": number for number in range(1_000)}
+    assert api.put("/v1/projects/notes/documents/many", json={"text": "x" * 100_000, "metadata": metadata}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/embed", "/v1/count_tokens"])
+def test_a_text_that_is_embedded_or_counted_has_a_bound(api: httpx2.Client, path: str) -> None:
+    answer = api.post(path, json={"text": "x" * 1_000_001})
+    assert error(answer) == (422, "input")
+    assert "1000000 characters" in answer.text
+
+
 def test_what_there_is_nothing_of_is_not_found(api: httpx2.Client) -> None:
     for path in ("/", "/v1", "/v1/", "/v1/nothing", "/docs", "/redoc", "/v1/search/", "/v1/projects/nobody", "/v1/projects/notes/documents/z"):
         answer = api.get(path) if path != "/v1/search/" else api.post(path, json={"query": "x"})

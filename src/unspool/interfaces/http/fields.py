@@ -85,7 +85,7 @@ _SCALAR = {
 
 ProjectName = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=PROJECT)]
 ProjectOrAll = Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH, pattern=PROJECT_OR_ALL)]
-Projects = Annotated[list[ProjectOrAll], Field(min_length=1, max_length=1_000)]
+Projects = Annotated[list[ProjectOrAll], Field(fail_fast=True, min_length=1, max_length=1_000)]
 DocumentPath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_LENGTH, pattern=WHOLE)]
 StreamName = Annotated[str, Field(min_length=1, max_length=MAX_STREAM_LENGTH, pattern=STREAM)]
 Text = Annotated[str, Field()]

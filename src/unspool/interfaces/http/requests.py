@@ -38,6 +38,7 @@ from unspool.interfaces.http.fields import (
 from unspool.interfaces.http.filtering import Where
 
 MAX_TOKENS = 10_000_000
+MAX_TEXT = 1_000_000  # characters that are embedded or counted at once
 _EXPLAIN = "each hit says why it was found"
 _FULL = "each hit carries what is stored of its chunk, for programs"
 
@@ -97,7 +98,7 @@ class NearestRequest(Body):
     """A vector, as `/v1/embed` gives it, of which the closest chunks are wanted."""
 
     model_config = _example(vector=[0.1, -0.2, 0.3], k=5, projects=["shop"])
-    vector: Annotated[list[Coordinate], Field(min_length=1, max_length=16_000)]
+    vector: Annotated[list[Coordinate], Field(fail_fast=True, min_length=1, max_length=16_000)]
     k: Annotated[int, Field(ge=1, le=10_000), Whole] = 10
     projects: Projects | None = None
     where: Where | None = None
@@ -108,14 +109,14 @@ class EmbedRequest(Body):
     """A text whose vector is wanted."""
 
     model_config = _example(text="how are sessions opened")
-    text: SomeText
+    text: Annotated[SomeText, Field(max_length=MAX_TEXT)]
 
 
 class CountTokensRequest(Body):
     """A text whose tokens are counted."""
 
     model_config = _example(text="how are sessions opened")
-    text: Text
+    text: Annotated[Text, Field(max_length=MAX_TEXT)]
 
 
 class GivenMessage(Body):
@@ -139,7 +140,9 @@ class AskRequest(Body):
     projects: Projects | None = None
     where: Where | None = None
     limit: Limit | None = Field(default=None, description="how many hits are looked for")
-    conversation: Annotated[list[GivenMessage], Field(max_length=1_000)] = Field(default=[], description="what was said before, oldest first")
+    conversation: Annotated[list[GivenMessage], Field(fail_fast=True, max_length=1_000)] = Field(
+        default=[], description="what was said before, oldest first"
+    )
     stream: Flag = False
     full: Flag = Field(default=False, description="each citation carries its hit, for programs")
 
@@ -179,7 +182,7 @@ class DocumentsRequest(Body):
     """Documents of one project, stored all or none."""
 
     model_config = _example(documents=[{"path": "docs/sessions.md", "text": "# Sessions\n\nA session is opened by `open()`.\n"}])
-    documents: Annotated[list[NamedDocument], Field(min_length=1, max_length=1_000)]
+    documents: Annotated[list[NamedDocument], Field(fail_fast=True, min_length=1, max_length=1_000)]
 
     def values(self, project: str) -> list[Document]:
         _check_once((one.path for one in self.documents), "documents have the path")
@@ -190,7 +193,7 @@ class GivenConversation(Body):
     """A conversation; its id is in the address."""
 
     model_config = _example(title="Sessions", messages=[{"text": "How are sessions opened?", "author": "ann", "at": "2026-01-31T12:00:00Z"}])
-    messages: Annotated[list[GivenMessage], Field(max_length=100_000)] = []
+    messages: Annotated[list[GivenMessage], Field(fail_fast=True, max_length=100_000)] = []
     title: Said = ""
     scenario_title: Said = ""
     url: Said = ""
@@ -221,7 +224,7 @@ class ConversationsRequest(Body):
     """Conversations of one project, stored all or none; those of the same id are replaced."""
 
     model_config = _example(conversations=[{"id": "support/17", "messages": [{"text": "How are sessions opened?", "author": "ann"}]}])
-    conversations: Annotated[list[NamedConversation], Field(min_length=1, max_length=1_000)]
+    conversations: Annotated[list[NamedConversation], Field(fail_fast=True, min_length=1, max_length=1_000)]
 
     def values(self, project: str) -> list[Conversation]:
         _check_once((one.id for one in self.conversations), "conversations have the id")
@@ -232,7 +235,7 @@ class MessagesRequest(Body):
     """Messages that go behind a conversation's last."""
 
     model_config = _example(messages=[{"text": "With open().", "kind": "assistant", "id": "m2"}])
-    messages: Annotated[list[GivenMessage], Field(min_length=1, max_length=10_000)]
+    messages: Annotated[list[GivenMessage], Field(fail_fast=True, min_length=1, max_length=10_000)]
 
 
 class RecordRequest(Body):

@@ -15,23 +15,26 @@ from starlette.responses import Response
 
 from unspool.errors import UnspoolError
 from unspool.interfaces import shapes
-from unspool.interfaces.http.errors import BUG, BugError, MediaTypeError, invalid_json
+from unspool.interfaces.http.errors import BUG, BugError, MediaTypeError, invalid_json, too_much
 from unspool.interfaces.http.responses import GoneError
 
 # What any call of the corpus may end with, and what sending a body may
 EVERYWHERE = (401, 403, 409, 421, 422, 429, 500, 501, 502, 503, 504)
 WITH_BODY = (408, 413, 415)
+MAX_NAMES = 1_000  # in one object of a body; only metadata and filters have names that callers make up
+MAX_PARTS = 1_000_000  # values of a whole body, however they are nested
+READ_AT_ONCE = 100_000  # bytes; what is larger is read in a thread, so that others do not wait for it
 SHAPES: dict[str, Any] = {}  # that routes refer to
 
 
 class JsonRequest(Request):
-    """A request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, no depth that would exhaust us."""
+    """A request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, no depth and no width that would exhaust us."""
 
     async def json(self) -> Any:
-        try:
-            return from_json(await self.body(), allow_inf_nan=False)
-        except ValueError as error:
-            raise invalid_json(error) from None
+        body = await self.body()
+        if len(body) <= READ_AT_ONCE:
+            return _read(body)
+        return await self.app.state.service.parsing.run(_read, body)
 
 
 class Route(APIRoute):
@@ -53,6 +56,25 @@ class Route(APIRoute):
                 raise BugError(BUG) from error
 
         return run
+
+
+def _read(body: bytes) -> Any:
+    """What a body says. Each name that is not known would be an error of its own, so that there is a bound to names."""
+    try:
+        whole = from_json(body, allow_inf_nan=False, cache_strings="none")  # a cache doubles the time of names that are all different
+    except ValueError as error:
+        raise invalid_json(error) from None
+    left, parts = [whole], 1
+    while left:
+        one = left.pop()
+        if isinstance(one, dict) and len(one) > MAX_NAMES:
+            raise too_much(f"an object in the body has {len(one)} names; give at most {MAX_NAMES}")
+        if isinstance(one, dict | list):
+            parts += len(one)
+            if parts > MAX_PARTS:
+                raise too_much(f"the body has more than {MAX_PARTS} values; send it in parts")
+            left.extend(value for value in (one.values() if isinstance(one, dict) else one) if isinstance(value, dict | list))
+    return whole
 
 
 def _is_json(content_type: str) -> bool:

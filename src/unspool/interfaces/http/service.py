@@ -26,6 +26,7 @@ from unspool.views import View
 SEARCHES_AT_ONCE = 8  # 64 clients get as many answers from 4, 16 or 32 threads: Python does one thing at a time, a database 8 (`pool_size`)
 WRITES_AT_ONCE = 8  # they wait for each other and for embedders: in threads of their own, so that searches do not wait with them
 ANSWERS_AT_ONCE = 40  # they wait for models: the same
+PARSED_AT_ONCE = 2  # large bodies: they are work for the processor alone
 CALLER = "unspool.caller"  # where a request's scope has its `Caller`
 _T = TypeVar("_T")
 
@@ -56,6 +57,7 @@ class Service:
         self.threads = Threads("unspool-request", SEARCHES_AT_ONCE)
         self.writes = Threads("unspool-write", WRITES_AT_ONCE)
         self.answers = Threads("unspool-answer", ANSWERS_AT_ONCE)
+        self.parsing = Threads("unspool-parse", PARSED_AT_ONCE)
         self.over = asyncio.Event()
 
     @property
@@ -66,7 +68,7 @@ class Service:
     def close(self) -> None:
         """Let go of everything."""
         self.jobs.close(self.settings.serve_drain_s)
-        for threads in (self.threads, self.writes, self.answers):
+        for threads in (self.threads, self.writes, self.answers, self.parsing):
             threads.close()
         self.observer.close()
         self.corpus.close()
