@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -73,8 +74,13 @@ def test_whoever_goes_away_ends_the_call_of_the_model(api: httpx2.Client, model:
     gone, asked = threading.Event(), threading.Event()
 
     def reply(question: wire.Asked) -> wire.Answer:
-        asked.set()
-        return chats.hanging(gone, "Sun")(question)
+        answer = chats.hanging(gone, "Sun")(question)
+
+        def pieces() -> Iterator[bytes]:
+            yield from answer.pieces or ()
+            asked.set()
+
+        return replace(answer, pieces=pieces())
 
     model.script(reply)
     if stream:
