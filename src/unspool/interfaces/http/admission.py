@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unspool.errors import ThrottledError, UnauthenticatedError
+from unspool.interfaces.http.rooms import Room
 from unspool.interfaces.http.service import CALLER, Caller, Service
 from unspool.views import View, admit
 
@@ -51,27 +53,24 @@ class Admission:
         self._service = service
         self._calls = Buckets(settings.rate_limit / settings.serve_workers)
         self._failures = Buckets(settings.rate_limit / settings.serve_workers)
-        self._most = settings.serve_queue
-        self._under_way = 0
+        self._entrance = Room(settings.serve_queue, "requests")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PUBLIC:
             await self._app(scope, receive, send)
             return
-        if self._under_way >= self._most:
-            raise ThrottledError(f"{self._most} requests are under way already; try again in a second", retry_after=1)
-        self._under_way += 1
-        try:
-            scope[CALLER] = await self._caller(scope)
+        with ExitStack() as held:
+            with self._entrance.place():
+                caller = await self._caller(scope, held)
+            held.enter_context(self._service.requests.place(caller.view.scope.caller))
+            scope[CALLER] = caller
             await self._app(scope, receive, send)
-        finally:
-            self._under_way -= 1
 
-    async def _caller(self, scope: Scope) -> Caller:
+    async def _caller(self, scope: Scope, held: ExitStack) -> Caller:
         key = _key(scope)
         address = (scope.get("client") or ("",))[0]
         try:
-            admitted = await self._service.threads.run(admit, self._service.corpus, key)
+            admitted = await self._service.brief.run(admit, self._service.corpus, key)
         except UnauthenticatedError:
             # Only those who have no key wait: behind a proxy everybody has one address, and nobody may lock the others out.
             self._check(self._failures.wait_s(address), "wrong keys were tried from this address")
@@ -79,7 +78,7 @@ class Admission:
         if admitted.caller:
             scope["state"]["seen"].key = admitted.caller
             self._check(self._calls.wait_s(admitted.caller), "requests were made with this key")
-        return Caller(self._service, View(self._service.corpus, admitted))
+        return Caller(self._service, View(self._service.corpus, admitted), held)
 
     def _check(self, wait_s: float, what: str) -> None:
         if wait_s:
@@ -88,8 +87,13 @@ class Admission:
 
 def _key(scope: Scope) -> str | None:
     """The key that a request shows; None where it shows none. What cannot be one is an empty text, which nobody's key is."""
-    shown = {name: value.decode("latin-1") for name, value in scope["headers"] if name in (b"authorization", b"x-api-key")}
-    if b"authorization" not in shown:
-        return shown.get(b"x-api-key")
-    scheme, _, key = shown[b"authorization"].strip().partition(" ")
+    shown: dict[bytes, list[str]] = {b"authorization": [], b"x-api-key": []}
+    for name, value in scope["headers"]:
+        if name in shown:
+            shown[name].append(value.decode("latin-1").strip())
+    if any(len(values) > 1 for values in shown.values()):
+        return ""  # which of them is meant, others on the way may see differently
+    if not shown[b"authorization"]:
+        return next(iter(shown[b"x-api-key"]), None)
+    scheme, _, key = shown[b"authorization"][0].partition(" ")
     return key.strip() if scheme.lower() == "bearer" else ""

@@ -32,6 +32,7 @@ async def ask(request: Request, asking: Asking, body: requests.AskRequest) -> Re
     begin = lambda: asking.view.answering(  # noqa: E731 - it runs in a thread
         body.question, projects=body.projects, where=body.where, limit=body.limit, conversation=told
     )
+    asking.move(asking.service.questions)
     stream = await asking.service.answers.run(begin)
     if body.stream:
         return EventStream(_told(asking, stream, full=body.full), over=asking.service.over, last=event("error", error_body(stopping())))

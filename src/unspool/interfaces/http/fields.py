@@ -30,6 +30,7 @@ CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
 DATE = rf"((1[789]|2[01])\d\d-({_DAY})|{_LEAP})".replace(r"\d", "[0-9]")
 MOMENT = rf"^{DATE}T{CLOCK}:[0-5]\d(\.\d{{1,6}})?(Z|[+-]{CLOCK})$".replace(r"\d", "[0-9]")
 FAR = 2**31 - 1
+MAX_NAMES = 1_000  # in one object of a body; only metadata and filters have names that callers make up
 _ENDS = (re.compile(MOMENT), re.compile(WHOLE))
 
 
@@ -108,6 +109,7 @@ Metadata = Annotated[
     WithJsonSchema(
         {
             "type": "object",
+            "maxProperties": MAX_NAMES,
             "propertyNames": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": WHOLE},
             "additionalProperties": _SCALAR,
         }

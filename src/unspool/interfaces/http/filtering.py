@@ -8,7 +8,7 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from unspool.domain import filters
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Kind
-from unspool.interfaces.http.fields import CLOCK, DATE, WHOLE
+from unspool.interfaces.http.fields import CLOCK, DATE, MAX_NAMES, WHOLE
 
 PLACE = "x-filter"  # stands where the published schema refers to `Filter`, which pydantic knows nothing of
 _REFERENCE = "#/components/schemas/"
@@ -55,6 +55,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
             **dict.fromkeys(("modified", "time"), _refer("FilterTimes")),
             "metadata": {
                 "type": "object",
+                "maxProperties": MAX_NAMES,
                 "propertyNames": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": WHOLE},
                 "additionalProperties": _refer("FilterScalars"),
             },
@@ -64,6 +65,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         },
         "patternProperties": {rf"^metadata\.[^\x00]{{1,{MAX_NAME_LENGTH}}}$": _refer("FilterScalars")},
         "additionalProperties": False,
+        "maxProperties": MAX_NAMES,
         "examples": [{"language": ["python", "go"], "path": "src/**"}, {"modified": {"ge": "2026-01-01"}, "not": {"metadata.draft": True}}],
     },
     "FilterWords": {"description": "A string, any of several, or operators on them.", **_one_or_more(_WORD)},

@@ -84,6 +84,7 @@ async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
 @routes.get("/jobs/{job}/events", operation_id="watch_job", summary="Watch a job", response_class=Response, responses=gives(None, 404, more=_EVENTS))
 async def watch_job(asking: Asking, job: JobId) -> EventStream:
     """A job's progress as server-sent events: `progress` whenever it has changed, at last one that is called after the state it ended in."""
+    asking.move(asking.service.streams)
     first = await asking.service.threads.run(asking.job, job)
     return EventStream(_watched(asking, first), over=asking.service.over, last=event("error", error_body(stopping())))
 

@@ -58,7 +58,7 @@ def publish(app: FastAPI) -> None:
 
     async def description(request: Request) -> JsonResponse:
         service = request.app.state.service
-        has_keys = await service.threads.run(service.corpus.keys.are_used)
+        has_keys = await service.brief.run(service.corpus.keys.are_used)
         return JsonResponse(_encoded(app, has_keys))
 
     app.add_route("/openapi.json", description, methods=["GET"], include_in_schema=False)

@@ -36,7 +36,7 @@ async def ready(request: Request) -> JsonResponse:
     """Answers with 200 if the catalog does."""
     service = request.app.state.service
     try:
-        await service.threads.run(service.corpus.keys.are_used)
+        await service.brief.run(service.corpus.keys.are_used)
     except UnspoolError as error:  # its text names the database, which is nobody's business who has no key
         service.observer.error(error.code)
         raise UnreachableError("the catalog does not answer; the service's log says more") from None

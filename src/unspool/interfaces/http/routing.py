@@ -16,12 +16,12 @@ from starlette.responses import Response
 from unspool.errors import UnspoolError
 from unspool.interfaces import shapes
 from unspool.interfaces.http.errors import BUG, BugError, MediaTypeError, invalid_json, too_much
+from unspool.interfaces.http.fields import MAX_NAMES
 from unspool.interfaces.http.responses import GoneError
 
 # What any call of the corpus may end with, and what sending a body may
 EVERYWHERE = (401, 403, 409, 421, 422, 429, 500, 501, 502, 503, 504)
 WITH_BODY = (408, 413, 415)
-MAX_NAMES = 1_000  # in one object of a body; only metadata and filters have names that callers make up
 MAX_PARTS = 1_000_000  # values of a whole body, however they are nested
 READ_AT_ONCE = 100_000  # bytes; what is larger is read in a thread, so that others do not wait for it
 SHAPES: dict[str, Any] = {}  # that routes refer to

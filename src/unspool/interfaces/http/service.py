@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -18,6 +19,7 @@ from unspool.corpus import Corpus
 from unspool.domain.jobs import Job
 from unspool.domain.keys import Role
 from unspool.interfaces.http.responses import JsonResponse, encoded
+from unspool.interfaces.http.rooms import Room
 from unspool.jobs import Jobs
 from unspool.observability import Observer
 from unspool.settings import Settings
@@ -26,6 +28,7 @@ from unspool.views import View
 SEARCHES_AT_ONCE = 8  # 64 clients get as many answers from 4, 16 or 32 threads: Python does one thing at a time, a database 8 (`pool_size`)
 WRITES_AT_ONCE = 8  # they wait for each other and for embedders: in threads of their own, so that searches do not wait with them
 ANSWERS_AT_ONCE = 40  # they wait for models: the same
+LOOKS_AT_ONCE = 2  # at keys, which every request begins with: they must not wait for searches
 PARSED_AT_ONCE = 2  # large bodies: they are work for the processor alone
 CALLER = "unspool.caller"  # where a request's scope has its `Caller`
 _T = TypeVar("_T")
@@ -57,7 +60,12 @@ class Service:
         self.threads = Threads("unspool-request", SEARCHES_AT_ONCE)
         self.writes = Threads("unspool-write", WRITES_AT_ONCE)
         self.answers = Threads("unspool-answer", ANSWERS_AT_ONCE)
+        self.brief = Threads("unspool-brief", LOOKS_AT_ONCE)
         self.parsing = Threads("unspool-parse", PARSED_AT_ONCE)
+        most = self.settings.serve_queue
+        self.requests = Room(most, "requests")
+        self.streams = Room(most, "streams")
+        self.questions = Room(most, "questions", each=ANSWERS_AT_ONCE // 2)
         self.over = asyncio.Event()
 
     @property
@@ -68,7 +76,7 @@ class Service:
     def close(self) -> None:
         """Let go of everything."""
         self.jobs.close(self.settings.serve_drain_s)
-        for threads in (self.threads, self.writes, self.answers, self.parsing):
+        for threads in (self.threads, self.writes, self.answers, self.brief, self.parsing):
             threads.close()
         self.observer.close()
         self.corpus.close()
@@ -77,9 +85,17 @@ class Service:
 class Caller:
     """Who asks, for one request: a view of the corpus, and the threads to look at it in."""
 
-    def __init__(self, service: Service, view: View) -> None:
+    def __init__(self, service: Service, view: View, held: ExitStack) -> None:
         self.service = service
         self.view = view
+        self._held = held  # its place among the requests under way
+
+    def move(self, room: Room) -> None:
+        """Take a place among what takes long instead of that among the requests, which others wait for."""
+        with ExitStack() as taken:
+            taken.enter_context(room.place(self.view.scope.caller))
+            self._held.close()
+            self._held.enter_context(taken.pop_all())
 
     async def json(self, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
         """What some work on the view gives, as JSON."""
