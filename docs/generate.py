@@ -233,7 +233,7 @@ def settings_page() -> str:
         if one.name == "origins":
             continue
         low, high = one.metadata["low"], one.metadata["high"]
-        span = f"{low} to {high}" if low is not None else ""
+        span = f"{low} to {high}" if low is not None else ", ".join(f"`{choice}`" for choice in one.metadata["choices"])
         default = "" if one.default in ("", None) else f"`{one.default}`"
         rows.append([f"`{one.name}`", f"`{settings.variable(one.name)}`", default, span, _cell(one.metadata["about"])])
     out = ["# Settings", "", _NOTE, ""]

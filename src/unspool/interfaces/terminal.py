@@ -247,13 +247,13 @@ def keys(found: Sequence[Key], now: datetime) -> Iterator[Line]:
     """Every key in a row, those that cannot be used any more as such."""
     rows: list[Line] = []
     for one in found:
-        state = "revoked" if one.revoked_at is not None else "in use" if one.is_valid(now) else "expired"
+        state = "revoked" if one.revoked_at is not None else "valid" if one.is_valid(now) else "expired"
         until = "" if one.expires_at is None else f"{one.expires_at:%Y-%m-%d}"
         rows.append(
             [
                 (one.id, PATH),
                 (one.role.value, ""),
-                (state, "" if state == "in use" else WARN),
+                (state, "" if state == "valid" else WARN),
                 (f"{one.created_at:%Y-%m-%d}", FAINT),
                 (until, FAINT),
                 (", ".join(one.projects), NAME),
