@@ -124,7 +124,7 @@ class Corpus:
             name = project or git.project_name(text)
             check_project(name)
             mark_as_cache(self._clones())
-            root = git.clone(text, into=self._clone(name), ref=ref)
+            root = git.clone(text, into=self._clone(name), ref=ref, on_progress=on_progress)
             return self._indexed(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")

@@ -87,7 +87,7 @@ class Jobs:
     `projects`, wherever it is taken, are the names that exist for whoever asks, None for all: a job of any other is as if there were none.
     """
 
-    def __init__(self, corpus: Corpus, *, at_once: int = 1, queue: int = 100, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, corpus: Corpus, *, at_once: int = 2, queue: int = 100, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         if at_once < 1 or queue < 0:
             raise InputError(f"at_once is {at_once} and queue is {queue}; at least one job runs at once, and no fewer than none wait")
         self._corpus = corpus

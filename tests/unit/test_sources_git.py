@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import shutil
 import socket
 import subprocess
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from unspool.domain.documents import check_project
-from unspool.errors import ConflictError, InputError, MissingDependencyError, NotFoundError, ServiceError, ServiceTimeoutError, UnreachableError
-from unspool.sources.git import clone, is_git_url, project_name, redact
+from unspool.domain.reports import Progress
+from unspool.errors import ConflictError, InputError, MissingDependencyError, NotFoundError, RejectedError, ServiceTimeoutError, UnreachableError
+from unspool.sources.git import clone, host_of, is_git_url, project_name, redact
 
 PASSWORD = "correct" + "Horse9"
 IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main")
@@ -182,11 +189,26 @@ def test_a_missing_branch_or_repository_is_not_found(origin: Path, tmp_path: Pat
         clone(f"file://{tmp_path}/nowhere.git", into=tmp_path / "two")
 
 
-def test_a_failed_first_copy_can_be_repeated(origin: Path, tmp_path: Path) -> None:
+def test_a_failed_first_copy_leaves_its_place_to_any_other(origin: Path, tmp_path: Path) -> None:
+    for into in (tmp_path / "copy", tmp_path / "made"):
+        with pytest.raises(NotFoundError):
+            clone(f"file://{tmp_path}/nowhere.git", into=into)
+        with pytest.raises(NotFoundError):
+            clone(url(origin), into=into, ref="nope")
+        assert not into.exists()
+        into.mkdir()
+        with pytest.raises(NotFoundError):
+            clone(url(origin), into=into, ref="nope")
+        assert list(into.iterdir()) == []  # it was there before
+        clone(url(origin), into=into)
+        assert (into / "a.py").exists()
+
+
+def test_a_later_failure_leaves_the_copy_as_it_was(origin: Path, tmp_path: Path) -> None:
+    clone(url(origin), into=tmp_path / "copy")
     with pytest.raises(NotFoundError):
         clone(url(origin), into=tmp_path / "copy", ref="nope")
-    clone(url(origin), into=tmp_path / "copy")
-    assert (tmp_path / "copy" / "a.py").exists()
+    assert (tmp_path / "copy" / "a.py").read_text() == "one"
 
 
 def test_a_folder_with_something_else_is_left_alone(origin: Path, tmp_path: Path) -> None:
@@ -214,12 +236,117 @@ def test_an_unreachable_host_is_told_without_the_password(tmp_path: Path) -> Non
     assert f"http://***@127.0.0.1:{port}/a.git" in str(caught.value)
 
 
-def test_the_copy_keeps_no_password(tmp_path: Path) -> None:
-    with pytest.raises(ServiceError):
-        clone(f"http://alice:{PASSWORD}@127.0.0.1:9/a.git", into=tmp_path / "copy")
-    kept = b"".join(path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file())
+class Guarded(BaseHTTPRequestHandler):
+    """Repositories below a folder over HTTP, for alice alone."""
+
+    folder: Path
+    seen: list[str | None]
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        shown = self.headers.get("Authorization")
+        self.seen.append(shown)
+        if shown != "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode():
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        variables = {
+            "GIT_PROJECT_ROOT": str(self.folder),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }
+        made = subprocess.run(["git", "http-backend"], env=dict(os.environ) | variables, input=body, capture_output=True, check=True).stdout
+        head, _, content = made.partition(b"\r\n\r\n")
+        self.send_response(200)
+        for line in head.decode().splitlines():
+            self.send_header(*line.split(": ", 1))
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_POST = do_GET  # noqa: N815 - as the standard library calls them
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def guarded(origin: Path) -> Iterator[tuple[str, list[str | None]]]:
+    seen: list[str | None] = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Guarded,), {"folder": origin.parent, "seen": seen}))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}/origin.git", seen
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with every argument that the git program was given; the git in front of it does what it does."""
+    real, log = shutil.which("git"), tmp_path / "arguments"
+    (tmp_path / "bin").mkdir()
+    front = tmp_path / "bin" / "git"
+    front.write_text(f'#!/bin/sh\nprintf \'%s\\n\' "$@" >> {log}\nexec {real} "$@"\n')
+    front.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    return log
+
+
+def test_a_password_is_sent_but_stands_neither_in_the_copy_nor_on_a_command_line(
+    guarded: tuple[str, list[str | None]], command_lines: Path, tmp_path: Path
+) -> None:
+    address, _ = guarded
+    copy = clone(f"http://alice:{PASSWORD}@{address}", into=tmp_path / "copy")
+    assert (copy / "a.py").read_text() == "one"
+    kept = b"".join(path.read_bytes() for path in copy.rglob("*") if path.is_file())
     assert b"***@127.0.0.1" in kept
-    assert PASSWORD.encode() not in kept
+    for secret in (PASSWORD, base64.b64encode(f"alice:{PASSWORD}".encode()).decode()):
+        assert secret.encode() not in kept
+        assert secret not in command_lines.read_text()
+    assert f"http://{address}" in command_lines.read_text()
+
+
+def test_a_wrong_password_and_none_are_refused(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = guarded
+    for user in ("alice:wrong" + PASSWORD + "@", "alice@", ""):
+        with pytest.raises(RejectedError) as caught:
+            clone(f"http://{user}{address}", into=tmp_path / "copy")
+        assert PASSWORD not in str(caught.value)
+    assert set(seen) == {None, "Basic " + base64.b64encode(f"alice:wrong{PASSWORD}".encode()).decode()}
+
+
+def test_a_password_goes_to_no_other_host(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = guarded
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", f"http://{address}{self.path.removeprefix('/origin.git')}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        with pytest.raises(RejectedError):
+            clone(f"http://alice:{PASSWORD}@localhost:{server.server_port}/origin.git", into=tmp_path / "copy")
+        server.shutdown()
+        thread.join()
+    assert set(seen) == {None}
 
 
 def test_a_silent_host_runs_into_the_time_limit(tmp_path: Path) -> None:
@@ -230,6 +357,71 @@ def test_a_silent_host_runs_into_the_time_limit(tmp_path: Path) -> None:
         with pytest.raises(ServiceTimeoutError, match=r"within 0\.5 s"):
             clone(f"git://127.0.0.1:{server.getsockname()[1]}/a.git", into=tmp_path / "copy", timeout_s=0.5)
     assert time.monotonic() - start < 5
+
+
+class LeftError(BaseException):
+    """What leads a job out of its work is no `Exception` either."""
+
+
+def test_whoever_does_not_wait_any_more_ends_a_fetch_that_hangs_and_its_helpers(
+    tmp_path: Path, command_lines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin" / "git").write_text(f"#!/bin/sh\nsleep 600 & echo $! >> {tmp_path}/helpers; echo $$ >> {tmp_path}/helpers; wait\n")
+    told = []
+
+    def tell(progress: Progress) -> None:
+        told.append(progress.task)
+        if (tmp_path / "helpers").exists() and len((tmp_path / "helpers").read_text().split()) == 2:
+            raise LeftError
+
+    with pytest.raises(LeftError):
+        clone("https://h.invalid/a.git", into=tmp_path / "copy", on_progress=tell)
+    assert set(told) == {"fetching"}
+    assert not (tmp_path / "copy").exists()
+    for process in (tmp_path / "helpers").read_text().split():
+        assert has_ended(int(process))
+
+
+def test_git_does_not_outlive_a_process_that_ends_while_it_fetches(tmp_path: Path, command_lines: Path) -> None:
+    (tmp_path / "bin" / "git").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600\n")
+    program = (
+        "import threading, time, pathlib\n"
+        "from unspool.sources.git import clone\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "threading.Thread(target=clone, args=('https://h.invalid/a.git',), kwargs={'into': folder / 'copy'}, daemon=True).start()\n"
+        "while not (folder / 'pid').exists(): time.sleep(0.01)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, stderr=subprocess.DEVNULL)
+    assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process that was killed is gone, in a moment at the latest, or waits only for somebody to collect it."""
+    for _ in range(500):
+        state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True, check=False).stdout.strip()
+        if not state or state.startswith("Z"):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("https://GitHub.com/a/b", "github.com"),
+        ("https://u:p@h.example:8443/a", "h.example"),
+        ("https://good.example@evil.example/a", "evil.example"),
+        ("https://u:p/good.example@evil.example/a", "evil.example"),
+        ("https://h.example./a", "h.example"),
+        ("http://[::1]:80/a", "::1"),
+        ("ssh://git@h:22/a", "h"),
+        ("git@h.example:a/b.git", "h.example"),
+        ("git@h:a@good.example:b", "h"),
+        ("file:///srv/a", ""),
+    ],
+)
+def test_the_host_of_an_address_is_the_one_that_git_asks(address: str, host: str) -> None:
+    assert host_of(address) == host
 
 
 def test_without_git_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ class RememberReport:
 class Progress:
     """How far a long task is. `total` is 0 while it is not known."""
 
-    task: str  # "scanning", "indexing", "rebuilding"
+    task: str  # "fetching", "scanning", "indexing", "rebuilding"
     done: int
     total: int
     chunks: int = 0
