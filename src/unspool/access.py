@@ -13,6 +13,7 @@ from urllib.parse import unquote_to_bytes
 from unspool.domain.documents import check_project
 from unspool.domain.keys import Role
 from unspool.errors import ForbiddenError, UnauthenticatedError
+from unspool.sources import git
 
 if TYPE_CHECKING:
     from unspool.corpus import Corpus
@@ -21,17 +22,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a caller may see and do. `caller` binds the continuations it is given; `roots` are the folders it may have indexed."""
+    """What a caller may see and do. `caller` binds the continuations it is given; `roots` are the folders it may have indexed, `git_hosts` the hosts
+    that it may have repositories fetched from."""
 
     projects: frozenset[str] | None  # None: all of them
     role: Role
     caller: str = ""
     roots: tuple[Path, ...] = ()
+    git_hosts: frozenset[str] | None = frozenset()  # None: any
 
     @classmethod
-    def everything(cls, *, role: Role = Role.ADMIN, roots: Sequence[Path] = ()) -> Scope:
+    def everything(cls, *, role: Role = Role.ADMIN, roots: Sequence[Path] = (), git_hosts: frozenset[str] | None = None) -> Scope:
         """The scope of whoever owns the corpus."""
-        return cls(projects=None, role=role, roots=tuple(roots))
+        return cls(projects=None, role=role, roots=tuple(roots), git_hosts=git_hosts)
 
     def narrowed(self, projects: Sequence[str]) -> Scope:
         """The same for some of the projects alone. Its continuations are its own."""
@@ -59,6 +62,10 @@ class Scope:
         except (OSError, RuntimeError, ValueError):  # an unknown ~user, links that go round, a NUL
             return False
 
+    def fetches(self, url: str) -> bool:
+        """Whether a repository may be fetched from the host of an address."""
+        return self.git_hosts is None or git.host_of(url) in self.git_hosts
+
     def need(self, role: Role, task: str) -> None:
         """Refuse what its role does not allow."""
         if not self.role.allows(role):
@@ -67,17 +74,24 @@ class Scope:
 
 def admit(corpus: Corpus, key: str | None) -> Scope:
     """The scope of whoever shows a key, or none. Without one everybody is let in as long as there has never been any."""
-    roots = roots_of(corpus.settings)
+    roots, git_hosts = roots_of(corpus.settings), git_hosts_of(corpus.settings)
     if key is None:
         if corpus.keys.are_used():
             raise UnauthenticatedError("a key is needed here; send it as `Authorization: Bearer unspool_...`, `unspool key create` makes one")
-        return Scope.everything(roots=roots)
+        return Scope.everything(roots=roots, git_hosts=git_hosts)
     known = corpus.keys.find(key)
     if known is None:
         raise UnauthenticatedError("this key is not known here, has expired or was revoked; `unspool key list` shows which there are")
-    return Scope(projects=known.visible, role=known.role, caller=known.id, roots=roots if known.role.allows(Role.ADMIN) else ())
+    scope = Scope(projects=known.visible, role=known.role, caller=known.id)
+    return replace(scope, roots=roots, git_hosts=git_hosts) if known.role.allows(Role.ADMIN) else scope
 
 
 def roots_of(settings: Settings) -> tuple[Path, ...]:
     """The folders that the settings let the doors index."""
     return tuple(Path(root).expanduser().resolve() for root in settings.roots.split(os.pathsep) if root.strip())
+
+
+def git_hosts_of(settings: Settings) -> frozenset[str] | None:
+    """The hosts that the settings let a service fetch repositories from; None for any."""
+    names = frozenset(name.strip().lower().rstrip(".") for name in settings.git_hosts.split(",") if name.strip())
+    return None if "*" in names else names

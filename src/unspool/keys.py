@@ -11,6 +11,7 @@ from unspool.domain.keys import Key, Role
 from unspool.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
+    from unspool.catalog import Catalog
     from unspool.parts import Parts
 
 
@@ -19,6 +20,7 @@ class Keys:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._were_used = False
 
     def create(
         self, *, projects: Sequence[str] | str, role: Role | str = Role.READ, name: str = "", expires_at: datetime | None = None
@@ -42,7 +44,7 @@ class Keys:
         """Every key, oldest first, those that cannot be used any more included."""
         from unspool.catalog import keys as table
 
-        with self._parts.catalog.read() as connection:
+        with self._known.read() as connection:
             return table.every(connection)
 
     def revoke(self, id: str) -> Key:  # noqa: A002
@@ -62,15 +64,23 @@ class Keys:
         id_ = keys.id_of(text)
         if id_ is None:
             return None
-        with self._parts.searched.read() as connection:
+        with self._known.read() as connection:
             found = table.find(connection, id_)
         if found is None or not keys.proves(text, found[1]):
             return None
+        self._were_used = True
         return found[0] if found[0].is_valid(datetime.now(UTC)) else None
 
     def are_used(self) -> bool:
-        """Whether there has ever been one."""
+        """Whether there has ever been one. Once there has, it stays so for this object, whatever becomes of the catalog under it."""
         from unspool.catalog import keys as table
 
-        with self._parts.searched.read() as connection:
-            return table.has_any(connection)
+        with self._known.read() as connection:
+            self._were_used = table.has_any(connection) or self._were_used
+        return self._were_used
+
+    @property
+    def _known(self) -> Catalog:
+        """Where keys are looked up: the primary, since a replica may not have heard yet of a revoked one; the replica where there is no other."""
+        settings = self._parts.settings
+        return self._parts.catalog if settings.database_read and settings.database else self._parts.searched

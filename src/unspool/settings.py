@@ -147,6 +147,7 @@ class Settings:
     serve_queue: int = _setting(256, "requests that a process works on or keeps waiting; more are refused", low=1, high=100_000)
     rate_limit: int = _setting(600, "requests a minute that a key may make; 0 means no bound", low=0, high=10_000_000)
     roots: str = _setting("", "folders of which the doors may index something, separated as in PATH; empty means none")
+    git_hosts: str = _setting("", "hosts that the service may fetch repositories from, separated by commas; empty means none, * means any")
     mcp_max_tokens: int = _setting(4_000, "token budget of what a tool answers to an agent", low=200, high=10_000)
     log_level: str = _setting("info", "what the service writes to its log", choices=("debug", "info", "warning", "error"))
     log_format: str = _setting("text", "json: one object per line", choices=("text", "json"))

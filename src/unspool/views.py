@@ -240,11 +240,17 @@ class View:
         return source
 
     def check_source(self, source: str, *, project: str | None = None) -> None:
-        """Refuse what may not be indexed: only admins may, on the server's own disk only under the roots, and only into a project that they see."""
+        """Refuse what may not be indexed: only admins may, on the server's own disk only under the roots, elsewhere only from hosts that are allowed,
+        and only into a project that they see."""
         self.scope.need(Role.ADMIN, "indexing")
         if project is not None:
             self._held(project)
         if git.is_git_url(source) and not source.lower().startswith("file:"):
+            if not self.scope.fetches(source):
+                named = ", ".join(sorted(self.scope.git_hosts or ())) or "none"
+                raise ForbiddenError(
+                    f"nothing may be fetched from {git.host_of(source)[:200]!r}; UNSPOOL_GIT_HOSTS names the hosts that may be: {named}"
+                )
             return
         if "\x00" in source or not source.strip():
             raise InputError("the path is empty; give a folder, a file or a git URL")

@@ -223,3 +223,24 @@ def test_commands_use_the_replica_and_doctor_looks_at_it(
     assert run("doctor") == 0
     for result in seen:
         assert primary.password not in result.output
+
+
+def test_a_revoked_key_opens_nothing_although_the_replica_has_not_heard_of_it(
+    primary: PostgresServer, standby: PostgresServer, database: str
+) -> None:
+    with open_corpus(database) as corpus:
+        key, text = corpus.keys.create(projects="*")
+        caught_up(primary, standby)
+        with psycopg.connect(standby.address("postgres"), autocommit=True) as connection, both(database, standby) as behind:
+            connection.execute("SELECT pg_wal_replay_pause()")
+            try:
+                assert behind.keys.find(text) == key
+                corpus.keys.revoke(key.id)
+                assert behind.keys.find(text) is None
+                assert behind.keys.are_used()
+            finally:
+                connection.execute("SELECT pg_wal_replay_resume()")
+    caught_up(primary, standby)
+    with open_corpus("", database_read=on_standby(standby, database)) as alone:  # there is nothing else to read them from
+        assert alone.keys.find(text) is None
+        assert alone.keys.are_used()

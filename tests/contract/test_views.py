@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 import unspool
-from support import Place, open_corpus
+from support import Place, Places, open_corpus
 from unspool import Conversation, Corpus, Document, Message, UnspoolError
 from unspool.domain.keys import Role
 from unspool.errors import ConflictError, ForbiddenError, InputError, NotFoundError, SweptContinuationError, UnauthenticatedError
@@ -120,7 +121,7 @@ def test_a_narrower_view_does_not_go_on_where_a_wider_one_began(filled: Corpus) 
 
 
 def test_keys_are_asked_for_as_soon_as_there_has_been_one(filled: Corpus) -> None:
-    assert admit(filled, None) == Scope.everything()
+    assert admit(filled, None) == Scope.everything(git_hosts=frozenset())
     with pytest.raises(UnauthenticatedError):
         admit(filled, "unspool_0123456789ab_" + "x" * 43)
     key, text = filled.keys.create(projects="open", role="write")
@@ -148,6 +149,31 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
         View(filled, Scope.everything()).reindex("open")
     with pytest.raises(ForbiddenError):
         View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(str(inside))
+
+
+@pytest.mark.parametrize("has_key", [True, False])
+def test_a_service_fetches_only_from_the_hosts_that_are_named(places: Places, has_key: bool) -> None:
+    addresses = ("https://git.example/a.git", "ssh://me@GIT.example:22/a", "git@git.example:a", "git://git.example./a")
+    others = (
+        "https://evil.example/a",
+        "https://git.example@evil.example/a",
+        "https://git.example.evil.example/a",
+        "git@127.0.0.1:a",
+        "https://u:p@[::1]/a",
+    )
+    for hosts, allowed in (("", ()), (" Git.Example ,other.example", addresses), ("*", (*addresses, *others))):
+        with open_corpus(places.new(), git_hosts=hosts) as corpus:
+            text = corpus.keys.create(projects="*", role="admin")[1] if has_key else None
+            view = View(corpus, admit(corpus, text))
+            for source in {*addresses, *others}:
+                with nullcontext() if source in allowed else pytest.raises(ForbiddenError, match="UNSPOOL_GIT_HOSTS"):
+                    view.check_source(source)
+
+
+def test_the_owner_fetches_from_anywhere_and_others_only_with_the_role(filled: Corpus) -> None:
+    View(filled, Scope.everything().narrowed(["open"])).check_source("https://git.example/a")
+    with pytest.raises(ForbiddenError, match="role"):
+        View(filled, Scope.everything(role=Role.WRITE)).check_source("https://git.example/a")
 
 
 def test_no_address_leads_out_of_the_roots_however_it_is_written(filled: Corpus, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def faces(catalog: Path) -> Iterator[Mapping[str, Any]]:
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
     """A catalog for each face, to write to."""
     places = {face: tmp_path_factory.mktemp(face) / "catalog.db" for face in FACES}
-    settings = {face: settings_for(place, roots=str(place.parent)) for face, place in places.items()}
+    settings = {face: settings_for(place, roots=str(place.parent), git_hosts="127.0.0.1") for face, place in places.items()}
     asking = settings_for(places["remote"], serve_max_body_bytes=2_000)  # so that a few documents already take several requests
     with (
         unspool.open(settings=settings["embedded"]) as embedded,
