@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -174,20 +175,21 @@ class _Git:
 
     def run(self, *arguments: str, cwd: Path, check: bool = True) -> str:
         try:
-            process = subprocess.Popen(
-                ["git", *_SAFE, *arguments],
-                cwd=cwd,
-                env=_environment(cwd) | self._credentials,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,  # no terminal to ask on, and helpers can be ended together
-            )
+            with _STARTING:
+                process = subprocess.Popen(
+                    ["git", *_SAFE, *arguments],
+                    cwd=cwd,
+                    env=_environment(cwd) | self._credentials,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    start_new_session=True,  # no terminal to ask on, and helpers can be ended together
+                )
+                _RUNNING.add(process)
         except FileNotFoundError as error:
             raise MissingDependencyError(
                 f"{redact(self.url)} needs the git program; install it (apt install git, brew install git, git-scm.com)"
             ) from error
-        _RUNNING.add(process)
         try:
             output, complaint = self._awaited(process)
         except BaseException:
@@ -275,11 +277,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
+_STARTING = threading.Lock()
 _RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
 @atexit.register
 def _end_all() -> None:
     """They are in sessions of their own, and would outlive a process that ends while another of its threads fetches."""
+    _STARTING.acquire()  # and never let go of: nothing is started any more
     for process in list(_RUNNING):
         _end(process)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import json
+import socket
 import threading
 from dataclasses import asdict, replace
 from datetime import timedelta
@@ -170,7 +171,7 @@ def test_what_waits_already_is_not_queued_twice(jobs: Jobs) -> None:
 
 def test_a_full_queue_says_when_to_come_back(corpus: unspool.Corpus) -> None:
     steps = Steps()
-    with Jobs(corpus, queue=2) as jobs:
+    with Jobs(corpus, at_once=1, queue=2) as jobs:
         kept = [jobs.start("project", f"source {number}", steps if number == 0 else quick) for number in range(3)]
         with pytest.raises(ThrottledError) as refused:
             jobs.start("other", "source 3", quick)
@@ -238,6 +239,17 @@ def test_only_the_thread_that_does_the_work_is_led_out_of_it(jobs: Jobs) -> None
     cancelled.set()
     assert over(jobs, job).state is JobState.CANCELLED
     assert told.is_set()
+
+
+def test_a_fetch_that_hangs_is_cancelled_and_holds_up_no_other_project(jobs: Jobs, corpus: unspool.Corpus) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        source = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
+        job = jobs.start("slow", source, lambda tell: corpus.index(source, project="slow", on_progress=tell))
+        until(lambda: jobs.get(job.id).progress == Progress(task="fetching", done=0, total=0))
+        assert over(jobs, jobs.start("a", "here", quick)).state is JobState.DONE
+        jobs.cancel(job.id)
+        assert over(jobs, job).state is JobState.CANCELLED
+    assert "slow" not in corpus.projects()
 
 
 def test_a_job_that_waits_is_cancelled_at_once_and_never_begins(jobs: Jobs) -> None:
