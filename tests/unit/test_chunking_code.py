@@ -547,6 +547,24 @@ def test_no_grammar_hangs_on_what_it_cannot_read(language: str) -> None:
         assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
 
 
+def test_a_text_whose_parse_takes_too_much_memory_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syntax, "_BLOCKS", 100_000)
+    text = "int f() { return 0; }\n" + "a<" * 30_000
+    pieces = cut(text, "cpp")
+    assert not any(piece.symbol or piece.defines for piece in pieces)
+    assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("language", ["python", "tsx"])
+def test_a_text_whose_parse_takes_too_long_is_cut_by_lines(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "f(1)\n" * 4_000
+    assert syntax.parse(text, language) is not None
+    monkeypatch.setattr(syntax, "_SECONDS", 0.0)
+    monkeypatch.setattr(syntax, "_SECONDS_PER_BYTE", 0.0)
+    assert syntax.parse(text, language) is None
+    assert cut(text, language) == cut(text, "text")
+
+
 def test_a_missing_grammar_falls_back_to_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GRAMMARS, "klingon", ("tree_sitter_klingon", "language"))
     text = "".join(f"proc p{i}\n  line one\n  line two\n\n" for i in range(20))

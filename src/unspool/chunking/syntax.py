@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 import threading
+import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -18,14 +20,23 @@ from unspool.chunking.languages import GRAMMARS
 from unspool.chunking.patterns import DEPTH, DEPTHS, PATTERNS
 
 # Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript issue 323). A parse can't be stopped from
-# Python 3.11 (the binding's progress callback crashes below 3.14), but a parser that gets nowhere keeps asking for its text, and
-# ends when it is told that there is none. Of 2000 ordinary files none asked more than 26 times. The grammars known to loop inside a
+# Python 3.11 (the binding's progress callback crashes below 3.14), but a parser asks for its text piece by piece, and ends when it is
+# told that there is none. Of 1000 ordinary files none asked for more than a fifth of these reads. The grammars known to loop inside a
 # text get it byte by byte, so that they have to ask: five times slower, but never stuck.
 _READS = 1_000
-_READS_PER_BYTE = 1 / 256
+_READS_PER_BYTE = 1 / 64
 _READS_PER_BYTE_SINGLY = 8
-_READ_SIZE = 65_536
+_READ_SIZE = 2_048  # between two reads other threads have their turn
 _READ_SINGLY = frozenset({"kotlin", "tsx"})
+# Others take time that is quadratic (`<div>` without end in HTML), or kilobytes for each byte (`a<a<a<` in C++). The parser's memory is
+# counted in Python's blocks: ordinary code needs up to 0.6 for a byte, the densest table 2, that C++ 16. Other threads' blocks are
+# counted with them, hence the large allowance. The processor's time is the last resort: ordinary code takes 0.3 s for a megabyte,
+# the slowest real file found, Cython read as Python, 5 s.
+_BLOCKS = 1_500_000
+_BLOCKS_PER_BYTE = 4
+_COUNTED_EVERY = 16  # reads
+_SECONDS = 2.0
+_SECONDS_PER_BYTE = 6e-6
 # Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB took minutes). So a long text is first
 # tried on three samples, and cut by lines if they don't parse. Garbage has a share of 0 to 0.2 in whole nodes; one sample of real
 # code may have as little, as when it lies inside a table.
@@ -82,7 +93,7 @@ _parsers = _Parsers()
 
 
 def parse(text: str, language: str) -> Tree | None:
-    """The syntax tree; None where the language has no grammar that can be used, or the text is not in the language."""
+    """The syntax tree; None where the language has no grammar that can be used, the text is not in the language, or it costs too much."""
     grammar = _grammar(language)
     if grammar is None:
         return None
@@ -94,23 +105,33 @@ def parse(text: str, language: str) -> Tree | None:
 
 
 class _Reader:
-    """Hands a text to the parser, and nothing more once it has asked too often."""
+    """Hands a text to the parser, and nothing more once it has asked too often, or used too much time or memory."""
 
-    __slots__ = ("_data", "_is_single", "left")
+    __slots__ = ("_blocks", "_data", "_is_single", "_stops_at", "left")
 
     def __init__(self, data: bytes, language: str) -> None:
         self._data = data
         self._is_single = language in _READ_SINGLY
         self.left = _READS + int(len(data) * (_READS_PER_BYTE_SINGLY if self._is_single else _READS_PER_BYTE))
+        self._blocks = sys.getallocatedblocks() + _BLOCKS
+        self._stops_at = time.thread_time() + _SECONDS + len(data) * _SECONDS_PER_BYTE
 
     def __call__(self, at: int, _point: object) -> bytes:
         self.left -= 1
-        if self.left < 0:
+        if self.left < 0 or self._is_spent(at):
+            self.left = -1
             return b""
         if self._is_single:
             byte = self._data[at : at + 1]
             return byte if byte.isascii() else self._data[at : at + 4]  # a character has to come whole
-        return self._data[at : at + _READ_SIZE] if at else self._data
+        return self._data[at : at + _READ_SIZE]
+
+    def _is_spent(self, at: int) -> bool:
+        if self._is_single and self.left % _READ_SIZE:
+            return False
+        if time.thread_time() > self._stops_at:
+            return True
+        return not self.left % _COUNTED_EVERY and sys.getallocatedblocks() > self._blocks + at * _BLOCKS_PER_BYTE
 
 
 def _root(data: bytes, language: str, grammar: Language) -> Node | None:
