@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from sqlalchemy.engine import Connection
@@ -29,6 +29,12 @@ def unknown(name: str, known: Sequence[str]) -> UnknownProjectError:
     """What is said of a project that does not exist for whoever asks."""
     those = f"there are: {', '.join(known[:SHOWN])}" if known else "nothing is indexed yet"
     return UnknownProjectError(f"no project {name[:MAX_NAME_LENGTH]!r}; {those}", project=name)
+
+
+def missing(names: Sequence[str], known: Collection[str]) -> str:
+    """What is said to somebody who allows only some projects, of those that there are none of; nothing where there are all."""
+    absent = [name for name in dict.fromkeys(names) if name not in known]
+    return f"there is no project {', '.join(map(repr, absent[:SHOWN]))} yet; nothing is seen of it until there is" if absent else ""
 
 
 def named(catalog: Catalog, names: Sequence[str] | str | None) -> tuple[list[ProjectRow], int | None]:

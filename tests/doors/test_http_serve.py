@@ -71,7 +71,7 @@ def test_a_signal_ends_it_quietly_and_what_is_under_way_is_answered(tmp_path: Pa
     with ExitStack() as held:
         silent = held.enter_context(socket.create_server(("127.0.0.1", 0)))
         pool, other = held.enter_context(ThreadPoolExecutor(1)), held.enter_context(beside(place))
-        with process(tmp_path, "--database", f"sqlite:///{place}", UNSPOOL_SERVE_DRAIN_S="1") as (started, address):
+        with process(tmp_path, "--database", f"sqlite:///{place}", UNSPOOL_SERVE_DRAIN_S="1", UNSPOOL_GIT_HOSTS="127.0.0.1") as (started, address):
             ready(address)
             source = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
             job = httpx2.post(f"{address}/v1/projects/code/index", json={"source": source}).json()["id"]
@@ -123,6 +123,14 @@ def test_several_processes_share_one_catalog_and_its_keys(tmp_path: Path, postgr
                 code, said = ended(started)
             assert code == 0
             assert key not in said
+
+
+def test_a_root_that_is_no_folder_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for root in ("nope", "file"):
+        refused = cli("serve", "--port", "0", "--root", str(tmp_path), "--root", str(tmp_path / root))
+        assert refused.exit_code == 2
+        assert f"{tmp_path / root} is no folder" in refused.stderr
 
 
 def test_other_machines_are_let_in_only_with_keys_or_by_saying_so_twice(cli: Cli, tmp_path: Path) -> None:

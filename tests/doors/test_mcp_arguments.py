@@ -70,6 +70,9 @@ def test_every_tool_does_something_and_shows_a_flat_schema(name: str) -> None:
         ("search", {"input": '{"query": "x"}'}, "query", "x"),
         ("search", {"input": "x"}, "query", "x"),
         ("search", {"query": "half \ud83d"}, "query", "half ?"),
+        ("related", {"path": "a.py", "line": 1e300}, "line", arguments.MAX_NUMBER),
+        ("related", {"path": "a.py", "line": 10**19}, "line", arguments.MAX_NUMBER),
+        ("read", {"path": "a.py", "first_line": "1e300"}, "first_line", arguments.MAX_NUMBER),
         ("more", {"cursor": "abc"}, "continuation", "abc"),
         ("more", {"next_page_token": "abc"}, "continuation", "abc"),
         ("read", {"file_path": "a.py", "start_line": 3}, "first_line", 3),
@@ -176,7 +179,7 @@ def test_places_are_read_as_hits_and_editors_write_them(text: str, place: Place)
 
 @given(st.text(min_size=1, max_size=300), st.integers(1, 10**8), st.integers(0, 10**8))
 def test_the_place_of_a_hit_is_read_back(path: str, first: int, more: int) -> None:
-    path = path.strip("`\"'/. \t\n") or "x"
+    path = path if path[0].isalnum() else f"x{path}"  # outer spaces and quotes are no part of it
     found = arguments.place(f"{path}:{first}-{first + more}")
     assert (found.first, found.last) == (first, first + more)
     assert found.path == path.strip()
@@ -197,3 +200,11 @@ def test_the_address_of_a_resource_is_read_back(project: str, path: str, is_conv
     text = str(address)
     assert text.isascii() and not any(sign in text for sign in " ?#\n")
     assert addresses.parse(text) == address
+
+
+def test_a_list_may_not_be_longer_than_a_text() -> None:
+    half = "x" * (arguments.MAX_TEXT // 2)
+    assert len(str(understood("remember", text=[half, half[1:]])["text"])) == arguments.MAX_TEXT
+    for sent in ([half, half], [half, [half, half]], [half] * 16):
+        with pytest.raises(InputError, match="at most 1000000"):
+            understood("remember", text=sent)

@@ -17,6 +17,7 @@ import pytest
 from click.testing import Result
 from test_cli_json import compare
 
+from support import doc, open_corpus
 from unspool.interfaces.cli.installing import launcher
 from unspool.interfaces.cli.mcp import mcp
 from unspool.interfaces.clients import VARIABLES, Client
@@ -93,7 +94,8 @@ def test_a_file_that_is_made_goes_with_undo(cli: Cli, home: Path, client: Client
     assert all_files(home) == before
     assert f"--- {file}" in installed(cli, client, "--undo").stdout
     assert all_files(home) == {}
-    assert "as it should be" in installed(cli, client, "--undo").stdout
+    again = installed(cli, client, "--undo").stdout
+    assert "nothing of unspool is there" in again and str(file) in again.replace("\n", "")
 
 
 @pytest.mark.parametrize("client", PROJECT_FILES)
@@ -349,3 +351,13 @@ def test_a_client_that_was_moved_is_found(cli: Cli, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "moved"))
     installed(cli, "codex")
     assert list(all_files(tmp_path / "moved")) == ["config.toml"]
+
+
+def test_a_project_that_does_not_exist_is_warned_of_and_no_catalog_made(cli: Cli, home: Path, database: Path) -> None:
+    assert "warning" not in installed(cli, "cursor", "--project", "nope", "--dry-run").stderr
+    assert not database.exists()
+    with open_corpus(database) as corpus:
+        corpus.put(doc("a.md", "walrus", "notes"))
+    said = installed(cli, "cursor", "--project", "notes", "--project", "nope").stderr
+    assert "warning" in said and "'nope'" in said and "'notes'" not in said
+    assert "warning" not in installed(cli, "cursor", "--project", "notes").stderr

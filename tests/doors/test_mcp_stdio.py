@@ -193,3 +193,11 @@ def test_without_the_sdk_the_command_says_how_to_get_it(place: Path) -> None:
 def test_the_command_line_does_not_import_the_sdk() -> None:
     code = "import sys, unspool.interfaces.cli, unspool.interfaces.mcp.tools; sys.exit(any(name in sys.modules for name in ('mcp', 'pydantic')))"
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_a_project_that_does_not_exist_is_warned_of(place: Path) -> None:
+    for flags, is_warned in ((("--project", "nope", "--project", "notes"), True), (("--project", "notes"), False), ((), False)):
+        ended = subprocess.run(command(place, *flags), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=120)
+        assert ("'nope'" in ended.stderr) is is_warned
+        assert "'notes'" not in ended.stderr
+        assert ended.stdout == ""

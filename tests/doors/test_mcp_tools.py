@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Iterator
@@ -17,9 +18,12 @@ import unspool
 from agents import Agent
 from support import doc, open_corpus
 from unspool.access import Scope
+from unspool.domain.documents import Status
 from unspool.domain.history import CUT
 from unspool.domain.keys import Role
-from unspool.interfaces.mcp import answers
+from unspool.domain.reports import ProjectStatus
+from unspool.errors import InputError
+from unspool.interfaces.mcp import answers, resources
 from unspool.interfaces.mcp.server import Caller, Door
 from unspool.interfaces.mcp.showing import shown
 from unspool.views import View
@@ -211,6 +215,28 @@ def test_projects_are_listed(agent: Agent) -> None:
     names = [one["name"] for one in found.values["projects"]]
     assert names[:2] == ["garden", "house"] and found.values["projects"][0]["documents"] == 12
     assert "garden: 12 documents, 12 chunks" in found.text
+
+
+def test_documents_that_are_not_indexed_yet_are_told_of() -> None:
+    whole = ProjectStatus(name="a", root="", waiting=0, documents={Status.INDEXED: 3}, chunks=5)
+    part = ProjectStatus(
+        name="b", root="", waiting=0, documents={Status.INDEXED: 3, Status.PENDING: 2, Status.INDEXING: 1, Status.FAILED: 4}, chunks=5
+    )
+    told = answers.projects([whole, part])
+    assert told.values["projects"] == [
+        {"name": "a", "documents": 3, "chunks": 5},
+        {"name": "b", "documents": 10, "pending": 3, "failed": 4, "chunks": 5},
+    ]
+    assert told.text.splitlines() == ["a: 3 documents, 5 chunks", "b: 10 documents, 5 chunks, 3 not indexed yet, 4 failed"]
+
+
+@pytest.mark.parametrize("part", ["a\x00", "\ud800"])
+def test_a_cursor_with_what_no_database_takes_was_not_given_out_here(agent: Agent, part: str) -> None:
+    view = View(agent.corpus, Scope.everything())
+    for pair in ([part, "x"], ["garden", part]):
+        cursor = base64.urlsafe_b64encode(json.dumps(pair).encode()).decode().rstrip("=")
+        with pytest.raises(InputError, match="not given out here"):
+            resources.listed(view, cursor)
 
 
 def test_the_usual_calls_of_a_history_neither_overlap_nor_leave_out(agent: Agent) -> None:

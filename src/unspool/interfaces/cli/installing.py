@@ -9,6 +9,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ import click
 
 from unspool import settings as known
 from unspool.domain.documents import check_project, storable
-from unspool.errors import ConfigError, ConflictError, InputError, ServiceError
+from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
 from unspool.interfaces import clients, configurations, terminal
 from unspool.interfaces.cli.door import ADDRESSES, color, command, note, print_json
 from unspool.interfaces.cli.looking import show
@@ -116,7 +117,7 @@ def install(
         return DECLINED
     if wanted:
         _apply(change)
-    _report(change, as_json=as_json, made=wanted)
+    _report(change, as_json=as_json, made=wanted, undo=undo)
     if wanted and not undo and not as_json:
         _advise(client, server)
     return 0
@@ -135,7 +136,10 @@ def _started(database: str | None, projects: Sequence[str], read_only: bool) -> 
         arguments += ["--project", project]
     if read_only:
         arguments.append("--read-only")
-    origins = Settings.load(flags={"database": database}).origins
+    settings = Settings.load(flags={"database": database})
+    origins = settings.origins
+    if projects:
+        _warn_of_missing(projects, settings.database_address)
     for one in ADDRESSES:
         if origins[one] in (".env", "unspool.toml"):
             note(f"{one} comes from {origins[one]} in this folder, which a server that is started in another folder does not read", kind="warning")
@@ -144,6 +148,26 @@ def _started(database: str | None, projects: Sequence[str], read_only: bool) -> 
         raise InputError("the path of unspool is no UTF-8, and a configuration is; install unspool under another path")
     read = sorted(known.variable(one) for one, origin in origins.items() if origin == "environment" and one != "key")
     return Server(command=started, variables=tuple(read))
+
+
+def _warn_of_missing(projects: Sequence[str], address: str) -> None:
+    """Say which of the projects do not exist, if the catalog is a file that there is: nothing is made for this, and no server waited for."""
+    from unspool import naming
+    from unspool.catalog import Catalog
+    from unspool.catalog import projects as rows
+    from unspool.catalog.database import place_of
+
+    if not address.startswith("sqlite:") or not Path(place_of(address)).is_file():
+        return
+    with suppress(UnspoolError):  # what is wrong with it is told by the server
+        catalog = Catalog.open(address, create=False)
+        try:
+            with catalog.read() as connection:
+                said = naming.missing(projects, [row.name for row in rows.all_projects(connection)])
+        finally:
+            catalog.close()
+        if said:
+            note(said, kind="warning")
 
 
 def launcher(program: str) -> tuple[str, ...]:
@@ -304,7 +328,7 @@ def _shown(change: Change) -> Iterator[Line]:
         yield [(line, styles.get(line[:3]) or {"+": terminal.GOOD, "-": terminal.BAD}.get(line[:1], ""))]
 
 
-def _report(change: Change, *, as_json: bool, made: bool) -> None:
+def _report(change: Change, *, as_json: bool, made: bool, undo: bool) -> None:
     if as_json:
         print_json(
             {
@@ -320,7 +344,7 @@ def _report(change: Change, *, as_json: bool, made: bool) -> None:
         )
         return
     if change.action == "none":
-        show([[("as it should be: ", ""), (str(change.file), terminal.PATH)]])
+        show([[("nothing of unspool is there: " if undo else "as it should be: ", ""), (str(change.file), terminal.PATH)]])
     elif not made:
         note("nothing was changed")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from unspool.interfaces.cli.door import ADDRESSES, group
+from unspool.interfaces.cli.door import ADDRESSES, group, note
 from unspool.settings import Settings
 
 
@@ -17,4 +17,4 @@ def mcp(context: click.Context, flags: dict[str, str | None], projects: tuple[st
     if context.invoked_subcommand is None:
         from unspool.interfaces.mcp import stdio
 
-        stdio.serve(Settings.load(flags=flags), projects=projects, read_only=read_only)
+        stdio.serve(Settings.load(flags=flags), projects=projects, read_only=read_only, warn=lambda text: note(text, kind="warning"))

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from unspool import settings as setting
+from unspool.errors import ConfigError
 from unspool.interfaces.cli.door import ADDRESSES, command, note
 from unspool.settings import Settings
 
@@ -45,7 +46,12 @@ def serve(
     without_keys: int,
 ) -> None:
     """Serve HTTP under /v1 and MCP under /mcp until SIGTERM or Ctrl-C. Without keys (`unspool key create`) only this machine is served."""
+    from unspool.access import roots_of
     from unspool.interfaces.http import server
 
     given = {"serve_host": host, "serve_port": port, "serve_workers": workers, "roots": os.pathsep.join(roots) or None}
-    server.serve(Settings.load(flags={**flags, **given}), without_keys=without_keys >= 2, say=lambda text: note(text, kind="serve"))
+    settings = Settings.load(flags={**flags, **given})
+    for root in roots_of(settings):
+        if not root.is_dir():
+            raise ConfigError(f"{root} is no folder, and nothing in it could be indexed; correct --root or UNSPOOL_ROOTS")
+    server.serve(settings, without_keys=without_keys >= 2, say=lambda text: note(text, kind="serve"))

@@ -137,11 +137,23 @@ def projects(found: Sequence[ProjectStatus], *, after: str = "", notes: Sequence
     rows, lines = [], []
     for one in found:
         documents, failed = sum(one.documents.values()), one.documents.get(Status.FAILED, 0)
+        pending = sum(one.documents.get(status, 0) for status in (Status.PENDING, Status.INDEXING, Status.STALE))
         rows.append(
-            _lean({"name": one.name, "documents": documents, "failed": failed, "chunks": one.chunks, "root": one.root}, "documents", "chunks")
+            _lean(
+                {"name": one.name, "documents": documents, "pending": pending, "failed": failed, "chunks": one.chunks, "root": one.root},
+                "documents",
+                "chunks",
+            )
         )
         line = f"{one.name}: {documents} documents, {one.chunks} chunks"
-        lines.append(words.line(line + (f", {failed} failed" if failed else "") + (f", from {one.root}" if one.root else "")))
+        lines.append(
+            words.line(
+                line
+                + (f", {pending} not indexed yet" if pending else "")
+                + (f", {failed} failed" if failed else "")
+                + (f", from {one.root}" if one.root else "")
+            )
+        )
     ending = [*words.notes(told), *([f'more: list_projects(after="{after}") gives the next ones'] if after else [])]
     text = "\n".join([*(lines or ["nothing is indexed yet" if not after else "no further projects"]), *ending])
     return Answer(text=text, values=_lean({"projects": rows, "after": after, "notes": told}, "projects"))

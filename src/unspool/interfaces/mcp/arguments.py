@@ -16,6 +16,7 @@ from typing import Any
 from unspool.errors import InputError
 
 MAX_TEXT = 1_000_000  # characters of one argument
+MAX_NUMBER = 999_999_999  # of one that has no bound of its own; databases take no whole number of any size
 _WRAPPERS = frozenset("arguments args params parameters input inputs kwargs tool_input".split())
 _IDLE = frozenset(  # what models add to a call about the call itself
     "explanation reason reasoning thought thoughts rationale justification purpose intent why one_sentence_explanation".split()
@@ -147,8 +148,9 @@ def _text(one: Argument, value: Any) -> str:
         parts = [_text(one, part) for part in value if part is not None]
         if len(parts) > 1 and not one.joins:
             raise InputError(f"{one.name} is a list of {len(parts)}; give one at a time")
-        return one.joins.join(parts)
-    text = str(value)
+        text = one.joins.join(parts)
+    else:
+        text = str(value)
     if len(text) > MAX_TEXT:
         raise InputError(f"{one.name} has {len(text)} characters; give at most {MAX_TEXT}")
     return text.encode("utf-8", "replace").decode()  # JSON may hold half a character
@@ -162,8 +164,7 @@ def _number(one: Argument, value: Any, notes: list[str]) -> int:
         if isinstance(value, str) and not value.strip():
             return int(one.default)
         raise InputError(f"{one.name} is {_shown(value)}; give a whole number" + (f" from {one.low} to {one.high}" if one.high else ""))
-    within = max(number, one.low)
-    within = min(within, one.high) if one.high else within
+    within = min(max(number, one.low), one.high or MAX_NUMBER)
     if within != number:
         notes.append(f"{one.name} {_shown(number)} is out of range, {within} was used" + (f" ({one.low} to {one.high})" if one.high else ""))
     return within

@@ -58,7 +58,11 @@ PASSAGE = _object(
 
 PROJECTS = _object(
     ("projects",),
-    projects=_list(_object(("name",), name=_STRING, documents=_INTEGER, failed=_INTEGER, chunks=_INTEGER, root=_STRING)),
+    projects=_list(
+        _object(
+            ("name",), name=_STRING, documents=_INTEGER, pending=_of("integer", "not indexed yet"), failed=_INTEGER, chunks=_INTEGER, root=_STRING
+        )
+    ),
     after=_of("string", "pass it as after for the next ones; absent at the end"),
     notes=_NOTES,
 )

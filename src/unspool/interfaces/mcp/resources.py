@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from unspool.domain.documents import DocumentRecord, Kind
+from unspool.domain.documents import DocumentRecord, Kind, storable
 from unspool.errors import InputError, NotFoundError
 from unspool.interfaces.mcp.addresses import CONVERSATIONS, DOCUMENTS, SCHEME, Address, parse
 from unspool.interfaces.mcp.catalogue import MOST_TOKENS
@@ -132,6 +132,6 @@ def _read_cursor(cursor: str) -> tuple[str, str]:
         project, path = json.loads(base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
     except (UnicodeEncodeError, binascii.Error, ValueError, TypeError, RecursionError):
         raise InputError("this cursor was not given out here; list again without one") from None
-    if not isinstance(project, str) or not isinstance(path, str):
+    if not all(isinstance(part, str) and storable(part) for part in (project, path)):
         raise InputError("this cursor was not given out here; list again without one")
     return project, path

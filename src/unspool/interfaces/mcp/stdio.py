@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from unspool import naming
 from unspool.access import Scope, roots_of
 from unspool.corpus import Corpus
 from unspool.domain.keys import Role
@@ -21,11 +22,14 @@ from unspool.views import View
 READY_S = 30  # that a corpus which is still being opened may take to come to rest when the client leaves
 
 
-def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool = False) -> None:
+def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool = False, warn: Callable[[str], None]) -> None:
     """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
     scope = Scope.everything(role=Role.READ if read_only else Role.ADMIN, roots=roots_of(settings))
     scope = scope.narrowed(projects) if projects else scope
     with Corpus(settings) as corpus, closing(install(corpus, _quiet(settings))) as observer:
+        missing = naming.missing(projects, corpus.projects() if projects else ())
+        if missing:
+            warn(missing)
         # The SDK takes about as long to import as the corpus to open: the one does not wait for the other.
         opening = threading.Thread(target=_warm, args=(corpus,), daemon=True)
         gc.disable()  # nothing of what is imported is ever given up: looking for what is takes a tenth of the start
