@@ -225,3 +225,40 @@ def test_a_bug_is_told_to_the_log_without_what_is_stored(tmp_path: Path, caplog:
         assert httpx2.get(f"{address}/v1/projects").status_code == 200
     assert any(record.levelno == logging.ERROR for record in caplog.records)
     assert SECRET not in caplog.text
+
+
+def test_where_the_service_reads_and_what_it_needs_is_told_to_admins_alone(tmp_path: Path) -> None:
+    place = tmp_path / "secret-folder"
+    place.mkdir()
+    settings = settings_for(
+        tmp_path / "catalog.db", answer_model="openai:m", answer_url="http://127.0.0.1:9/secret-model", answer_retries=0, roots=str(place)
+    )
+    with unspool.open(settings=settings) as corpus:
+        corpus.put(doc("a.md", "walrus"))
+        keys = {role: corpus.keys.create(projects="notes", role=role)[1] for role in ("read", "write", "admin")}
+    with serving(settings) as address, httpx2.Client(base_url=address, timeout=30) as api:
+
+        def asked(role: str, method: str, path: str, body: dict[str, Any] | None = None) -> httpx2.Response:
+            return api.request(method, path, json=body, headers={"Authorization": f"Bearer {keys[role]}"})
+
+        started = asked("admin", "POST", "/v1/projects/notes/index", {"source": str(place / "nothing")})
+        assert started.status_code == 202
+        job = started.headers["location"]
+        assert job == f"/v1/jobs/{started.json()['id']}"
+        assert api.get(f"{job}/events", headers={"Authorization": f"Bearer {keys['admin']}"}).status_code == 200  # it is over
+        assert "secret-folder" in asked("admin", "GET", job).json()["error"]["message"]
+        for role in ("read", "write"):
+            for path in (job, "/v1/jobs", f"{job}/events"):
+                answer = asked(role, "GET", path)
+                assert (answer.status_code, "secret-folder" in answer.text) == (200, False)
+            assert asked(role, "GET", job).json()["error"]["code"] == "not_found"
+            refused = asked(role, "POST", "/v1/ask", {"question": "walrus"})
+            assert (error(refused)[0] >= 500, "127.0.0.1" in refused.text, "secret-model" in refused.text) == (True, False, False)
+            streamed = asked(role, "POST", "/v1/ask", {"question": "walrus", "stream": True})
+            assert ("event: error" in streamed.text, "127.0.0.1" in streamed.text, "secret-model" in streamed.text) == (True, False, False)
+        relative = asked("admin", "POST", "/v1/projects/notes/index", {"source": "secret-folder"})
+        assert (error(relative), "absolute" in relative.text) == ((422, "input"), True)
+        assert error(asked("write", "POST", "/v1/projects/notes/index", {"source": "secret-folder"})) == (403, "forbidden")
+        whole = asked("admin", "POST", "/v1/ask", {"question": "walrus"})
+        assert error(whole) == error(refused)
+        assert "127.0.0.1" in whole.text

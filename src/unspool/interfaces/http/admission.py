@@ -9,8 +9,9 @@ from contextlib import ExitStack
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unspool.errors import ThrottledError, UnauthenticatedError
+from unspool.interfaces.http.errors import CALLER
 from unspool.interfaces.http.rooms import Room
-from unspool.interfaces.http.service import CALLER, Caller, Service
+from unspool.interfaces.http.service import Caller, Service
 from unspool.views import View, admit
 
 PUBLIC = frozenset({"/health", "/ready", "/openapi.json"})

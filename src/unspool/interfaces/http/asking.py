@@ -56,6 +56,6 @@ async def _told(asking: Caller, stream: AnswerStream, *, full: bool) -> AsyncIte
     except Exception as error:  # noqa: BLE001 - the status is out, so that an error is an event; what is no error of ours is told to the log alone
         own = error if isinstance(error, UnspoolError) else BugError(BUG)
         asking.service.observer.error(own.code, None if own is error else error)
-        yield event("error", error_body(own))
+        yield event("error", asking.error(own))
     finally:
         stream.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,19 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
-from unspool.errors import AccessError, InputError, NotFoundError, UnauthenticatedError, UnreachableError, UnspoolError
+from unspool.domain.keys import Role
+from unspool.errors import (
+    AccessError,
+    InputError,
+    NotFoundError,
+    OverdueError,
+    UnauthenticatedError,
+    UnreachableError,
+    UnspoolError,
+    UnsupportedError,
+)
 from unspool.interfaces import render
 from unspool.interfaces.http.responses import JsonResponse
 from unspool.observability.context import request_id
@@ -20,6 +32,8 @@ if TYPE_CHECKING:
     from unspool.interfaces.http.service import Service
 
 SHOWN = 60  # characters of a value in a message
+LOGGED = 500  # of what an error says
+CALLER = "unspool.caller"  # where a request's scope has its `Caller`
 BUG = "this is a bug in unspool; its log says more under this request id"
 
 
@@ -63,20 +77,55 @@ class BugError(UnspoolError):
     code = "bug"
 
 
-def stopping() -> UnreachableError:
+class DownError(UnreachableError):
+    """The service itself stops, or cannot work. Its words are the door's own."""
+
+
+def stopping() -> DownError:
     """What is said to whoever is still waiting when the service stops."""
-    return UnreachableError("the service is stopping; try again in a moment")
+    return DownError("the service is stopping; try again in a moment")
 
 
-def response(error: UnspoolError, service: Service, *, headers: Mapping[str, str] | None = None) -> JsonResponse:
+# What is said to whoever is no admin of errors whose own words name hosts, folders or addresses of the operator's
+_OPERATORS = {
+    "unreachable": "something that the service needs does not answer; try again later, its log says more under this request id",
+    "timeout": "something that the service needs did not answer in time; try again later, its log says more under this request id",
+    "rate_limited": "something that the service needs is asked too often; try again later",
+    "rejected": "something that the service needs refused what it was asked for; its log says more under this request id",
+    "service": "something that the service needs failed; its log says more under this request id",
+}
+_MISMADE = "the service is not set up for this; its log says more under this request id"
+
+
+def said(error: UnspoolError, role: Role | None) -> str:
+    """What somebody of a role may read of an error, None where it is not known who asks; the log is told the rest."""
+    is_own = isinstance(error, DownError | OverdueError | UnsupportedError | BugError)
+    if error.http_status < 500 or is_own or (role is not None and role.allows(Role.ADMIN)):
+        return str(error)
+    write_down(error)
+    return _OPERATORS.get(error.code, _MISMADE)
+
+
+def write_down(error: UnspoolError) -> None:
+    """Tell the log what an error says; it masks secrets."""
+    logging.getLogger("unspool").warning("%s, code %s: %s", type(error).__name__, error.code, str(error)[:LOGGED])
+
+
+def role_of(scope: Scope) -> Role | None:
+    """The role of whoever asks; None where `Admission` has not found out."""
+    caller = scope.get(CALLER)
+    return None if caller is None else caller.view.scope.role
+
+
+def response(error: UnspoolError, service: Service, scope: Scope, *, headers: Mapping[str, str] | None = None) -> JsonResponse:
     """The answer to a request that ended with an error, which whoever watches is told of."""
     service.observer.error(error.code, error.__cause__ if isinstance(error, BugError) else None)
-    return JsonResponse(body(error), status_code=error.http_status, headers={**_headers(error), **(headers or {})})
+    return JsonResponse(body(error, role_of(scope)), status_code=error.http_status, headers={**_headers(error), **(headers or {})})
 
 
-def body(error: UnspoolError) -> dict[str, Any]:
-    """What is said of an error."""
-    shape = render.error(error.code, str(error))
+def body(error: UnspoolError, role: Role | None = None) -> dict[str, Any]:
+    """What is said of an error to somebody of a role."""
+    shape = render.error(error.code, said(error, role))
     return {"error": {**shape["error"], "request_id": request_id.get()}}
 
 
@@ -98,13 +147,13 @@ def _headers(error: UnspoolError) -> dict[str, str]:
 async def on_error(request: Request, error: Exception) -> JsonResponse:
     """For everything that unspool raises."""
     assert isinstance(error, UnspoolError)
-    return response(error, request.app.state.service)
+    return response(error, request.app.state.service, request.scope)
 
 
 async def on_invalid(request: Request, error: Exception) -> JsonResponse:
     """For what does not fit the schema."""
     assert isinstance(error, RequestValidationError)
-    return response(invalid(error.errors()), request.app.state.service)
+    return response(invalid(error.errors()), request.app.state.service, request.scope)
 
 
 async def on_gone(request: Request, error: Exception) -> Response:
@@ -118,10 +167,12 @@ async def on_http(request: Request, error: Exception) -> JsonResponse:
     service = request.app.state.service
     if error.status_code == 405:
         allowed = ", ".join(sorted(_methods(request)))
-        return response(MethodError(f"{request.method} is not possible here; it may be {allowed}"), service, headers={"Allow": allowed})
+        refused = MethodError(f"{request.method} is not possible here; it may be {allowed}")
+        return response(refused, service, request.scope, headers={"Allow": allowed})
     if error.status_code == 404:
-        return response(NotFoundError("there is nothing at this address; /openapi.json lists what there is"), service)
-    return response(InputError(f"{error.detail}; /openapi.json says what is taken"), service)  # only what is wrong with a body's JSON is left
+        return response(NotFoundError("there is nothing at this address; /openapi.json lists what there is"), service, request.scope)
+    wrong = InputError(f"{error.detail}; /openapi.json says what is taken")  # only what is wrong with a body's JSON is left
+    return response(wrong, service, request.scope)
 
 
 def _methods(request: Request) -> set[str]:

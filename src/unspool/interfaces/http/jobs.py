@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Query
@@ -11,7 +12,7 @@ from starlette.responses import Response
 
 from unspool.domain.jobs import Job
 from unspool.domain.keys import Role
-from unspool.errors import UnspoolError
+from unspool.errors import InputError, UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
@@ -20,6 +21,7 @@ from unspool.interfaces.http.errors import stopping
 from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
+from unspool.sources import git
 from unspool.views import View
 
 LOOK_EVERY_S = 0.5  # as often as progress is written
@@ -43,13 +45,16 @@ async def start_index(asking: Asking, project: Project, body: requests.IndexRequ
     answer is a job."""
     service = asking.service
 
-    def started(view: View) -> shapes.Job:
+    def started(view: View) -> Job:
+        view.scope.need(Role.ADMIN, "indexing")
+        if body.source and not git.is_git_url(body.source) and not Path(body.source).expanduser().is_absolute():
+            raise InputError(f"source is {body.source[:80]!r}, which is no absolute path; give one under the service's roots, or a git address")
         source = body.source or view.source_of(project)
         view.check_source(source, project=project)
-        job = service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
-        return render.job(job)
+        return service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
 
-    return await asking.written(started, status=202)
+    job = await service.writes.run(started, asking.view)
+    return JsonResponse(render.job(job), status_code=202, headers={"Location": f"/v1/jobs/{job.id}"})
 
 
 @routes.get("/jobs", operation_id="list_jobs", summary="List jobs", responses=gives(shapes.Jobs))
@@ -100,4 +105,4 @@ async def _watched(asking: Caller, job: Job) -> AsyncIterator[bytes]:
             job = await asking.service.threads.run(asking.job, job.id)
         yield event(job.state.value, render.job(job))
     except UnspoolError as error:  # the catalog does not answer, or the project was removed with its jobs
-        yield event("error", error_body(error))
+        yield event("error", asking.error(error))

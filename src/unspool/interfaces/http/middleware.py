@@ -54,7 +54,7 @@ class Outermost:
 
             error = await self._attempt(scope, receive, sending)
             if error is not None:
-                answer = response(error, self._service)
+                answer = response(error, self._service, scope)
                 if not seen.status:  # else half an answer is out, and the server closes the connection on it
                     await answer(scope, receive, sending)
 

@@ -18,6 +18,8 @@ from starlette.types import Scope
 from unspool.corpus import Corpus
 from unspool.domain.jobs import Job
 from unspool.domain.keys import Role
+from unspool.errors import UnspoolError
+from unspool.interfaces.http.errors import CALLER, body
 from unspool.interfaces.http.responses import JsonResponse, encoded
 from unspool.interfaces.http.rooms import Room
 from unspool.jobs import Jobs
@@ -30,7 +32,6 @@ WRITES_AT_ONCE = 8  # they wait for each other and for embedders: in threads of 
 ANSWERS_AT_ONCE = 40  # they wait for models: the same
 LOOKS_AT_ONCE = 2  # at keys, which every request begins with: they must not wait for searches
 PARSED_AT_ONCE = 2  # large bodies: they are work for the processor alone
-CALLER = "unspool.caller"  # where a request's scope has its `Caller`
 _T = TypeVar("_T")
 
 
@@ -99,22 +100,28 @@ class Caller:
 
     async def json(self, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
         """What some work on the view gives, as JSON."""
-        return await self._json(self.service.threads, work, 200)
+        return await self._json(self.service.threads, work)
 
-    async def written(self, work: Callable[[View], Mapping[str, Any]], *, status: int = 200) -> JsonResponse:
+    async def written(self, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
         """The same for work that stores or removes something."""
-        return await self._json(self.service.writes, work, status)
+        return await self._json(self.service.writes, work)
 
-    async def _json(self, threads: Threads, work: Callable[[View], Mapping[str, Any]], status: int) -> JsonResponse:
-        return JsonResponse(await threads.run(lambda: encoded(work(self.view))), status_code=status)
+    async def _json(self, threads: Threads, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
+        return JsonResponse(await threads.run(lambda: encoded(work(self.view))))
 
     def job(self, id_: str) -> Job:
         """A job that exists for the caller. What it reads from is for those who may index."""
         return self.shown(self.service.jobs.get(id_, projects=self.view.scope.projects))
 
     def shown(self, job: Job) -> Job:
-        """A job without what the caller may not know of it."""
-        return job if self.view.scope.role.allows(Role.ADMIN) else replace(job, source="")
+        """A job without what the caller may not know of it: where on the server it reads, which its error may name, too."""
+        if self.view.scope.role.allows(Role.ADMIN):
+            return job
+        return replace(job, source="", error="indexing failed; a key with the role admin is told why" if job.error else "")
+
+    def error(self, error: UnspoolError) -> dict[str, Any]:
+        """An error as the caller may know it, for a stream that has begun."""
+        return body(error, self.view.scope.role)
 
 
 def caller_of(request: Request) -> Caller:
