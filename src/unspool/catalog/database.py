@@ -142,7 +142,9 @@ def _module(address: str) -> Any:
     if not separator or scheme not in _ENGINES:
         shown = scheme if separator else address[:40]
         if scheme in ("http", "https"):
-            raise AddressError("the catalog's address is that of a service; only unspool.open() in Python takes one, commands want the catalog itself")
+            raise AddressError(
+                "the catalog's address is that of a service; only unspool.open() in Python takes one, commands want the catalog itself"
+            )
         raise AddressError(
             f"catalog address begins with {shown!r}; give sqlite:///relative.db, sqlite:////absolute.db or postgresql://user@host/name "
             "in UNSPOOL_DATABASE or with --database"
