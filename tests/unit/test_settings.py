@@ -63,6 +63,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         "pool_pre_ping": "off",
         "embedder_over_limit": "refuse",
     }
+    special |= {"log_level": "debug", "log_format": "json", "serve_max_body_bytes": "2000", "mcp_max_tokens": "300"}
     special |= {"vector_metric": "l2", "vector_index": "ivfflat", "vector_type": "halfvec"}
     default = getattr(Settings(), name)
     value = special.get(name) or ("7" if isinstance(default, int) else "sqlite:///x")

@@ -10,7 +10,7 @@ from unspool.errors import ConflictError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import Document, DocumentsAsked, LinesAsked, Project
-from unspool.interfaces.http.responses import JsonResponse
+from unspool.interfaces.http.responses import JsonResponse, fitting
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking
 from unspool.views import View
@@ -44,11 +44,13 @@ async def delete_project(asking: Asking, project: Project) -> JsonResponse:
     responses=gives(shapes.Documents, 404),
 )
 async def list_documents(asking: Asking, project: Project, asked: Annotated[DocumentsAsked, Query()]) -> JsonResponse:
-    """What is known of each document, by path; `next` is what to give as `after` for the next ones."""
+    """What is known of each document, by path, up to 8 MB of it; `next` is what to give as `after` for the next ones."""
 
     def listed(view: View) -> shapes.Documents:
         found = view.documents(project=project, status=asked.status, after=asked.after, limit=asked.limit)
-        return {"documents": [render.document(one) for one in found], "next": found[-1].path if len(found) == asked.limit else None}
+        shown = list(fitting(map(render.document, found)))
+        is_last = len(shown) == len(found) < asked.limit or not found
+        return {"documents": shown, "next": None if is_last else found[len(shown) - 1].path}
 
     return await asking.json(listed)
 

@@ -153,7 +153,7 @@ async def on_error(request: Request, error: Exception) -> JsonResponse:
 async def on_invalid(request: Request, error: Exception) -> JsonResponse:
     """For what does not fit the schema."""
     assert isinstance(error, RequestValidationError)
-    return response(invalid(error.errors()), request.app.state.service, request.scope)
+    return response(invalid(error.errors(), _names(request)), request.app.state.service, request.scope)
 
 
 async def on_gone(request: Request, error: Exception) -> Response:
@@ -192,13 +192,21 @@ def too_much(what: str) -> HTTPException:
     return HTTPException(422, what)
 
 
-def invalid(found: Sequence[Mapping[str, Any]]) -> InputError:
+def _names(request: Request) -> Sequence[str]:
+    """What the body of a request may name."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return [] if field is None else list(getattr(field.field_info.annotation, "model_fields", ()))
+
+
+def invalid(found: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> InputError:
     """The first thing that is wrong with a request: where it stands, what it is, and the cure. Values are shown by their beginning alone."""
     first = found[0]
     cause = (first.get("ctx") or {}).get("error")
     where = _place(first["loc"])
     if isinstance(cause, InputError):
         return type(cause)(f"{where}: {cause}")
+    if first["type"] == "extra_forbidden" and names and tuple(first["loc"][:-1]) == ("body",):
+        return InputError(f"{where} is not known; it may have {', '.join(names)}")
     more = f"; {len(found) - 1} more like it" if len(found) > 1 else ""
     return InputError(f"{where} {_complaint(first)}{more}")
 
@@ -207,6 +215,8 @@ def _place(location: Sequence[str | int]) -> str:
     """`where.path` of the body, `limit` of the query: as the caller wrote it."""
     kind, *rest = location or ("body",)
     name = "".join(f"[{part}]" if isinstance(part, int) else f".{str(part)[:SHOWN]}" for part in rest).lstrip(".")
+    if name == kind:
+        return f"the field {name}"
     return f"{name} of the {kind}" if name else f"the {kind}"
 
 
@@ -246,4 +256,4 @@ def _shown(value: object) -> str:
         return repr(value) if len(value) <= SHOWN else f"{value[:SHOWN]!r}... of {len(value)} characters"
     if isinstance(value, bool | float) or value is None or (isinstance(value, int) and abs(value) < 10**18):
         return repr(value)
-    return f"a {'very large number' if isinstance(value, int) else type(value).__name__}"
+    return {int: "a very large number", dict: "an object", list: "a list"}.get(type(value), f"a {type(value).__name__}")

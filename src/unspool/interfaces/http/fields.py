@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictFloat, StrictInt, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, to_json
 
 from unspool.domain.conversations import MAX_AUTHOR_LENGTH, MAX_MESSAGE_ID_LENGTH
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, MAX_PATH_LENGTH
@@ -30,6 +30,9 @@ CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
 DATE = rf"((1[789]|2[01])\d\d-({_DAY})|{_LEAP})".replace(r"\d", "[0-9]")
 MOMENT = rf"^{DATE}T{CLOCK}:[0-5]\d(\.\d{{1,6}})?(Z|[+-]{CLOCK})$".replace(r"\d", "[0-9]")
 FAR = 2**31 - 1
+MAX_TITLE = 1_000
+MAX_URL = 4_096
+MAX_METADATA_BYTES = 65_536
 MAX_NAMES = 1_000  # in one object of a body; only metadata and filters have names that callers make up
 _ENDS = (re.compile(MOMENT), re.compile(WHOLE))
 
@@ -69,6 +72,8 @@ def _flat(metadata: dict[str, Any]) -> dict[str, Any]:
             raise PydanticCustomError("metadata_key", f"give each key 1 to {MAX_NAME_LENGTH} characters without NUL")
         if not (value is True or value is False or _is_number(value) or (isinstance(value, str) and _ENDS[1].match(value))):
             raise PydanticCustomError("metadata_value", "give strings without NUL, booleans, or numbers between -2**63 and 2**63")
+    if len(to_json(metadata)) > MAX_METADATA_BYTES:
+        raise PydanticCustomError("metadata_size", f"give at most {MAX_METADATA_BYTES} bytes of JSON")
     return metadata
 
 
@@ -90,7 +95,8 @@ Projects = Annotated[list[ProjectOrAll], Field(fail_fast=True, min_length=1, max
 DocumentPath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_LENGTH, pattern=WHOLE)]
 StreamName = Annotated[str, Field(min_length=1, max_length=MAX_STREAM_LENGTH, pattern=STREAM)]
 Text = Annotated[str, Field()]
-Said = Annotated[str, Field(pattern=WHOLE)]
+Title = Annotated[str, Field(max_length=MAX_TITLE, pattern=WHOLE)]
+Url = Annotated[str, Field(max_length=MAX_URL, pattern=WHOLE)]
 Query = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS, pattern=SOME)]
 SomeText = Annotated[str, Field(min_length=1, pattern=SOME)]
 Language = Annotated[str, Field(max_length=40, pattern=WHOLE)]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import Query
 
+from unspool.domain.history import MAX_OFFSET, Record
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import Project, RecordsAsked, Stream, WholeRecordsAsked
-from unspool.interfaces.http.responses import JsonResponse
+from unspool.interfaces.http.responses import JsonResponse, fitting
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking
-from unspool.views import View
+from unspool.views import HistoryView, View
 
 routes = router("history")
+AT_ONCE = 10  # records that are read, each up to 10 MB
 _ALL = "/projects/{project}/streams"
 _ONE = _ALL + "/{stream}"
 
@@ -27,11 +30,14 @@ async def list_streams(asking: Asking, project: Project) -> JsonResponse:
 
 @routes.get(_ONE, operation_id="read_stream", summary="Read whole records", responses=gives(shapes.Records, 404))
 async def read_stream(asking: Asking, project: Project, stream: Stream, asked: Annotated[WholeRecordsAsked, Query()]) -> JsonResponse:
-    """Records with their whole bodies, newest first; for programs. A stream that does not exist has none."""
+    """Records with their whole bodies, newest first, up to 8 MB of them; for programs. `next` is the `offset` of the following ones. A stream that
+    does not exist has none."""
 
     def found(view: View) -> shapes.Records:
         history = view.history(stream, project=project)
-        return {"records": [render.record(one) for one in history.read(asked.limit, asked.offset)], "count": history.count()}
+        shown = list(fitting(map(render.record, _newest(history, asked.limit, asked.offset))))
+        count, following = history.count(), asked.offset + len(shown)
+        return {"records": shown, "count": count, "next": following if shown and following < min(count, MAX_OFFSET + 1) else None}
 
     return await asking.json(found)
 
@@ -62,3 +68,14 @@ async def append_record(asking: Asking, project: Project, stream: Stream, body: 
 async def prune_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
     """Remove every record that is past what the settings keep."""
     return await asking.written(lambda view: {"cleared": view.history(stream, project=project).prune()})
+
+
+def _newest(history: HistoryView, limit: int, offset: int) -> Iterator[Record]:
+    """Records as they are wanted, a few at a time: a stream may hold more than there is memory. One that is added in the meantime shifts the others."""
+    given, last = 0, None
+    while given < limit and offset + given <= MAX_OFFSET:
+        some = history.read(min(AT_ONCE, limit - given), offset + given)
+        if not some:
+            return
+        yield from (one for one in some if last is None or one.number < last)
+        given, last = given + len(some), some[-1].number

@@ -30,9 +30,10 @@ from unspool.interfaces.http.fields import (
     ProjectName,
     Projects,
     Query,
-    Said,
     SomeText,
     Text,
+    Title,
+    Url,
     Whole,
 )
 from unspool.interfaces.http.filtering import Where
@@ -152,7 +153,7 @@ class GivenDocument(Body):
 
     model_config = _example(text="# Sessions\n\nA session is opened by `open()`.\n", title="Sessions", metadata={"author": "ann"})
     text: Text
-    title: Said = ""
+    title: Title = ""
     language: Language = Field(default="", description="such as python; empty, the path's ending says it")
     modified: Moment | None = None
     metadata: Metadata = {}
@@ -194,9 +195,9 @@ class GivenConversation(Body):
 
     model_config = _example(title="Sessions", messages=[{"text": "How are sessions opened?", "author": "ann", "at": "2026-01-31T12:00:00Z"}])
     messages: Annotated[list[GivenMessage], Field(fail_fast=True, max_length=100_000)] = []
-    title: Said = ""
-    scenario_title: Said = ""
-    url: Said = ""
+    title: Title = ""
+    scenario_title: Title = ""
+    url: Url = ""
     created_at: Moment | None = Field(default=None, description="unset, the time of the first message that has one")
     metadata: Metadata = {}
 

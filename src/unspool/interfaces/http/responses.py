@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -15,7 +15,9 @@ EVENTS = "text/event-stream"
 PING_S = 15.0  # how often something is sent where nothing happens: whoever stands between may close what is silent
 LAST_S = 0.1  # for what comes to its end while the service stops
 READ_S = 30.0  # how long a client may leave an event unread
+PAGE_BYTES = 8_000_000  # of a page whose parts may be large: what is more is on the next
 _T = TypeVar("_T")
+_Shape = TypeVar("_Shape", bound=Mapping[str, Any])
 
 
 class GoneError(Exception):
@@ -34,6 +36,16 @@ class JsonResponse(Response):
 def encoded(content: Any) -> bytes:
     """A value as JSON in UTF-8."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+
+
+def fitting(found: Iterable[_Shape]) -> Iterator[_Shape]:
+    """The first ones of what a page is made of, as many as fit; one in any case."""
+    size = 0
+    for one in found:
+        size += len(encoded(one))
+        if size > PAGE_BYTES and size > len(encoded(one)):
+            return
+        yield one
 
 
 def event(name: str, data: Mapping[str, Any]) -> bytes:

@@ -43,10 +43,11 @@ class Record(TypedDict):
 
 
 class Records(TypedDict):
-    """Whole records of a stream, newest first, and how many there are in all."""
+    """Whole records of a stream, newest first, how many there are in all, and the offset of those that follow."""
 
     records: list[Record]
     count: int
+    next: int | None
 
 
 class AppendedRecord(TypedDict):
