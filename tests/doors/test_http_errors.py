@@ -91,6 +91,13 @@ def test_a_message_says_where_what_and_how_to_cure_it(api: httpx2.Client) -> Non
     assert "not known" in api.get("/v1/jobs", params={"count": "1"}).json()["error"]["message"]
 
 
+def test_a_message_names_what_may_stand_there(api: httpx2.Client) -> None:
+    unknown = post(api, json.dumps({"query": "x", "lim": 5})).json()["error"]["message"]
+    assert unknown.startswith("lim of the body is not known; it may have query, projects, limit, ")
+    address = "/v1/projects/notes/streams/s/records"
+    assert api.post(address, json={"body": {"a": 1}}).json()["error"]["message"] == "the field body is an object; give text"
+
+
 @pytest.mark.parametrize(
     ("where", "word"),
     [({"langauge": "go"}, "language"), ({"kind": "prose"}, "chat"), ({"metadata.a": 10**30}, "2**63"), ({"path": ["x"] * 101}, "100")],

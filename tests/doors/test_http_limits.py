@@ -13,14 +13,16 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from pydantic import ValidationError
 
 import unspool
 import wire
 from services import WAIT_S, serving
 from support import beside, doc, settings_for
 from unspool.errors import ThrottledError
-from unspool.interfaces.http import protocol, service
+from unspool.interfaces.http import protocol, responses, service
 from unspool.interfaces.http.admission import Buckets
+from unspool.interfaces.http.requests import GivenConversation, GivenDocument
 from unspool.interfaces.http.rooms import Room
 from unspool.jobs import Jobs
 
@@ -371,3 +373,38 @@ def test_writers_that_wait_leave_searches_alone(place: Path) -> None:
         assert httpx2.post(f"{address}/v1/search", json={"query": "walrus", "projects": ["notes"]}, timeout=WAIT_S).status_code == 200
         other.run("ROLLBACK")
         assert {one.result().status_code for one in waiting} == {200}
+
+
+def test_pages_of_what_may_be_large_have_a_bound_and_say_where_they_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "PAGE_BYTES", 5_000)
+    settings = settings_for(tmp_path / "catalog.db")
+    with unspool.open(settings=settings) as corpus:
+        corpus.put(*(doc(f"{number:02}.md", f"walrus {number}", metadata={"about": "x" * 700}) for number in range(12)))
+        history = corpus.history("builds", project="notes")
+        for number in range(14):
+            history.append(f"{number} " + "word " * (2_000 if number == 7 else 200))
+    with serving(settings) as address, httpx2.Client(base_url=address, timeout=30) as api, unspool.open(address) as client:
+        for path, named, parameter in (("documents", "documents", "after"), ("streams/builds", "records", "offset")):
+            pages: list[list[object]] = []
+            following: dict[str, object] = {}
+            while not pages or following[parameter] is not None:
+                answer = api.get(f"/v1/projects/notes/{path}", params=following)
+                assert len(answer.content) < 5_500 or len(answer.json()[named]) == 1
+                pages.append([one.get("path", one.get("number")) for one in answer.json()[named]])
+                following = {parameter: answer.json()["next"]}
+            assert len(pages) > 2
+            assert sum(pages, []) == ([f"{number:02}.md" for number in range(12)] if path == "documents" else list(range(14, 0, -1)))
+        assert [one.number for one in client.history("builds", project="notes").read(13)] == list(range(14, 1, -1))
+        assert len(client.documents(project="notes")) == 12
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [({"title": "x" * 1_001}, "1000"), ({"url": "x" * 4_097}, "4096"), ({"metadata": {str(n): "x" * 70 for n in range(1_000)}}, "65536")],
+)
+def test_what_is_kept_beside_a_text_has_a_bound(given: dict[str, object], bound: str) -> None:
+    with pytest.raises(ValidationError, match=bound):
+        GivenConversation.model_validate(given)
+    if "url" not in given:
+        with pytest.raises(ValidationError, match=bound):
+            GivenDocument.model_validate({"text": "x", **given})

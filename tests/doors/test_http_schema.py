@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openapi_spec_validator import validate
 from pydantic import TypeAdapter
 
 import unspool
@@ -29,6 +31,10 @@ def operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
             yield path, method, operation
+
+
+def test_it_is_openapi(description: dict[str, Any]) -> None:
+    validate(json.loads(openapi.encoded(description)))
 
 
 def test_every_operation_has_its_name_theme_words_and_keys(description: dict[str, Any]) -> None:

@@ -307,7 +307,7 @@ class AsyncRemoteHistory:
 
     async def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Whole records, newest first, without the first `offset`; for programs."""
-        return await self._sender.send(calls.records(self._place, limit=limit, offset=offset))
+        return await self._sender.run(flows.records(self._place, limit=limit, offset=offset))
 
     async def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
         """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""

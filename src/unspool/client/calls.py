@@ -355,10 +355,14 @@ def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record
     return post(stream.path("records"), lambda data: parsing.record({**data["appended"], "body": given["body"]}), given, repeats=False)
 
 
-def records(stream: Stream, *, limit: int, offset: int) -> Call[list[Record]]:
-    """Whole responses."""
+def records(stream: Stream, *, limit: int, offset: int) -> Call[tuple[list[Record], int | None]]:
+    """Some whole responses, and how many to leave out for the next ones."""
+
+    def parse(data: Any) -> tuple[list[Record], int | None]:
+        return [parsing.record(one) for one in data["records"]], data["next"]
+
     check_range(limit, offset, most=MAX_READ)
-    return get(stream.path(), parsing.listed("records", parsing.record), limit=limit, offset=offset)
+    return get(stream.path(), parse, limit=limit, offset=offset)
 
 
 def record_count(stream: Stream) -> Call[int]:

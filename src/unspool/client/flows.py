@@ -14,7 +14,7 @@ from unspool.client import calls, parsing
 from unspool.client.call import Call, encoded
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_project
-from unspool.domain.history import StreamStatus
+from unspool.domain.history import Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
 from unspool.errors import AmbiguousError, ConflictError, InputError, NotFoundError, SwitchedError, TooLargeError, UnreachableError, UnspoolError
@@ -187,6 +187,15 @@ def _documents(project: str, status: Status | None, after: str | None, limit: in
         found += some
         if after is None or len(found) == limit:
             return found
+
+
+def records(stream: calls.Stream, *, limit: int, offset: int) -> Flow[list[Record]]:
+    """Whole responses, which a service gives as many of at once as are not too large."""
+    found, following = yield calls.records(stream, limit=limit, offset=offset)
+    while following is not None and len(found) < limit:
+        some, following = yield calls.records(stream, limit=limit - len(found), offset=following)
+        found += some
+    return found
 
 
 def _document(project: str, path: str, status: Status | None, after: str | None) -> Flow[list[DocumentRecord]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from unspool.client import calls
+from unspool.client import calls, flows
 from unspool.client.sending import Sender
 from unspool.domain.history import PAGE, READ, HistoryPage, Record
 
@@ -30,7 +30,7 @@ class RemoteHistory:
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Whole records, newest first, without the first `offset`; for programs."""
-        return self._sender.send(calls.records(self._place, limit=limit, offset=offset))
+        return self._sender.run(flows.records(self._place, limit=limit, offset=offset))
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
         """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""

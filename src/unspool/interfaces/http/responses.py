@@ -40,11 +40,12 @@ def encoded(content: Any) -> bytes:
 
 def fitting(found: Iterable[_Shape]) -> Iterator[_Shape]:
     """The first ones of what a page is made of, as many as fit; one in any case."""
-    size = 0
+    left = PAGE_BYTES
     for one in found:
-        size += len(encoded(one))
-        if size > PAGE_BYTES and size > len(encoded(one)):
+        length = len(encoded(one))
+        if length > left < PAGE_BYTES:
             return
+        left -= length
         yield one
 
 
