@@ -550,9 +550,15 @@ def test_no_grammar_hangs_on_what_it_cannot_read(language: str) -> None:
 def test_a_text_whose_parse_takes_too_much_memory_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syntax, "_BLOCKS", 100_000)
     text = "int f() { return 0; }\n" + "a<" * 30_000
+    monkeypatch.setattr(syntax, "_UNCLOSED_AT_MOST", len(text))
     pieces = cut(text, "cpp")
     assert not any(piece.symbol or piece.defines for piece in pieces)
     assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
+
+
+def test_a_statement_with_countless_unclosed_angle_brackets_is_not_parsed_but_many_shifts_are() -> None:
+    assert syntax.parse("a<" * 20_000, "typescript") is None
+    assert syntax.parse("enum A {\n" + "".join(f"  B{i} = 1 << 3,\n" for i in range(6_000)) + "}\n", "typescript") is not None
 
 
 @pytest.mark.parametrize("language", ["python", "tsx"])

@@ -21,7 +21,7 @@ from unspool.chunking.patterns import DEPTH, DEPTHS, PATTERNS
 
 # Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript issue 323). A parse can't be stopped from
 # Python 3.11 (the binding's progress callback crashes below 3.14), but a parser asks for its text piece by piece, and ends when it is
-# told that there is none. Of 1000 ordinary files none asked for more than a fifth of these reads. The grammars known to loop inside a
+# told that there is none. Of 900 ordinary files none asked for more than a fifth of these reads. The grammars known to loop inside a
 # text get it byte by byte, so that they have to ask: five times slower, but never stuck.
 _READS = 1_000
 _READS_PER_BYTE = 1 / 64
@@ -29,12 +29,14 @@ _READS_PER_BYTE_SINGLY = 8
 _READ_SIZE = 2_048  # between two reads other threads have their turn
 _READ_SINGLY = frozenset({"kotlin", "tsx"})
 # Others take time that is quadratic (`<div>` without end in HTML), or kilobytes for each byte (`a<a<a<` in C++). The parser's memory is
-# counted in Python's blocks: ordinary code needs up to 0.6 for a byte, the densest table 2, that C++ 16. Other threads' blocks are
-# counted with them, hence the large allowance. The processor's time is the last resort: ordinary code takes 0.3 s for a megabyte,
-# the slowest real file found, Cython read as Python, 5 s.
-_BLOCKS = 1_500_000
+# counted in Python's blocks: ordinary code needs up to 0.6 for a byte, the densest table 3.4, that C++ 16. Other threads' blocks are
+# counted with them, hence the large allowance. TypeScript needs few, but large: unclosed `<` are counted before the parse.
+# The processor's time is the last resort: ordinary code takes 0.3 s for a megabyte, the slowest real file found, Cython read as Python, 5 s.
+_BLOCKS = 1_000_000
 _BLOCKS_PER_BYTE = 4
 _COUNTED_EVERY = 16  # reads
+_UNCLOSED_AT_MOST = 10_000
+_STATEMENT_ENDS = re.compile(rb"[;{}]")
 _SECONDS = 2.0
 _SECONDS_PER_BYTE = 6e-6
 # Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB took minutes). So a long text is first
@@ -98,10 +100,17 @@ def parse(text: str, language: str) -> Tree | None:
     if grammar is None:
         return None
     data = text.encode()
-    if len(data) > _TRIED_FROM and not _seems_code(data, language, grammar):
+    if len(data) > _TRIED_FROM and (_is_unclosed(data) or not _seems_code(data, language, grammar)):
         return None
     root = _root(data, language, grammar)
     return None if root is None else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
+
+
+def _is_unclosed(data: bytes) -> bool:
+    """Whether a single statement opens more `<` than any code does; shifts and comparisons with `=` open none."""
+    return data.count(b"<") > _UNCLOSED_AT_MOST and any(
+        part.count(b"<") - 2 * part.count(b"<<") - part.count(b"<=") - part.count(b">") > _UNCLOSED_AT_MOST for part in _STATEMENT_ENDS.split(data)
+    )
 
 
 class _Reader:
