@@ -21,7 +21,7 @@ from unspool.chunking.patterns import DEPTH, DEPTHS, PATTERNS
 
 # Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript issue 323). A parse can't be stopped from
 # Python 3.11 (the binding's progress callback crashes below 3.14), but a parser asks for its text piece by piece, and ends when it is
-# told that there is none. Of 900 ordinary files none asked for more than a fifth of these reads. The grammars known to loop inside a
+# told that there is none. Of 500 ordinary files none asked for more than a fifth of these reads. The grammars known to loop inside a
 # text get it byte by byte, so that they have to ask: five times slower, but never stuck.
 _READS = 1_000
 _READS_PER_BYTE = 1 / 64
