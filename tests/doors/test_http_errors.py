@@ -264,7 +264,7 @@ def test_where_the_service_reads_and_what_it_needs_is_told_to_admins_alone(tmp_p
             streamed = asked(role, "POST", "/v1/ask", {"question": "walrus", "stream": True})
             assert ("event: error" in streamed.text, "127.0.0.1" in streamed.text, "secret-model" in streamed.text) == (True, False, False)
         relative = asked("admin", "POST", "/v1/projects/notes/index", {"source": "secret-folder"})
-        assert (error(relative), "absolute" in relative.text) == ((422, "input"), True)
+        assert (error(relative), "absolute" in relative.text) == ((403, "forbidden"), True)
         assert error(asked("write", "POST", "/v1/projects/notes/index", {"source": "secret-folder"})) == (403, "forbidden")
         whole = asked("admin", "POST", "/v1/ask", {"question": "walrus"})
         assert error(whole) == error(refused)

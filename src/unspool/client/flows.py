@@ -191,6 +191,7 @@ def _documents(project: str, status: Status | None, after: str | None, limit: in
 
 def records(stream: calls.Stream, *, limit: int, offset: int) -> Flow[list[Record]]:
     """Whole responses, which a service gives as many of at once as are not too large."""
+    found: list[Record]
     found, following = yield calls.records(stream, limit=limit, offset=offset)
     while following is not None and len(found) < limit:
         some, following = yield calls.records(stream, limit=limit - len(found), offset=following)

@@ -71,7 +71,7 @@ async def prune_stream(asking: Asking, project: Project, stream: Stream) -> Json
 
 
 def _newest(history: HistoryView, limit: int, offset: int) -> Iterator[Record]:
-    """Records as they are wanted, a few at a time: a stream may hold more than there is memory. One that is added in the meantime shifts the others."""
+    """Records as they are wanted, a few at a time: a stream may hold more than there is memory. One that comes in the meantime shifts the others."""
     given, last = 0, None
     while given < limit and offset + given <= MAX_OFFSET:
         some = history.read(min(AT_ONCE, limit - given), offset + given)

@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from unspool.domain.jobs import Job
 from unspool.domain.keys import Role
-from unspool.errors import InputError, UnspoolError
+from unspool.errors import ForbiddenError, UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
@@ -48,7 +48,7 @@ async def start_index(asking: Asking, project: Project, body: requests.IndexRequ
     def started(view: View) -> Job:
         view.scope.need(Role.ADMIN, "indexing")
         if body.source and not git.is_git_url(body.source) and not Path(body.source).expanduser().is_absolute():
-            raise InputError(f"source is {body.source[:80]!r}, which is no absolute path; give one under the service's roots, or a git address")
+            raise ForbiddenError(f"source is {body.source[:80]!r}, which is no absolute path; give one under the service's roots, or a git address")
         source = body.source or view.source_of(project)
         view.check_source(source, project=project)
         return service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
