@@ -62,7 +62,7 @@ def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, databas
 
 
 def test_closing_interrupts_what_runs_and_what_waits(corpus: unspool.Corpus) -> None:
-    jobs, steps = Jobs(corpus), Steps()
+    jobs, steps = Jobs(corpus, at_once=1), Steps()
     running = jobs.start("a", "x", steps)
     assert steps.begun.wait(DEADLINE_S)
     waiting = jobs.start("b", "x", quick)
