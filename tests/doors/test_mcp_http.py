@@ -13,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+import unspool
 from agents import CURRENT, PREVIOUS, resting, told
 from services import serving
 from support import doc, open_corpus, settings_for, write
@@ -138,6 +139,21 @@ def test_who_shows_no_key_is_not_let_in_and_there_is_nothing_to_listen_to(place:
         assert http.post("/mcp", json=body, headers={**let_in, "host": "evil.example"}).status_code == 421
         assert http.post("/mcp", json=body, headers={**let_in, "origin": "https://evil.example"}).status_code == 403
         assert http.post("/mcp", content=b"\xff{", headers={**let_in, "content-type": "application/json"}).status_code == 400
+
+
+def test_what_the_service_needs_is_told_to_admins_alone(tmp_path: Path) -> None:
+    async def story(place: Place) -> None:
+        async with connected(place, place.writer, CURRENT) as writer, connected(place, place.admin, CURRENT) as admin:
+            refused = await told(writer, "remember", text="The owl moved in.")
+            assert refused.text.startswith("error (unreachable): something that the service needs does not answer")
+            assert "127.0.0.1" in (await told(admin, "remember", text="The owl moved in.", project="house")).text
+
+    model = {"embedder": "openai:m", "embedder_url": "http://127.0.0.1:9/secret-model", "embedder_retries": 0, "embedder_dimension": 3}
+    settings = settings_for(tmp_path / "catalog.db", **model)
+    with unspool.open(settings=settings) as corpus:
+        keys = {name: corpus.keys.create(projects="house", role=name)[1] for name in ("read", "write", "admin")}
+    with serving(settings) as address:
+        anyio.run(story, Place(address=address, reader=keys["read"], writer=keys["write"], admin=keys["admin"], folder=tmp_path))
 
 
 def test_calls_are_counted_by_tool_and_outcome(place: Place) -> None:

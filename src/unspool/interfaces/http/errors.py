@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,11 @@ from unspool.errors import (
     AccessError,
     InputError,
     NotFoundError,
-    OverdueError,
     UnauthenticatedError,
     UnreachableError,
     UnspoolError,
-    UnsupportedError,
 )
-from unspool.interfaces import render
+from unspool.interfaces import disclosure, render
 from unspool.interfaces.http.responses import JsonResponse
 from unspool.observability.context import request_id
 
@@ -32,7 +29,6 @@ if TYPE_CHECKING:
     from unspool.interfaces.http.service import Service
 
 SHOWN = 60  # characters of a value in a message
-LOGGED = 500  # of what an error says
 CALLER = "unspool.caller"  # where a request's scope has its `Caller`
 BUG = "this is a bug in unspool; its log says more under this request id"
 
@@ -86,31 +82,6 @@ def stopping() -> DownError:
     return DownError("the service is stopping; try again in a moment")
 
 
-# What is said to whoever is no admin of errors whose own words name hosts, folders or addresses of the operator's
-_OPERATORS = {
-    "unreachable": "something that the service needs does not answer; try again later, its log says more under this request id",
-    "timeout": "something that the service needs did not answer in time; try again later, its log says more under this request id",
-    "rate_limited": "something that the service needs is asked too often; try again later",
-    "rejected": "something that the service needs refused what it was asked for; its log says more under this request id",
-    "service": "something that the service needs failed; its log says more under this request id",
-}
-_MISMADE = "the service is not set up for this; its log says more under this request id"
-
-
-def said(error: UnspoolError, role: Role | None) -> str:
-    """What somebody of a role may read of an error, None where it is not known who asks; the log is told the rest."""
-    is_own = isinstance(error, DownError | OverdueError | UnsupportedError | BugError)
-    if error.http_status < 500 or is_own or (role is not None and role.allows(Role.ADMIN)):
-        return str(error)
-    write_down(error)
-    return _OPERATORS.get(error.code, _MISMADE)
-
-
-def write_down(error: UnspoolError) -> None:
-    """Tell the log what an error says; it masks secrets."""
-    logging.getLogger("unspool").warning("%s, code %s: %s", type(error).__name__, error.code, str(error)[:LOGGED])
-
-
 def role_of(scope: Scope) -> Role | None:
     """The role of whoever asks; None where `Admission` has not found out."""
     caller = scope.get(CALLER)
@@ -125,7 +96,8 @@ def response(error: UnspoolError, service: Service, scope: Scope, *, headers: Ma
 
 def body(error: UnspoolError, role: Role | None = None) -> dict[str, Any]:
     """What is said of an error to somebody of a role."""
-    shape = render.error(error.code, said(error, role))
+    words = str(error) if isinstance(error, DownError | BugError) else disclosure.words(error, role)
+    shape = render.error(error.code, words)
     return {"error": {**shape["error"], "request_id": request_id.get()}}
 
 

@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 
 from unspool.domain.keys import Role
 from unspool.errors import ForbiddenError, UnspoolError
-from unspool.interfaces import render, shapes
-from unspool.interfaces.http.errors import DownError, write_down
+from unspool.interfaces import disclosure, render, shapes
+from unspool.interfaces.http.errors import DownError
 from unspool.interfaces.http.responses import JsonResponse
 from unspool.interfaces.http.routing import Route, gives, router
 from unspool.interfaces.http.service import Asking
@@ -39,7 +39,7 @@ async def ready(request: Request) -> JsonResponse:
     try:
         await service.brief.run(service.corpus.keys.are_used)
     except UnspoolError as error:  # its text names the database, which is nobody's business who has no key
-        write_down(error)
+        disclosure.write_down(error)
         raise DownError("the catalog does not answer; the service's log says more") from None
     return JsonResponse({"status": "ready"})
 

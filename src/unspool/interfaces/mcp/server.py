@@ -17,7 +17,9 @@ from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from unspool import __version__
+from unspool.domain.keys import Role
 from unspool.errors import ForbiddenError, UnspoolError
+from unspool.interfaces import disclosure
 from unspool.interfaces.mcp import arguments, confinement, resources, tools
 from unspool.interfaces.mcp.answers import Answer
 from unspool.interfaces.mcp.catalogue import INSTRUCTIONS, Tool
@@ -43,6 +45,11 @@ class Caller:
     view: View
     home: Callable[[], str] = str
     confined: Callable[[Sequence[Path]], View] | None = None
+
+    @property
+    def reads_as(self) -> Role:
+        """Whose words of errors it may read: the user of this machine is the operator of what runs here."""
+        return self.view.scope.role if self.confined is None else Role.ADMIN
 
 
 class Door:
@@ -88,7 +95,7 @@ class Door:
             outcome = "ok"
         except UnspoolError as error:
             outcome = error.code
-            result = self._failed(error.code, tools.error_text(error))
+            result = self._failed(error.code, tools.error_text(error, caller.reads_as))
         except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what is stored, so it is not told
             outcome = BUG
             result = self._failed(BUG, f"error ({BUG}): this is a bug in unspool; the log of the server says more", error)
@@ -142,7 +149,7 @@ class Door:
             return await anyio.to_thread.run_sync(work, caller, limiter=self._threads)
         except UnspoolError as error:
             self._tell(error.code)
-            raise MCPError(code=types.INVALID_PARAMS, message=str(error), data={"code": error.code}) from None
+            raise MCPError(code=types.INVALID_PARAMS, message=disclosure.words(error, caller.reads_as), data={"code": error.code}) from None
         except Exception as error:  # noqa: BLE001 - see above
             self._tell(BUG, error)
             raise MCPError(code=types.INTERNAL_ERROR, message="this is a bug in unspool; the log of the server says more") from None

@@ -11,9 +11,11 @@ from itertools import product
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Message
+from unspool.domain.keys import Role
 from unspool.domain.queries import Page
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import ConflictError, InputError, UnspoolError
+from unspool.interfaces import disclosure
 from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating
 from unspool.interfaces.mcp.answers import Answer
 from unspool.interfaces.mcp.arguments import Understood
@@ -231,6 +233,6 @@ RUN: Mapping[str, Callable[[Call], Answer]] = {
 }
 
 
-def error_text(error: UnspoolError) -> str:
+def error_text(error: UnspoolError, role: Role) -> str:
     """What went wrong, for a model: what happened and what to do, and a code that stays the same."""
-    return f"error ({error.code}): {error}"
+    return f"error ({error.code}): {disclosure.words(error, role)}"
