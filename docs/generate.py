@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+import http_reference
 
 import unspool
 import unspool.aio
@@ -139,7 +140,7 @@ OPERATORS = (
 def pages() -> dict[Path, str]:
     """Every generated page with its text."""
     made = {"commands": commands(), "settings": settings_page(), "errors": errors_page(), "python": python(), "filters": filters_page()}
-    made["embedders"] = embedders_page()
+    made |= {"embedders": embedders_page(), "http": http_reference.page(_NOTE)}
     return {REFERENCE / f"{name}.md": text.rstrip() + "\n" for name, text in made.items()}
 
 

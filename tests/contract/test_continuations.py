@@ -245,7 +245,7 @@ def test_a_copy_of_a_page_can_be_sent_and_says_how_to_go_on(library: unspool.Cor
 
 def test_a_filter_and_a_least_score_hold_on_later_pages(library: unspool.Corpus) -> None:
     half = sorted(document.path for document in walruses(700))[::2]
-    pages = pages_of(library.search("walrus fish", limit=100, alpha=1.0, where={"path": {"in": half}}))
+    pages = pages_of(library.search("walrus fish", limit=100, alpha=1.0, where={"document": {"in": half}}))
     assert sorted(found(pages)) == half
     least = library.search("walrus fish", limit=100, alpha=1.0).hits[-1].score
     pages = pages_of(library.search("walrus fish", limit=30, alpha=1.0, min_score=least))
@@ -628,7 +628,7 @@ def test_the_codes_are_those_that_are_documented(database: Place, asked: unspool
     )
     assert [one.code for one in classes] == [f"continuation_{end}" for end in ("malformed", "foreign", "expired", "swept", "outdated", "denied")]
     assert all(issubclass(one, ContinuationError) for one in classes)
-    assert json.dumps([one.http_status for one in classes]) == "[422, 422, 410, 410, 410, 403]"
+    assert json.dumps([one.http_status for one in classes]) == "[404, 404, 410, 404, 410, 403]"
 
 
 @pytest.mark.parametrize("prefetch", ["on", "off"])

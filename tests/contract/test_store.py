@@ -541,8 +541,9 @@ def test_the_nearest_to_a_chunks_own_text_is_that_chunk(zoo: unspool.Corpus) -> 
     hits = zoo.nearest(zoo.embed("def parse_config(text):\n    return text.split()"), k=2)
     assert hits[0].chunk.path == "config.py"
     assert hits[0].score >= hits[1].score
-    scaled = [3 * number for number in zoo.embed("walrus")]
-    assert zoo.nearest(scaled, k=5) == zoo.nearest(zoo.embed("walrus"), k=5)
+    scaled, plain = (zoo.nearest([factor * number for number in zoo.embed("walrus")], k=5) for factor in (3, 1))
+    assert [hit.chunk for hit in scaled] == [hit.chunk for hit in plain]
+    assert [hit.score for hit in scaled] == pytest.approx([hit.score for hit in plain], abs=1e-6)
 
 
 @pytest.mark.parametrize("vector", [[], [1.0], [1.0] * 255, [1.0] * 257, [[1.0] * 256]])

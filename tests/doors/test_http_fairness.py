@@ -79,7 +79,8 @@ def test_streams_take_no_places_of_requests_and_have_a_bound_for_each_key(tmp_pa
 
 def test_searches_that_take_long_leave_the_look_at_keys_alone(tmp_path: Path) -> None:
     with wire.WireServer() as model, ThreadPoolExecutor(service.SEARCHES_AT_ONCE) as pool:
-        settings = settings_for(tmp_path / "catalog.db", embedder="openai:m", embedder_url=model.url, embedder_key="k")
+        given = {"embedder": "openai:m", "embedder_url": model.url, "embedder_key": "k", "embedder_concurrency": service.SEARCHES_AT_ONCE}
+        settings = settings_for(tmp_path / "catalog.db", **given)
         with unspool.open(settings=settings) as corpus:
             corpus.put(doc("a.md", "walrus"))
         end, asked = threading.Event(), len(model.asked)
@@ -91,6 +92,7 @@ def test_searches_that_take_long_leave_the_look_at_keys_alone(tmp_path: Path) ->
             deadline = time.monotonic() + WAIT_S
             while len(model.asked) < asked + service.SEARCHES_AT_ONCE and time.monotonic() < deadline:
                 time.sleep(0.01)
+            assert len(model.asked) == asked + service.SEARCHES_AT_ONCE
             assert httpx2.get(f"{address}/ready").status_code == 200
             assert httpx2.get(f"{address}/v1/nothing").status_code == 404
             assert not any(one.done() for one in waiting)

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from servers import DISK, PostgresServer, bundled_programs
-from support import doc, open_corpus, paths
+from support import Place, Places, doc, open_corpus, paths
 from unspool.catalog import Catalog, schema
 from unspool.catalog.database import Connecting
 from unspool.errors import (
@@ -46,6 +46,12 @@ Cli = Callable[..., Result]
 @pytest.fixture(scope="module")
 def engine() -> str:
     return "postgresql"
+
+
+@pytest.fixture
+def database(places: Places) -> Place:
+    """A database of which unspool knows nothing yet."""
+    return places.bare()
 
 
 @pytest.fixture

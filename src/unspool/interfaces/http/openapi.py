@@ -42,11 +42,13 @@ _HEADERS = {
         "description": "The request's id: the one that was sent, if it is 1 to 64 letters, digits, dots, dashes or underscores, else a new one",
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
     },
+    "Location": {"description": "the address of the job", "schema": {"type": "string"}},
     "Retry-After": {"description": "in how many seconds to try again", "schema": {"type": "integer", "minimum": 1}},
     "WWW-Authenticate": {"description": "how a key is shown", "schema": {"type": "string"}},
 }
+_STARTS = "start_index"  # the operation that answers with a job
 _LINKS = {
-    "start_index": {
+    _STARTS: {
         name: {"operationId": operation, "parameters": {"job": "$response.body#/id"}}
         for name, operation in (("job", "get_job"), ("events", "watch_job"), ("cancel", "cancel_job"))
     }
@@ -119,7 +121,7 @@ def _failure(status: str, response: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(response: dict[str, Any], operation: str) -> None:
     """A response with its headers, an example, and where it leads."""
-    response["headers"] = _referred("X-Request-ID")
+    response["headers"] = _referred("X-Request-ID", *(["Location"] if operation == _STARTS else []))
     if (name := _shape_of(response)) in EXAMPLES:
         response["content"]["application/json"]["example"] = EXAMPLES[name]
     if operation in _LINKS:
