@@ -1,10 +1,11 @@
-"""How long it takes to begin: `import unspool`, and `unspool search` as a process on an indexed project of 10 000 chunks.
+"""How long it takes to begin: `import unspool`; on an indexed project of 10 000 chunks `unspool search`, and `unspool mcp` to its first answer.
 
 For scale the same run also times Python doing nothing, and Python importing numpy and SQLAlchemy.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -19,6 +20,14 @@ from common import Figure, address, call_fresh, empty, parser, show, table, tell
 CHUNKS = 10_000
 TREE_BYTES = 9_500_000  # of the standard library's sources are about 10 000 chunks
 QUERY = "parse the command line arguments"
+MCP = "unspool mcp, to the answer of its first search"
+# What a client of the protocol says before it has an answer: the words of the SDK, without the time that the SDK takes to be imported
+CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+SAID = (
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT},
+    {"jsonrpc": "2.0", "method": "notifications/initialized"},
+    {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": QUERY}}},
+)
 
 
 def main() -> None:
@@ -46,11 +55,12 @@ def _figures(search: list[str], tree: Path, runs: int, folder: Path) -> Iterator
         "import unspool": [sys.executable, "-c", "import unspool"],
         "unspool search": search,
         "unspool search, the folder refreshed first": [*search, str(tree)],
+        MCP: [sys.executable, "-m", "unspool", "mcp", "--database", search[-1]],
     }
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs + 1):  # taken in turns, so that a busy moment falls on all of them
         for name, command in commands.items():
-            times[name].append(_seconds(command, folder))
+            times[name].append(_answered(command, folder) if name == MCP else _seconds(command, folder))
     middle = {name: median(some[1:]) for name, some in times.items()}
     nothing = middle["python -c pass"]
     chunks = call_fresh("starting:count", address(folder / "starting.db"))
@@ -67,6 +77,7 @@ def _figures(search: list[str], tree: Path, runs: int, folder: Path) -> Iterator
     note = f"{chunks} chunks; {middle['unspool search'] / scale:.1f} times importing numpy and SQLAlchemy"
     yield Figure(name="unspool search", value=middle["unspool search"], unit="s", bound=1.0, note=note)
     yield Figure(name="unspool search, the folder refreshed first", value=middle["unspool search, the folder refreshed first"], unit="s")
+    yield Figure(name=MCP, value=middle[MCP], unit="s", bound=2.0)
 
 
 def count(database: str) -> int:
@@ -82,6 +93,25 @@ def _seconds(command: Sequence[str], folder: Path) -> float:
     begun = time.perf_counter()
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return time.perf_counter() - begun
+
+
+def _answered(command: Sequence[str], folder: Path) -> float:
+    """Seconds until a server that speaks over its pipes has answered a search."""
+    begun = time.perf_counter()
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        answer = {}
+        for said in SAID:
+            server.stdin.write(json.dumps(said).encode() + b"\n")
+            server.stdin.flush()
+            while "id" in said and answer.get("id") != said["id"]:
+                answer = json.loads(server.stdout.readline())
+        taken = time.perf_counter() - begun
+        assert answer["result"]["structuredContent"]["hits"], answer
+        server.stdin.close()
+        server.wait(60)
+    return taken
 
 
 def _show_imports(search: list[str], folder: Path) -> None:
