@@ -133,7 +133,8 @@ def test_who_shows_no_key_is_not_let_in_and_there_is_nothing_to_listen_to(place:
     with httpx2.Client(base_url=place.address, headers=headers) as http:
         assert http.post("/mcp", json=body).status_code == 401
         let_in = {"authorization": f"Bearer {place.reader}"}
-        assert http.get("/mcp", headers=let_in).status_code == 405
+        listening = http.get("/mcp", headers=let_in)
+        assert (listening.status_code, listening.headers["allow"], "POST" in listening.json()["error"]["message"]) == (405, "POST", True)
         assert http.delete("/mcp", headers=let_in).status_code == 405
         assert http.post("/mcp", json=body, headers=let_in).status_code == 200
         assert http.post("/mcp", json=body, headers={**let_in, "host": "evil.example"}).status_code == 421

@@ -7,8 +7,9 @@ from contextlib import AbstractAsyncContextManager
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import INVALID_REQUEST
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
@@ -45,7 +46,9 @@ class McpApp:
         if scope["type"] != "http":
             return
         if scope["method"] != "POST":  # without sessions there is nothing to listen to, and none to end
-            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            refused = {"code": INVALID_REQUEST, "message": "messages are sent by POST; there is no session to listen to, and none to end"}
+            body = {"jsonrpc": "2.0", "id": None, "error": refused}
+            await JSONResponse(body, status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         # Spaces around a header's value are no part of it, and not every server takes them away; the SDK compares values with the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
