@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool.domain import filters
-from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
+from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message, check_saved
 from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import InputError
@@ -35,15 +35,7 @@ class Conversations:
         """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
         from unspool.indexing import remembering
 
-        if not conversations:
-            raise InputError("no conversation was given; save takes at least one")
-        for one in conversations:
-            if not isinstance(one, Conversation):
-                raise InputError(f"a {type(one).__name__} was given to save; give unspool.Conversation objects, several as several arguments")
-        if len({one.project for one in conversations}) > 1:
-            raise InputError("the conversations belong to several projects; save one project at a time")
-        if len({one.id for one in conversations}) < len(conversations):
-            raise InputError("two of the conversations have the same id; give each id once")
+        check_saved(conversations)
         return self._told(self._parts.written(lambda indexer: remembering.remember(indexer, conversations)))
 
     def load(self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:

@@ -16,7 +16,7 @@ from unspool import wiring
 from unspool.domain import filters
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, Message
-from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Passage, Status, check_project
+from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Passage, Status, check_listed, check_project, checked_status
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
@@ -418,15 +418,10 @@ class Corpus:
         before."""
         from unspool.catalog import reading
 
-        if project is None and after is not None:
-            raise InputError("after is a path in one project; name the project, too")
-        if limit is not None and not (isinstance(limit, int) and limit >= 1):
-            raise InputError(f"limit is {limit!r}; give a whole number from 1 on")
-        if status is not None and status not in list(Status):
-            raise InputError(f"status {status!r} does not exist; it is one of {', '.join(Status)}")
+        check_listed(project, after, limit)
+        wanted = checked_status(status)
         ids = None if project is None else [self._project(project).id]
         with self._parts.catalog.read() as connection:
-            wanted = None if status is None else Status(status)
             return list(reading.records(connection, project_ids=ids, status=wanted, path=path, after=after, limit=limit))
 
     def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:

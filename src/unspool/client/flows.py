@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool.client import calls, parsing
 from unspool.client.call import Call, encoded
-from unspool.domain.conversations import Conversation
-from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_project
+from unspool.domain.conversations import Conversation, check_saved
+from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_listed, check_project, checked_status
 from unspool.domain.history import Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
@@ -155,13 +155,8 @@ def documents(
     *, project: str | None, status: Status | str | None, path: str | None, after: str | None, limit: int | None
 ) -> Flow[list[DocumentRecord]]:
     """Documents of one project or of all, as many requests as they take."""
-    if project is None and after is not None:
-        raise InputError("after is a path in one project; name the project, too")
-    if limit is not None and not (isinstance(limit, int) and limit >= 1):
-        raise InputError(f"limit is {limit!r}; give a whole number from 1 on")
-    if status is not None and status not in list(Status):
-        raise InputError(f"status {status!r} does not exist; it is one of {', '.join(Status)}")
-    wanted = None if status is None else Status(status)
+    check_listed(project, after, limit)
+    wanted = checked_status(status)
     found: list[DocumentRecord] = []
     for name in [project] if project is not None else (yield from names()):
         left = None if limit is None else limit - len(found)
@@ -265,15 +260,7 @@ def streams(project: str | None) -> Flow[list[StreamStatus]]:
 
 def save(conversations: Sequence[Conversation]) -> Flow[RememberReport]:
     """Store conversations, all or none: in one request, therefore."""
-    if not conversations:
-        raise InputError("no conversation was given; save takes at least one")
-    for one in conversations:
-        if not isinstance(one, Conversation):
-            raise InputError(f"a {type(one).__name__} was given to save; give unspool.Conversation objects, several as several arguments")
-    if len({one.project for one in conversations}) > 1:
-        raise InputError("the conversations belong to several projects; save one project at a time")
-    if len({one.id for one in conversations}) < len(conversations):
-        raise InputError("two of the conversations have the same id; give each id once")
+    check_saved(conversations)
     return (yield calls.save(conversations))  # type: ignore[no-any-return]
 
 

@@ -104,6 +104,19 @@ class ConversationRecord:
     metadata: Metadata
 
 
+def check_saved(conversations: Sequence[Conversation]) -> None:
+    """Raise `InputError` unless these can be saved together."""
+    if not conversations:
+        raise InputError("no conversation was given; save takes at least one")
+    for one in conversations:
+        if not isinstance(one, Conversation):
+            raise InputError(f"a {type(one).__name__} was given to save; give unspool.Conversation objects, several as several arguments")
+    if len({one.project for one in conversations}) > 1:
+        raise InputError("the conversations belong to several projects; save one project at a time")
+    if len({one.id for one in conversations}) < len(conversations):
+        raise InputError("two of the conversations have the same id; give each id once")
+
+
 def fingerprint(message: Message) -> bytes:
     """The same for the same message: who said what, when, under which name."""
     digest = hashlib.sha256()

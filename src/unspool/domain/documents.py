@@ -213,6 +213,23 @@ def check_path(path: str, what: str = "document path") -> None:
         raise InputError(f"{what} {_shown(path)} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL or lone surrogates")
 
 
+def check_listed(project: str | None, after: str | None, limit: int | None) -> None:
+    """Raise `InputError` unless documents can be listed in these parts."""
+    if project is None and after is not None:
+        raise InputError("after is a path in one project; name the project, too")
+    if limit is not None and not (isinstance(limit, int) and limit >= 1):
+        raise InputError(f"limit is {limit!r}; give a whole number from 1 on")
+
+
+def checked_status(status: Status | str | None) -> Status | None:
+    """A status that may have been given by its name."""
+    if status is None:
+        return None
+    if status not in list(Status):
+        raise InputError(f"status {status!r} does not exist; it is one of {', '.join(Status)}")
+    return Status(status)
+
+
 def _shown(value: object) -> str:
     return repr(value[:80] if isinstance(value, str) else value)[:200]
 
