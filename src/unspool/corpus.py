@@ -31,6 +31,7 @@ from unspool.errors import (
     ServiceError,
 )
 from unspool.history import CatalogHistory, History
+from unspool.keys import Keys
 from unspool.parts import Parts
 from unspool.settings import Settings
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.catalog.projects import ProjectRow
     from unspool.conversations import Conversations
     from unspool.indexing.pipeline import Indexer
-    from unspool.keys import Keys
+
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
@@ -98,6 +99,7 @@ class Corpus:
         self.settings = settings
         self._hooks = Hooks()
         self._parts = Parts(settings, embedder, emit=self._hooks.emit)
+        self.keys = Keys(self._parts)  # who may ask through a service: made, listed, revoked
 
     def __enter__(self) -> Self:
         return self
@@ -192,13 +194,6 @@ class Corpus:
     ) -> RememberReport:
         """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
         return self.conversations.load(paths, project=project, on_progress=on_progress)
-
-    @property
-    def keys(self) -> Keys:
-        """Who may ask through a service: made, listed, revoked."""
-        from unspool.keys import Keys
-
-        return Keys(self._parts)
 
     # Out
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -77,6 +78,17 @@ def test_a_hundred_megabytes_are_neither_kept_nor_waited_for(address: str) -> No
     assert b"100 Continue" not in asked_first
     with httpx2.Client(base_url=address, timeout=30) as client:
         assert code(client.post("/v1/search", content=iter([b" " * 1_000_000] * 100))) == (413, "too_large")
+
+
+def test_a_body_that_is_refused_unread_is_answered_once_and_the_connection_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    with unspool.open(settings=settings_for(path)) as corpus:
+        corpus.keys.create(projects="*")
+    begin = b"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 3000000\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(settings_for(path)) as address:
+        heard = spoken(address, begin, *(b" " * 100_000 for _ in range(30)), last)
+    assert re.findall(rb"HTTP/1.1 (\d+) ", heard) == [b"401", b"200"]
 
 
 def test_a_body_that_does_not_arrive_is_not_waited_for(address: str) -> None:
@@ -162,7 +174,18 @@ def test_a_page_of_the_services_own_or_of_one_that_is_named_is_answered(api: htt
     assert (named.status_code, named.headers["access-control-allow-origin"]) == (200, "https://app.example.org")
     first = api.options("/v1/search", headers={"Origin": "https://app.example.org", "Access-Control-Request-Method": "POST"})
     assert first.status_code == 204
-    assert "authorization" in first.headers["access-control-allow-headers"]
+    assert (first.headers["access-control-allow-origin"], "authorization" in first.headers["access-control-allow-headers"]) == (
+        "https://app.example.org",
+        True,
+    )
+
+
+def test_a_page_reads_what_it_is_refused_with(api: httpx2.Client) -> None:
+    headers = {"Origin": "https://app.example.org", "Content-Type": "application/json"}
+    for answer in (api.post("/v1/search", content=b" " * (BODY + 1), headers=headers), api.get("/v1/%ff", headers=headers)):
+        assert answer.status_code in (413, 422)
+        assert answer.headers["access-control-allow-origin"] == "https://app.example.org"
+        assert "retry-after" in answer.headers["access-control-expose-headers"]
 
 
 def test_what_takes_too_long_is_given_up(api: httpx2.Client, place: Path) -> None:
@@ -264,9 +287,10 @@ def test_a_service_that_has_seen_keys_is_not_opened_by_their_loss(tmp_path: Path
     path = tmp_path / "catalog.db"
     with unspool.open(settings=settings_for(path)) as corpus:
         corpus.keys.create(projects="*")
-    with serving(settings_for(path)) as address, beside(path) as other:
+    with serving(settings_for(path)) as address:
         assert httpx2.get(f"{address}/v1/projects").status_code == 401
-        other.run("DELETE FROM keys")
+        with beside(path) as other:
+            other.run("DELETE FROM keys")
         assert httpx2.get(f"{address}/v1/projects").status_code == 401
 
 

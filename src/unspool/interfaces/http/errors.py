@@ -108,8 +108,6 @@ def _headers(error: UnspoolError) -> dict[str, str]:
     wait = getattr(error, "retry_after", None)
     if wait is not None:
         headers["Retry-After"] = str(max(1, math.ceil(wait)))
-    if error.http_status in (408, 413):
-        headers["Connection"] = "close"  # the rest of the body is not read
     return headers
 
 

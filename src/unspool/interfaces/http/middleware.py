@@ -7,6 +7,7 @@ import ipaddress
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from fastapi.routing import APIRoute
@@ -18,7 +19,8 @@ from unspool.interfaces.http.errors import BUG, BugError, HostError, OriginError
 from unspool.interfaces.http.responses import EVENTS
 from unspool.interfaces.http.service import Service
 
-DISCARD_S = 2.0  # how long the rest of a body that is too large is read: who still sends does not see an answer
+DISCARD_S = 2.0  # how long the rest of a body is read that nobody wants
+FOR_PAGES = "for_pages"  # where the state of a request has the headers that a page of another origin needs
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _ALLOWED = "authorization, content-type, x-api-key, x-request-id, " + ", ".join(
     f"mcp-{name}" for name in ("protocol-version", "session-id", "method", "name")
@@ -44,15 +46,21 @@ class Outermost:
         traceparent = header(scope, b"traceparent").decode("latin-1")
         with self._service.observer.request(method=_method(scope), request_id=request_id.decode(), traceparent=traceparent) as seen:
             scope.setdefault("state", {})["seen"] = seen
+            arriving = _Arriving(scope, receive)
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     seen.status = message["status"]
                     seen.route = self._template(scope)
-                    message["headers"] = [*message["headers"], (b"x-request-id", request_id), (b"x-content-type-options", b"nosniff")]
+                    own = [(b"x-request-id", request_id), (b"x-content-type-options", b"nosniff"), *scope["state"].get(FOR_PAGES, ())]
+                    if message["status"] != SlowError.http_status:
+                        await arriving.discard()
+                    if not arriving.is_whole:
+                        own.append((b"connection", b"close"))
+                    message["headers"] = [*message["headers"], *own]
                 await send(message)
 
-            error = await self._attempt(scope, receive, sending)
+            error = await self._attempt(scope, arriving.receive, sending)
             if error is not None:
                 answer = response(error, self._service, scope)
                 if not seen.status:  # else half an answer is out, and the server closes the connection on it
@@ -106,24 +114,19 @@ class Gate:
         await self._for_page(scope, receive, send, origin)
 
     async def _for_page(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
-        """Answer so that the browser shows the answer to the page."""
+        """Answer so that the browser shows the answer to the page, whatever it is and whoever gives it."""
         allowing = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+        scope["state"][FOR_PAGES] = allowing
         if scope["method"] == "OPTIONS":
             headers = {
                 "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE",
                 "Access-Control-Allow-Headers": _ALLOWED,
                 "Access-Control-Max-Age": "600",
             }
-            answer = Response(status_code=204, headers={**headers, **{name.decode(): value.decode("latin-1") for name, value in allowing}})
-            await answer(scope, receive, send)
+            await Response(status_code=204, headers=headers)(scope, receive, send)
             return
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *allowing, (b"access-control-expose-headers", b"x-request-id, retry-after, location")]
-            await send(message)
-
-        await self._app(scope, receive, sending)
+        scope["state"][FOR_PAGES] = [*allowing, (b"access-control-expose-headers", b"x-request-id, retry-after, location")]
+        await self._app(scope, receive, send)
 
     def _is_known(self, name: str) -> bool:
         return name in self._hosts or (self._is_open and _is_address(name))  # no name of somebody else's can lead to a bare address
@@ -140,13 +143,10 @@ class Bounds:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         length = header(scope, b"content-length")
         if length.isdigit() and int(length) > self._most:
-            if header(scope, b"expect").lower() != b"100-continue":
-                await _discard(receive)
             raise self._too_large()
-        has_body = length.strip(b"0") or header(scope, b"transfer-encoding")
         due = asyncio.get_running_loop().time() + self._timeout_s
         try:
-            async with asyncio.timeout_at(due + self._timeout_s if has_body else due) as limit:
+            async with asyncio.timeout_at(due + self._timeout_s if has_body(scope) else due) as limit:
                 await self._app(scope, _Body(self, receive, limit, due).receive, _unhurried(send, limit))
         except TimeoutError:
             if not limit.expired():
@@ -178,11 +178,9 @@ class _Body:
             raise SlowError(f"the body did not arrive within {self._bounds._timeout_s:g} s; send it faster, or in parts") from None
         self._size += len(message.get("body", b""))
         if self._size > self._bounds._most:
-            if message.get("more_body", False):
-                await _discard(self._receive)
             raise self._bounds._too_large()
         self._is_whole = not message.get("more_body", False)
-        if self._is_whole:
+        if self._is_whole and self._limit.when() is not None:  # else events are sent already
             self._limit.reschedule(asyncio.get_running_loop().time() + self._bounds._timeout_s)
         return message
 
@@ -215,14 +213,32 @@ class Paths:
         await self._app(scope, receive, send)
 
 
-async def _discard(receive: Receive) -> None:
-    """Read what is still being sent, without keeping it, for a while."""
-    try:
-        async with asyncio.timeout(DISCARD_S):
-            while (await receive()).get("more_body", False):
-                pass
-    except TimeoutError:
-        return
+class _Arriving:
+    """A request's body, and whether all of it has come. Who is still sending does not see an answer, so the rest is read for a while."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
+        self._is_held_back = header(scope, b"expect").lower() == b"100-continue"  # nothing is sent before somebody wants to read
+        self.is_whole = not has_body(scope)
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._is_held_back = False
+        self.is_whole = self.is_whole or not message.get("more_body", False)
+        return message
+
+    async def discard(self) -> None:
+        if self._is_held_back:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_S):
+                while not self.is_whole:
+                    await self.receive()
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether something is sent behind the headers of a request."""
+    return bool(header(scope, b"content-length").strip(b"0") or header(scope, b"transfer-encoding"))
 
 
 def header(scope: Scope, name: bytes) -> bytes:

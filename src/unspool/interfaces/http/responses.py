@@ -80,23 +80,26 @@ class EventStream(Response):
 
     async def _write(self, send: Send, ends: Sequence[asyncio.Future[Any]]) -> None:
         following: asyncio.Future[bytes | None] | None = None
+        now = asyncio.get_running_loop().time
+        end: float | None = None  # when the last event is sent, once the service stops
         try:
             while True:
                 following = following or asyncio.ensure_future(anext(self._events, None))
                 done, _ = await asyncio.wait([following, *ends], timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
-                is_over = ends[1] in done
                 if ends[0] in done:
                     return
-                if is_over:
-                    await asyncio.wait([following], timeout=LAST_S)  # what is at its end needs no other
-                chunk: bytes | None = self._last if is_over else b": \n\n"
-                if following.done():
+                if ends[1] in done:
+                    end = end or now() + LAST_S
+                    await asyncio.wait([following], timeout=end - now())  # what is at its end needs no other
+                is_last = end is not None and (now() >= end or not following.done())
+                chunk: bytes | None = self._last if is_last else b": \n\n"
+                if following.done() and not is_last:
                     chunk, following = following.result(), None
                 if chunk is None:
                     return
                 async with asyncio.timeout(READ_S):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                if is_over and following is not None:
+                if is_last:
                     return
         except (OSError, TimeoutError):
             return
