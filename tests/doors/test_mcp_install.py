@@ -178,6 +178,42 @@ def test_another_entry_of_the_name_is_shown_as_a_change_and_comes_back(cli: Cli,
     assert file.read_text() == own
 
 
+@pytest.mark.parametrize("own", [{"command": "unspool", "args": ["mcp"]}, {"command": "/bin/unspool", "args": ["mcp"], "env": {"A": "1"}}])
+def test_an_entry_that_was_written_by_hand_is_not_taken_out_and_comes_back(cli: Cli, home: Path, own: dict[str, Any]) -> None:
+    text = json.dumps({"mcpServers": {"unspool": own}})
+    put(home / ".claude.json", text)
+    assert cli("mcp", "install", "--client", "claude-code", "--undo", "--yes").exit_code == 2
+    assert all_files(home) == {".claude.json": text.encode()}
+    installed(cli, "claude-code")
+    installed(cli, "claude-code", "--undo")
+    assert all_files(home) == {".claude.json": text.encode()}
+
+
+def test_what_was_added_to_an_entry_is_kept_when_it_is_installed_anew(cli: Cli, home: Path) -> None:
+    file = put(home / ".claude.json", '{"theme": "dark"}')
+    installed(cli, "claude-code")
+    content = json.loads(file.read_text())
+    content["mcpServers"]["unspool"]["env"] = {"UNSPOOL_LIMIT": "5"}
+    put(file, json.dumps(content))
+    assert cli("mcp", "install", "--client", "claude-code", "--undo", "--yes").exit_code == 2
+    assert "what was there" in installed(cli, "claude-code", "--read-only").stdout
+    assert "env" not in entry(file)
+    installed(cli, "claude-code", "--undo")
+    assert json.loads(file.read_text()) == content
+
+
+@pytest.mark.parametrize("arguments", [("--undo",), ("--read-only",)])
+def test_a_remark_that_goes_is_kept_beside(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+    installed(cli, "codex")
+    file = home / ".codex" / "config.toml"
+    text = file.read_text().rstrip("\n") + " # which\n# about z\n[z]\n"
+    put(file, text)
+    monkeypatch.delenv("UNSPOOL_DATABASE")
+    installed(cli, "codex", *arguments)
+    assert "# which" not in file.read_text() and "# about z\n[z]\n" in file.read_text()
+    assert file.with_name("config.toml.before-unspool").read_text() == text
+
+
 def test_what_others_wrote_meanwhile_survives_undo(cli: Cli, home: Path) -> None:
     file = put(home / ".claude.json", '{\n  "a": 1\n}\n')
     installed(cli, "claude-code")

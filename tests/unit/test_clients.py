@@ -33,8 +33,8 @@ values: st.SearchStrategy[Any] = st.recursive(
 servers = st.dictionaries(names, st.dictionaries(st.sampled_from(["command", "url", "env"]), values, max_size=2), max_size=3)
 
 
-def ours(entry: Entry) -> bool:
-    return clients.is_ours(entry, key_variable="UNSPOOL_KEY")
+def ours(entry: Entry, client: Client = Client.CLAUDE_DESKTOP) -> bool:
+    return clients.is_ours(client, entry, key_variable="UNSPOOL_KEY")
 
 
 @st.composite
@@ -186,6 +186,16 @@ def test_comments_in_toml_stay_when_an_entry_is_replaced_and_removed() -> None:
     assert "# top" in removed and "# last" in removed
 
 
+@pytest.mark.parametrize("behind", ["[z]\ny = 1\n", ""])
+def test_a_comment_about_what_comes_next_stays_when_an_entry_is_replaced_and_removed(behind: str) -> None:
+    before = f'[mcp_servers.unspool]\ncommand = "old" # with a "#" of mine\n[mcp_servers.unspool.env]\nA = "1"\n\n# about next\n{behind}'
+    replaced = with_entry(before, TOML, "unspool", ENTRY)
+    assert meaning(replaced, TOML) == {**meaning(before, TOML), "mcp_servers": {"unspool": ENTRY}}
+    assert f"\n# about next\n{behind}" in replaced
+    assert f"# about next\n{behind}" in without_entry(replaced, TOML, "unspool", prune=True)
+    assert configurations.drops_comments(before, replaced) and not configurations.drops_comments(replaced, replaced)
+
+
 def test_lines_of_a_long_text_are_not_taken_for_a_server() -> None:
     text = 'note = """\n[mcp_servers.unspool]\ncommand = "old"\n"""\nlist = [\n  [1],\n]\n[mcp_servers.docs]\nx = 1\n[[rules]]\nx = 1\n'
     installed = with_entry(with_entry(text, TOML, "unspool", {"command": "old"}), TOML, "unspool", ENTRY)
@@ -202,6 +212,17 @@ def test_a_file_that_was_made_here_goes_again(table: Table) -> None:
     both = with_entry(made, table, "docs", {"command": "npx"})
     kept = undone(both, None, table, "unspool", ours=ours)
     assert kept is not None and meaning(kept, table) == {table.key: {"docs": {"command": "npx"}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "after"),
+    [
+        (json.dumps({JSON.key: {"unspool": ENTRY}}), JSON, "{}"),
+        (with_entry(None, TOML, "unspool", ENTRY).replace("\n", "\r\n"), TOML, ""),
+    ],
+)
+def test_a_file_that_somebody_else_has_written_does_not_go(text: str, table: Table, after: str) -> None:
+    assert undone(text, None, table, "unspool", ours=ours) == after
 
 
 def test_undoing_what_is_not_there_changes_nothing() -> None:
@@ -279,34 +300,48 @@ def test_a_file_that_cannot_be_read_is_not_quoted() -> None:
 )
 def test_each_client_writes_a_server_in_its_own_way(client: Client, started: Entry, served: Entry | None) -> None:
     assert clients.entry(client, STARTED) == started
-    assert ours(started)
+    assert ours(started, client)
     if served is None:
         with pytest.raises(InputError, match="only starts commands"):
             clients.entry(client, SERVED)
         return
     assert clients.entry(client, SERVED) == served
-    assert ours(served)
+    assert ours(served, client)
     open_to_all = clients.entry(client, Server(url=SERVED.url))
     assert "Bearer" not in str(open_to_all) and "UNSPOOL_KEY" not in str(open_to_all)
 
 
 @pytest.mark.parametrize(
-    ("entry", "is_ours"),
+    ("client", "entry", "is_ours"),
     [
-        ({"command": "C:\\Python\\Scripts\\unspool.exe", "args": ["mcp"]}, True),
-        ({"command": "/usr/bin/python3", "args": ["-P", "-m", "unspool", "mcp", "--read-only"], "env": {"A": "1"}}, True),
-        ({"command": "/usr/bin/python3", "args": ["-m", "other", "mcp"]}, False),
-        ({"command": "/usr/bin/unspooled", "args": ["mcp"]}, False),
-        ({"command": "unspool", "args": ["serve"]}, False),
-        ({"command": "unspool"}, False),
-        ({"url": "https://other.example/mcp"}, False),
-        ({"url": "https://other.example/mcp", "headers": {"Authorization": "Bearer ${MY_UNSPOOL_KEY}"}}, False),
-        ({"headers": {"Authorization": "Bearer ${UNSPOOL_KEY}"}}, False),
-        ({}, False),
+        ("claude-desktop", {"command": "C:\\Python\\Scripts\\unspool.exe", "args": ["mcp"]}, True),
+        ("claude-desktop", {"command": "/usr/bin/python3", "args": ["-P", "-m", "unspool", "mcp", "--read-only"]}, True),
+        ("claude-desktop", {"command": "/bin/unspool", "args": ["mcp", "--database", "x", "--project", "a", "--project", "b", "--read-only"]}, True),
+        ("claude-desktop", {"command": "/usr/bin/python3", "args": ["-P", "-m", "unspool", "mcp"], "env": {"A": "1"}}, False),
+        ("claude-desktop", {"command": "/usr/bin/python3", "args": ["-m", "unspool", "mcp"]}, False),
+        ("claude-desktop", {"command": "/usr/bin/python3", "args": ["-m", "other", "mcp"]}, False),
+        ("claude-desktop", {"command": "/usr/bin/unspooled", "args": ["mcp"]}, False),
+        ("claude-desktop", {"command": "/usr/bin/unspool", "args": ["mcp", "--mcp-max-tokens", "5000"]}, False),
+        ("claude-desktop", {"command": "unspool", "args": ["mcp"]}, False),
+        ("claude-desktop", {"command": "unspool"}, False),
+        ("claude-desktop", {"type": "stdio", "command": "/bin/unspool", "args": ["mcp"]}, False),
+        ("claude-desktop", {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${UNSPOOL_KEY}"}}, False),
+        ("cursor", {"type": "stdio", "command": "/bin/unspool", "args": ["mcp"]}, True),
+        ("cursor", {"command": "/bin/unspool", "args": ["mcp"]}, False),
+        ("cursor", {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${env:UNSPOOL_KEY}"}}, True),
+        ("cursor", {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${env:UNSPOOL_KEY}", "X-Mine": "1"}}, False),
+        ("cursor", {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${env:MY_UNSPOOL_KEY}"}}, False),
+        ("cursor", {"url": "https://x.example/mcp"}, False),
+        ("cursor", {"headers": {"Authorization": "Bearer ${env:UNSPOOL_KEY}"}}, False),
+        ("codex", {"command": "/bin/unspool", "args": ["mcp"], "env_vars": ["UNSPOOL_LIMIT"]}, True),
+        ("codex", {"command": "/bin/unspool", "args": ["mcp"], "env_vars": ["UNSPOOL_LIMIT", "MINE"]}, False),
+        ("codex", {"command": "/bin/unspool", "args": ["mcp"], "env_vars": 7}, False),
+        ("codex", {"command": "/bin/unspool", "args": ["mcp"], "startup_timeout_sec": 20}, False),
+        ("codex", {}, False),
     ],
 )
-def test_our_own_entries_are_told_from_others(entry: Entry, is_ours: bool) -> None:
-    assert ours(entry) is is_ours
+def test_our_own_entries_are_told_from_others(client: str, entry: Entry, is_ours: bool) -> None:
+    assert ours(entry, Client(client)) is is_ours
 
 
 @pytest.mark.parametrize(

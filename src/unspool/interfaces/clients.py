@@ -15,12 +15,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from unspool.errors import InputError
 from unspool.interfaces.configurations import Entry, Table
+from unspool.settings import PREFIX
 
 # With these, systems and clients say where configurations are; `settings.locations` reads them.
 VARIABLES = ("APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
@@ -127,16 +127,27 @@ def _remote(client: Client, server: Server) -> Entry:
     return {**kind, "url": server.url, **headers}
 
 
-def is_ours(entry: Entry, *, key_variable: str) -> bool:
-    """Whether an entry starts unspool's server, or shows a service the key in unspool's variable."""
-    program, arguments = entry.get("command"), entry.get("args")
-    if isinstance(program, str) and isinstance(arguments, list):
-        path = PureWindowsPath(program) if "\\" in program else PurePosixPath(program)
-        module = any(pair == ("-m", "unspool") for pair in pairwise(arguments))
-        return "mcp" in arguments and (path.stem == "unspool" or module)
-    headers = entry.get("headers")
-    shown = headers.get("Authorization") if isinstance(headers, dict) else entry.get("bearer_token_env_var")
-    return isinstance(entry.get("url"), str) and isinstance(shown, str) and re.search(rf"\b{key_variable}\b", shown) is not None
+def is_ours(client: Client, found: Entry, *, key_variable: str) -> bool:
+    """Whether an entry is one that `entry` makes, and nothing in it but that: whatever else it says is somebody's own."""
+    url, program, arguments, variables = (found.get(field) for field in ("url", "command", "args", "env_vars"))
+    if isinstance(url, str) and client is not Client.CLAUDE_DESKTOP:
+        return dict(found) == entry(client, Server(url=url, key_variable=key_variable))
+    if not isinstance(program, str) or not isinstance(arguments, list) or not _is_start(program, arguments):
+        return False
+    named = tuple(variables) if isinstance(variables, list) and all(str(one).startswith(PREFIX) for one in variables) else ()
+    return dict(found) == entry(client, Server(command=(program, *arguments), variables=named))
+
+
+def _is_start(program: str, arguments: Sequence[Any]) -> bool:
+    """Whether a command is of the kind that is installed: unspool by its whole path, and of its flags those that `mcp install` takes."""
+    path = PureWindowsPath(program) if "\\" in program else PurePosixPath(program)
+    begin = ["mcp"] if path.stem == "unspool" else ["-P", "-m", "unspool", "mcp"]
+    flags = list(arguments[len(begin) :])
+    if flags[:1] == ["--database"]:
+        flags = flags[2:]
+    while flags[:1] == ["--project"]:
+        flags = flags[2:]
+    return path.is_absolute() and arguments[: len(begin)] == begin and flags in ([], ["--read-only"])
 
 
 def location(client: Client, scope: Scope, *, system: str, home: Path, folder: Path, variables: Mapping[str, str]) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,6 +23,7 @@ _BOM = "\ufeff"
 _WHITE = re.compile(r"[ \t\r\n]*")
 _UNIT = "  "
 _HEAD = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(?:#.*)?")  # what the first line of a table in TOML looks like
+_COMMENT = re.compile(r"""\"(?:\\.|[^"\\\n])*"|'[^'\n]*'|(#[^\n]*)""")  # the strings that come first hide a '#' that is in them
 
 
 class UnclearError(ValueError):
@@ -67,7 +69,7 @@ def undone(text: str, before: str | None, table: Table, name: str, *, ours: Call
     """The text as it would be had the server never been put in; None: there would be no file.
 
     `before` is what was in the file at that time, None if there was none or nobody knows. Where nothing else has changed since, it comes
-    back byte for byte. What had the same name before comes back as well, unless it is `ours`, too.
+    back byte for byte. What had the same name before comes back as well, unless it is `ours`, too. A file goes only if all of it was made here.
     """
     entry = entry_in(text, table, name)
     if entry is None:
@@ -82,7 +84,12 @@ def undone(text: str, before: str | None, table: Table, name: str, *, ours: Call
     made_here = before is None or (previous is not None and before == _fresh(table, name, previous))
     prune = made_here or earlier is None or table.key not in _parsed(before or "", table)
     rest = without_entry(text, table, name, prune=prune)
-    return None if made_here and _is_nothing(rest, table) else rest
+    return None if made_here and text == _fresh(table, name, entry) else rest
+
+
+def drops_comments(before: str, after: str | None) -> bool:
+    """Whether somebody's remarks are not there any more."""
+    return bool(_comments(before) - _comments(after or ""))
 
 
 def _earlier(before: str | None, table: Table, name: str) -> Mapping[str, Any] | None:
@@ -95,16 +102,12 @@ def _earlier(before: str | None, table: Table, name: str) -> Mapping[str, Any] |
         return None
 
 
-def _is_nothing(text: str, table: Table) -> bool:
-    return not _parsed(text, table) if table.language == "json" else not text.strip()
-
-
 def _kept(before: str, ways: Iterator[str], table: Table, name: str, entry: Entry | None) -> str:
     """The first text that says of the one server what it should, and of all else what `before` says."""
-    rest = _others(before, table, name)
+    rest, remarks = _others(before, table, name), _remarks(before, table, name)
     for after in ways:
         try:
-            if entry_in(after, table, name) == entry and _others(after, table, name) == rest:
+            if entry_in(after, table, name) == entry and _others(after, table, name) == rest and not remarks - _comments(after):
                 return after
         except UnclearError:  # this way leads nowhere; perhaps the next one does
             continue
@@ -115,6 +118,18 @@ def _others(text: str, table: Table, name: str) -> dict[str, Any]:
     everything = _parsed(text, table)
     rest = {key: value for key, value in _servers(everything, table).items() if key != name}
     return {**{key: value for key, value in everything.items() if key != table.key}, **({table.key: rest} if rest else {})}
+
+
+def _remarks(text: str, table: Table, name: str) -> Counter[str]:
+    """The comments that are not about the one server."""
+    if table.language == "json":
+        return Counter()
+    return _comments(next(_toml_cut(text, table.key, name, "")))
+
+
+def _comments(text: str) -> Counter[str]:
+    """What stands behind a '#' that is in no string; JSON has none."""
+    return Counter(found[1].strip() for found in _COMMENT.finditer(text) if found[1])
 
 
 def _servers(everything: Mapping[str, Any], table: Table) -> Mapping[str, Any]:
@@ -319,6 +334,8 @@ def _toml_without(text: str, key: str, name: str, prune: bool) -> Iterator[str]:
 
     yield from _toml_cut(text, key, name, "")
     yield from _toml_changed(text, key, change, prune=prune)
+    if prune:
+        yield from _toml_changed(text, key, change)  # what is empty then may have a remark behind it
 
 
 def _toml_cut(text: str, key: str, name: str, block: str) -> Iterator[str]:

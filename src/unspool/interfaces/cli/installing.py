@@ -225,7 +225,7 @@ def _planned(client: Client, scope: Scope, name: str, server: Server, *, undo: b
     text = _read(real)
 
     def ours(found: Entry) -> bool:
-        return (bool(entry) and found == entry) or clients.is_ours(found, key_variable=_KEY)
+        return (bool(entry) and found == entry) or clients.is_ours(client, found, key_variable=_KEY)
 
     try:
         there = configurations.entry_in(text, client.table, name)
@@ -233,8 +233,9 @@ def _planned(client: Client, scope: Scope, name: str, server: Server, *, undo: b
             return _removal(Change(client=client, scope=scope, name=name, file=real, before=text, after=text, backup=backup), there, ours=ours)
         after = configurations.with_entry(text, client.table, name, entry)
         untouched = there is not None and text == configurations.with_entry(None, client.table, name, there)  # all of it was made here
-        keep = text is not None and (there is None or not ours(there) or not (untouched or backup.exists()))
-        return Change(client=client, scope=scope, name=name, file=real, before=text, after=after, backup=backup, keep=keep and after != text)
+        own = there is not None and ours(there) and (untouched or backup.exists())
+        keep = text is not None and after != text and (not own or configurations.drops_comments(text, after))
+        return Change(client=client, scope=scope, name=name, file=real, before=text, after=after, backup=backup, keep=keep)
     except UnclearError as error:
         cure = f"take {name!r} out of its {client.table.key} by hand"
         if not undo:
@@ -249,12 +250,14 @@ def _removal(nothing: Change, there: Entry | None, *, ours: Callable[[Entry], bo
         return nothing
     if not ours(there):
         raise ConflictError(
-            f"{nothing.name!r} in {nothing.file} was not put there by this command; take it out by hand, or give the --url that it was installed with"
+            f"{nothing.name!r} in {nothing.file} was not put there by this command, or not in this form; "
+            "take it out by hand, or give the --url that it was installed with"
         )
     assert nothing.before is not None
     earlier = _read(nothing.backup)
     after = configurations.undone(nothing.before, earlier, nothing.client.table, nothing.name, ours=ours)
-    return replace(nothing, after=after, tidy=earlier is not None and (after is None or after == earlier))
+    keep = after != earlier and configurations.drops_comments(nothing.before, after)
+    return replace(nothing, after=after, keep=keep, tidy=not keep and earlier is not None and (after is None or after == earlier))
 
 
 def _is_meant(as_json: bool) -> bool:
