@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
@@ -71,6 +72,11 @@ class Scope:
         if not self.role.allows(role):
             raise ForbiddenError(f"{task} needs a key with the role {role}; this one has the role {self.role}")
 
+    def need_everything(self, task: str) -> None:
+        """Refuse what is about every project to whoever is no admin of all of them."""
+        if self.projects is not None or not self.role.allows(Role.ADMIN):
+            raise ForbiddenError(f"{task} are about every project; they need a key for all projects with the role admin")
+
 
 def admit(corpus: Corpus, key: str | None) -> Scope:
     """The scope of whoever shows a key, or none. Without one everybody is let in as long as there has never been any."""
@@ -88,7 +94,13 @@ def admit(corpus: Corpus, key: str | None) -> Scope:
 
 def roots_of(settings: Settings) -> tuple[Path, ...]:
     """The folders that the settings let the doors index."""
-    return tuple(Path(root).expanduser().resolve() for root in settings.roots.split(os.pathsep) if root.strip())
+    return _roots(settings.roots)
+
+
+@lru_cache(maxsize=16)
+def _roots(named: str) -> tuple[Path, ...]:
+    """Looked at once: every request asks, and a folder may be on a disk that does not answer."""
+    return tuple(Path(root).expanduser().resolve() for root in named.split(os.pathsep) if root.strip())
 
 
 def git_hosts_of(settings: Settings) -> frozenset[str] | None:

@@ -170,7 +170,7 @@ class Server:
         if status == 408:
             return ServiceTimeoutError(f"{self} gave up waiting ({said}); try again")
         if 400 <= status < 500:
-            return _RefusedError(f"{self} refused what it was sent ({said}); {self.names.refused}", answer)
+            return _RefusedError(f"{self._name} refused what it was sent ({said}); {self.names.refused}", answer)
         return UnreachableError(f"{self} is not well ({said}); try again later")
 
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from unspool.domain.documents import check_project, storable
 from unspool.domain.jobs import Job, JobState
+from unspool.domain.keys import Role
 from unspool.domain.reports import IndexReport, Progress
 from unspool.errors import InputError, NotFoundError, ServiceError, ThrottledError, UnreachableError, UnspoolError
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:  # the real imports are where they are used: doors that have n
 
     from unspool.catalog import Catalog
     from unspool.corpus import Corpus
+    from unspool.views import View
 
 LOOK_EVERY_S = 0.5  # how often progress is written, and how soon a job that runs hears that it was cancelled
 HEARTBEAT_S = 5.0
@@ -87,7 +89,7 @@ class Jobs:
     `projects`, wherever it is taken, are the names that exist for whoever asks, None for all: a job of any other is as if there were none.
     """
 
-    def __init__(self, corpus: Corpus, *, at_once: int = 2, queue: int = 100, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, corpus: Corpus, *, at_once: int = 2, queue: int = 100, clock: Callable[[], datetime] | None = None) -> None:
         if at_once < 1 or queue < 0:
             raise InputError(f"at_once is {at_once} and queue is {queue}; at least one job runs at once, and no fewer than none wait")
         self._corpus = corpus
@@ -116,7 +118,7 @@ class Jobs:
         """
         check_project(project)
         shown, is_whole = _shown(source, ref)
-        job = Job(id=secrets.token_hex(8), project=project, source=shown, state=JobState.QUEUED, created_at=self._clock())
+        job = Job(id=secrets.token_hex(8), project=project, source=shown, state=JobState.QUEUED, created_at=datetime.now(UTC))
         task = _Task(job, work, copy_context())
         with self._changed:
             if self._is_closed:
@@ -133,7 +135,7 @@ class Jobs:
             self._leave(task)
             return stored
         with self._changed:
-            task.is_stored = True
+            task.job, task.is_stored = stored, True
             if not self._is_closed:
                 self._ensure_threads()
                 self._changed.notify_all()
@@ -148,7 +150,7 @@ class Jobs:
         found = None
         if isinstance(id, str) and _ID.fullmatch(id):
             with self._catalog.read() as connection:
-                found = jobs.find(connection, id, projects=projects, now=self._clock())
+                found = jobs.find(connection, id, projects=projects, now=self._now(connection))
         if found is None:
             raise NotFoundError(f"no job {str(id)[:40]!r}; those that are over are kept for a week")
         return found
@@ -160,21 +162,21 @@ class Jobs:
         if not 1 <= limit <= MAX_LIMIT:
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
-            return jobs.newest(connection, projects=_named(projects), limit=limit, now=self._clock())
+            return jobs.newest(connection, projects=_named(projects), limit=limit, now=self._now(connection))
 
     def counts(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
         """How many jobs stand where, of every process; each state is there."""
         from unspool.catalog import jobs
 
         with self._catalog.read() as connection:
-            return jobs.count(connection, projects=_named(projects), now=self._clock())
+            return jobs.count(connection, projects=_named(projects), now=self._now(connection))
 
     def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:  # noqa: A002
         """End a job that waits; ask one that runs to stop, which it does at its next report of progress. What is over stays as it is."""
         from unspool.catalog import jobs
 
         if not self.get(id, projects=projects).state.is_over:
-            self._catalog.transact(lambda connection: jobs.cancel(connection, id, now=self._clock()))
+            self._catalog.transact(lambda connection: jobs.cancel(connection, id, now=self._now(connection)))
             with self._changed:
                 self._drop({id})
         return self.get(id, projects=projects)
@@ -212,7 +214,16 @@ class Jobs:
     def _store(self, task: _Task, *, join: bool) -> Job:
         from unspool.catalog import jobs
 
-        return self._catalog.transact(lambda connection: jobs.add(connection, task.job, worker=self._worker, join=join))
+        def add(connection: Connection) -> Job:
+            return jobs.add(connection, replace(task.job, created_at=self._now(connection)), worker=self._worker, join=join)
+
+        return self._catalog.transact(add)
+
+    def _now(self, connection: Connection) -> datetime:
+        """The time by a clock that all processes share: those on other machines may be early or late."""
+        from unspool.catalog import jobs
+
+        return jobs.now(connection) if self._clock is None else self._clock()
 
     def _leave(self, task: _Task) -> None:
         with self._changed:
@@ -265,7 +276,7 @@ class Jobs:
         from unspool.catalog.jobs import Claim
 
         try:
-            claim = self._catalog.transact(lambda connection: jobs.claim(connection, task.job, now=self._clock()))
+            claim = self._catalog.transact(lambda connection: jobs.claim(connection, task.job, now=self._now(connection)))
         except ServiceError:
             claim = Claim.LATER
         except UnspoolError:  # the corpus was closed under it
@@ -304,7 +315,7 @@ class Jobs:
         values = asdict(end)
 
         def write(connection: Connection) -> None:
-            jobs.finish(connection, [task.job.id for task in tasks], now=self._clock(), progress=last, **values)
+            jobs.finish(connection, [task.job.id for task in tasks], now=self._now(connection), progress=last, **values)
 
         deadline = time.monotonic() + PATIENCE_S
         while tasks:
@@ -343,7 +354,7 @@ class Jobs:
         news = {task.job.id: (task, task.progress) for task in tasks if task.progress is not None and task.progress is not task.written}
         progress = {id_: one for id_, (_, one) in news.items()}
         ids = [task.job.id for task in tasks]
-        self._catalog.transact(lambda connection: jobs.beat(connection, ids, progress=progress, now=self._clock()))
+        self._catalog.transact(lambda connection: jobs.beat(connection, ids, progress=progress, now=self._now(connection)))
         for task, one in news.values():
             task.written = one
         return began
@@ -365,6 +376,45 @@ class Jobs:
             if task.job.id in ids:
                 task.stop = task.stop or JobState.CANCELLED
         self._changed.notify_all()
+
+
+class JobsView:
+    """Jobs as one caller sees them, as `View` is the corpus: those of its projects, and for those who may index all that is known of them."""
+
+    def __init__(self, jobs: Jobs, view: View) -> None:
+        self._jobs = jobs
+        self._view = view
+        self._scope = view.scope
+
+    def index(self, project: str, source: str | None = None, *, ref: str = "") -> Job:
+        """Bring a project up to date in the background; with no source, with what it was indexed from."""
+        from unspool.sources import git
+
+        view, meant = self._view, source or self._view.source_of(project)
+        view.check_source(meant, project=project)
+        if ref and not git.is_git_url(meant):
+            raise InputError(f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git address, a folder is taken as it is")
+        return self._jobs.start(project, meant, lambda tell: view.index(meant, project=project, ref=ref, on_progress=tell), ref=ref)
+
+    def get(self, id: str) -> Job:  # noqa: A002
+        """How a job stands."""
+        return self._told(self._jobs.get(id, projects=self._scope.projects))
+
+    def list(self, *, limit: int = 100) -> list[Job]:
+        """Jobs, newest first."""
+        return [self._told(one) for one in self._jobs.list(projects=self._scope.projects, limit=limit)]
+
+    def cancel(self, id: str) -> Job:  # noqa: A002
+        """End a job that waits, or ask one that runs to stop."""
+        self.get(id)
+        self._scope.need(Role.ADMIN, "cancelling a job")
+        return self._jobs.cancel(id, projects=self._scope.projects)
+
+    def _told(self, job: Job) -> Job:
+        """A job without what the caller may not know of it: where on the server it reads, which its error may name, too."""
+        if self._scope.role.allows(Role.ADMIN):
+            return job
+        return replace(job, source="", error="indexing failed; a key with the role admin is told why" if job.error else "")
 
 
 def _shown(source: str, ref: str) -> tuple[str, bool]:

@@ -15,7 +15,7 @@ from services import events, serving
 from support import doc, settings_for, write
 from unspool import Conversation, Message
 
-ODD = ("a/../b", "..", "x #?&=%25 %2F+ä.md", "//two//", "日本.md", "a%2Fb", "'; DROP TABLE documents; --")
+ODD = ("a/../b", "..", "x #?&=%25 %2F+ä.md", "//two//", "日本.md", "a%2Fb", "a%0Ab", "a\n", "a\nb\n", "'; DROP TABLE documents; --")
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +146,12 @@ def test_responses_are_kept_looked_at_and_removed(api: httpx2.Client) -> None:
     whole = api.get(address, params={"limit": 2, "offset": 1}).json()
     assert ([one["body"] for one in whole["records"]], whole["count"]) == (["two", "one"], 3)
     assert [one["stream"] for one in api.get("/v1/projects/kept/streams").json()["streams"]] == ["jobs/nightly"]
+    assert api.get(f"{address}/records", params={"offset": 9}).json()["records"] == []
     assert api.post(f"{address}/prune").json() == {"cleared": 0}
     assert api.delete(address).json() == {"cleared": 3}
+    assert [api.request(method, f"{address}{end}").status_code for method, end in (("GET", ""), ("GET", "/records"), ("DELETE", ""))] == [404] * 3
+    assert api.get("/v1/projects/kept/streams").json() == {"streams": []}
+    assert [api.get(f"/v1/projects/nothing/{what}").status_code for what in ("streams", "conversations", "documents")] == [404] * 3
 
 
 def test_a_folder_is_indexed_by_a_job_that_can_be_watched(api: httpx2.Client, home: Path) -> None:

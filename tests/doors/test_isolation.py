@@ -96,6 +96,9 @@ VIEW: dict[str, Asked] = {
         limit=chance.choice([None, 3]),
     ),
     "document": lambda view, whose, me, chance: view.document(chance.choice(whose.paths), project=whose.project),
+    "passage": lambda view, whose, me, chance: view.passage(
+        chance.choice([*whose.paths, *whose.talks]), project=whose.project, first=chance.choice([1, 2, 999])
+    ),
     "count": lambda view, whose, me, chance: view.count(project=_in(whose, chance)),
     "status": lambda view, whose, me, chance: view.status(project=_in(whose, chance)),
     "stores": lambda view, whose, me, chance: view.stores(),
@@ -106,7 +109,8 @@ VIEW: dict[str, Asked] = {
         project=whose.project, path=chance.choice([whose.spare("path"), *([] if whose is me else [None])])
     ),
     "index": lambda view, whose, me, chance: view.index(whose.root, project=whose.project),
-    "reindex": lambda view, whose, me, chance: view.reindex(whose.project),
+    "embedder": lambda view, whose, me, chance: view.embedder,
+    "check_project": lambda view, whose, me, chance: view.check_project(whose.project),
     "source_of": lambda view, whose, me, chance: view.source_of(whose.project),
     "check_source": lambda view, whose, me, chance: view.check_source(chance.choice([whose.root, "/etc/passwd", f"{me.root}/../../etc"])),
     "conversations.save": lambda view, whose, me, chance: view.conversations.save(talk_of(me.mark, whose.project, f"extra-{me.mark}talk")),

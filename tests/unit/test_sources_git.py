@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,7 +19,16 @@ import pytest
 
 from unspool.domain.documents import check_project
 from unspool.domain.reports import Progress
-from unspool.errors import ConflictError, InputError, MissingDependencyError, NotFoundError, RejectedError, ServiceTimeoutError, UnreachableError
+from unspool.errors import (
+    ConflictError,
+    InputError,
+    MissingDependencyError,
+    NotFoundError,
+    RejectedError,
+    ServiceTimeoutError,
+    UnreachableError,
+    UnspoolError,
+)
 from unspool.sources.git import clone, host_of, is_git_url, project_name, redact
 
 PASSWORD = "correct" + "Horse9"
@@ -326,8 +336,9 @@ def test_a_wrong_password_and_none_are_refused(guarded: tuple[str, list[str | No
     assert set(seen) == {None, "Basic " + base64.b64encode(f"alice:wrong{PASSWORD}".encode()).decode()}
 
 
-def test_a_password_goes_to_no_other_host(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+@contextmanager
+def leading_to(address: str) -> Iterator[str]:
+    """The address of a host that sends whoever asks to another one."""
 
     class Elsewhere(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -342,11 +353,25 @@ def test_a_password_goes_to_no_other_host(guarded: tuple[str, list[str | None]],
     with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        with pytest.raises(RejectedError):
-            clone(f"http://alice:{PASSWORD}@localhost:{server.server_port}/origin.git", into=tmp_path / "copy")
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"localhost:{server.server_port}/origin.git"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_password_goes_to_no_other_host(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = guarded
+    with leading_to(address) as elsewhere, pytest.raises(RejectedError):
+        clone(f"http://alice:{PASSWORD}@{elsewhere}", into=tmp_path / "copy")
     assert set(seen) == {None}
+
+
+def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = guarded
+    with leading_to(address) as elsewhere, pytest.raises(UnspoolError):
+        clone(f"http://{elsewhere}", into=tmp_path / "copy", redirects=False)
+    assert seen == []
 
 
 def test_a_silent_host_runs_into_the_time_limit(tmp_path: Path) -> None:

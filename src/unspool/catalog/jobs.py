@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -35,6 +35,14 @@ class Claim(Enum):
     TAKEN = "taken"
     LATER = "later"  # another job of the project runs
     GONE = "gone"  # it was cancelled while it waited
+
+
+def now(connection: Connection) -> datetime:
+    """The time by the clock of the database, or of this machine where that has none of its own."""
+    if connection.dialect.name != "postgresql":
+        return datetime.now(UTC)
+    found: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+    return found.astimezone(UTC)
 
 
 def add(connection: Connection, job: Job, *, worker: str, join: bool) -> Job:

@@ -311,16 +311,16 @@ class AsyncRemoteHistory:
 
     async def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
         """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
-        return await self._sender.send(calls.history_page(self._place, limit=limit, offset=offset, full=full))
+        return await self._sender.run(flows.history_page(self._place, limit=limit, offset=offset, full=full))
 
     async def count(self) -> int:
         """How many records there are to read."""
-        return await self._sender.send(calls.record_count(self._place))
+        return await self._sender.run(flows.absent(calls.record_count(self._place), 0))
 
     async def prune(self) -> int:
         """Remove everything that is past the retention; returns how many records went."""
-        return await self._sender.send(calls.prune_history(self._place))
+        return await self._sender.run(flows.absent(calls.prune_history(self._place), 0))
 
     async def clear(self) -> int:
         """Remove every record; returns how many went. The next one is number 1."""
-        return await self._sender.send(calls.clear_history(self._place))
+        return await self._sender.run(flows.absent(calls.clear_history(self._place), 0))

@@ -14,7 +14,7 @@ from unspool.client import calls, parsing
 from unspool.client.call import Call, encoded
 from unspool.domain.conversations import Conversation, check_saved
 from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_listed, check_project, checked_status
-from unspool.domain.history import Record, StreamStatus
+from unspool.domain.history import HistoryPage, Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
 from unspool.errors import AmbiguousError, ConflictError, InputError, NotFoundError, SwitchedError, TooLargeError, UnreachableError, UnspoolError
@@ -187,11 +187,17 @@ def _documents(project: str, status: Status | None, after: str | None, limit: in
 def records(stream: calls.Stream, *, limit: int, offset: int) -> Flow[list[Record]]:
     """Whole responses, which a service gives as many of at once as are not too large."""
     found: list[Record]
-    found, following = yield calls.records(stream, limit=limit, offset=offset)
+    found, following = yield from absent(calls.records(stream, limit=limit, offset=offset), ([], None))
     while following is not None and len(found) < limit:
         some, following = yield calls.records(stream, limit=limit - len(found), offset=following)
         found += some
     return found
+
+
+def history_page(stream: calls.Stream, *, limit: int, offset: int, full: bool) -> Flow[HistoryPage]:
+    """Responses as an agent gets them; of a stream that does not exist none, as in a corpus."""
+    none = HistoryPage(stream=stream.stream, records=(), limit=limit, offset=offset, has_more=False)
+    return (yield from absent(calls.history_page(stream, limit=limit, offset=offset, full=full), none))
 
 
 def _document(project: str, path: str, status: Status | None, after: str | None) -> Flow[list[DocumentRecord]]:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -50,6 +50,7 @@ _SAFE = (
     *("-c", "advice.detachedHead=false"),
     *("-c", "gc.auto=0"),
 )
+_STRAIGHT = ("-c", "http.followRedirects=false")
 _LOCAL_VARIABLES = words(  # as `git rev-parse --local-env-vars` lists them
     "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE "
     "GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX "
@@ -127,17 +128,25 @@ def project_name(url_or_path: str) -> str:
     return name or DEFAULT_PROJECT
 
 
-def clone(url: str, *, into: Path, ref: str = "", timeout_s: float = 600, on_progress: Callable[[Progress], None] | None = None) -> Path:
+def clone(
+    url: str,
+    *,
+    into: Path,
+    ref: str = "",
+    timeout_s: float = 600,
+    redirects: bool = True,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Path:
     """The files of one commit (`ref`: a branch, tag or commit; else the default branch) in the folder `into`.
 
-    Fetches only what is new if `into` was made from the same address before; local changes there are thrown away. `on_progress` is called again
-    and again while git works, and may raise to end it.
+    Fetches only what is new if `into` was made from the same address before; local changes there are thrown away. Without `redirects` nothing is
+    fetched from a host that the address does not name. `on_progress` is called again and again while git works, and may raise to end it.
     """
     if not is_git_url(url) or url.startswith("-"):
         raise InputError(f"{redact(url)[:200]!r} is no git address; give https://, ssh://, git@host:path or file://")
     if ref.startswith("-") or re.search(r"[\s:?*\[\\^~\x00-\x1f]|\.\.", ref):
         raise InputError(f"{ref[:200]!r} cannot be a branch, tag or commit; give its plain name")
-    git = _Git(url, timeout_s, on_progress)
+    git = _Git(url, timeout_s, on_progress, options=() if redirects else _STRAIGHT)
     source = redact(url)
     try:
         made = not into.exists()
@@ -166,18 +175,19 @@ def clone(url: str, *, into: Path, ref: str = "", timeout_s: float = 600, on_pro
 class _Git:
     """Runs git for one address, within one time limit for all steps together."""
 
-    def __init__(self, url: str, timeout_s: float, on_progress: Callable[[Progress], None] | None) -> None:
+    def __init__(self, url: str, timeout_s: float, on_progress: Callable[[Progress], None] | None, *, options: Sequence[str]) -> None:
         self.url = url
         self.address, self._credentials = _secretless(url)
         self.timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
         self._on_progress = on_progress
+        self._options = options
 
     def run(self, *arguments: str, cwd: Path, check: bool = True) -> str:
         try:
             with _STARTING:
                 process = subprocess.Popen(
-                    ["git", *_SAFE, *arguments],
+                    ["git", *_SAFE, *self._options, *arguments],
                     cwd=cwd,
                     env=_environment(cwd) | self._credentials,
                     stdin=subprocess.DEVNULL,

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta, tzinfo
+from typing import Self
 
 import pytest
 import sqlalchemy as sa
@@ -56,6 +57,26 @@ def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, databas
         assert jobs.get(first.id).state is JobState.DONE
         later.may_end.set()
         assert over(jobs, waiting).state is JobState.DONE
+
+
+def test_processes_whose_clocks_differ_agree_on_who_is_at_work(jobs: Jobs, database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps()
+    running = jobs.start("a", "x", steps)
+    assert steps.begun.wait(DEADLINE_S)
+
+    class Fast(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return super().now(tz) + timedelta(seconds=40)
+
+    monkeypatch.setattr("unspool.jobs.datetime", Fast)
+    with open_corpus(database) as corpus, Jobs(corpus) as early:
+        assert early.get(running.id).state is JobState.RUNNING
+        following = early.start("a", "y", quick)
+        assert abs(early.get(following.id).created_at - running.created_at) < timedelta(seconds=30)
+        assert early.get(following.id).state is JobState.QUEUED
+        steps.may_end.set()
+        assert over(early, following).state is JobState.DONE
 
 
 # The end of a process

@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -76,8 +76,10 @@ class App:
     @asynccontextmanager
     async def _lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         settings = self._settings
-        corpus = open_corpus(settings=settings)
-        service = Service(corpus, Jobs(corpus), install(corpus, settings))
+        with ExitStack() as opened:
+            corpus = opened.enter_context(open_corpus(settings=settings))
+            service = Service(corpus, Jobs(corpus), install(corpus, settings))
+            opened.pop_all()  # the service closes it from here on
         try:
             self._api.state.service = service
             agents = McpApp(lambda request: in_scope(request.scope).view, settings, service.observer)
@@ -122,7 +124,7 @@ def api() -> FastAPI:
     for router in ROUTERS:
         made.include_router(router)
     openapi.publish(made)
-    made.state.table = [route for router in ROUTERS for route in router.routes]
+    made.state.table = [*(route for router in ROUTERS for route in router.routes), made.routes[-1]]
     handlers: dict[type[Exception], Callable[..., object]] = {
         UnspoolError: errors.on_error,
         GoneError: errors.on_gone,

@@ -26,7 +26,10 @@ async def list_conversations(asking: Asking, project: Project, asked: Annotated[
 
     def listed(view: View) -> shapes.Conversations:
         found = view.conversations.list(project=project, skip=asked.skip, limit=asked.limit)
-        return {"conversations": [render.conversation_record(one) for one in found], "count": view.conversations.count(project=project)}
+        count = view.conversations.count(project=project)
+        if not count:
+            view.check_project(project)
+        return {"conversations": [render.conversation_record(one) for one in found], "count": count}
 
     return await asking.json(listed)
 
@@ -76,8 +79,11 @@ async def delete_conversation(asking: Asking, project: Project, id: Conversation
 )
 async def append_messages(asking: Asking, project: Project, id: ConversationId, body: requests.MessagesRequest) -> JsonResponse:  # noqa: A002
     """Store messages behind a conversation's last; one that does not exist begins with them. A message that is there by its id is left out."""
-    given = requests.values_of(body.messages)
-    return await asking.written(lambda view: render.remember_report(view.conversations.append(id, *given, project=project)))
+
+    def appended(view: View) -> shapes.RememberReport:
+        return render.remember_report(view.conversations.append(id, *requests.values_of(body.messages), project=project))
+
+    return await asking.written(appended)
 
 
 @routes.get(_ONE + "/chunks", operation_id="list_chunks", summary="List a conversation's chunks", responses=gives(shapes.Chunks, 404))

@@ -44,8 +44,8 @@ def _moment(value: Any) -> datetime:
 
 
 def _decoded(value: Any) -> Any:
-    """A name in a path, with the slashes that belong to it: `middleware.Paths` left those and percent signs as they came."""
-    return value.replace("%2F", "/").replace("%25", "%") if isinstance(value, str) else value
+    """A name in a path, with the slashes and line breaks that belong to it: `middleware.Paths` left those and percent signs as they came."""
+    return value.replace("%2F", "/").replace("%0A", "\n").replace("%25", "%") if isinstance(value, str) else value
 
 
 def _digits(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Query
 
 from unspool.domain.history import MAX_OFFSET, Record
+from unspool.errors import NotFoundError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import Project, RecordsAsked, Stream, WholeRecordsAsked
@@ -25,16 +26,22 @@ _ONE = _ALL + "/{stream}"
 @routes.get(_ALL, operation_id="list_streams", summary="List streams", responses=gives(shapes.Streams, 404))
 async def list_streams(asking: Asking, project: Project) -> JsonResponse:
     """The streams of a project, by name, with how many records each has."""
-    return await asking.json(lambda view: render.streams(view.streams(project=project)))
+
+    def found(view: View) -> shapes.Streams:
+        there = view.streams(project=project)
+        if not there:
+            view.check_project(project)
+        return render.streams(there)
+
+    return await asking.json(found)
 
 
 @routes.get(_ONE, operation_id="read_stream", summary="Read whole records", responses=gives(shapes.Records, 404))
 async def read_stream(asking: Asking, project: Project, stream: Stream, asked: Annotated[WholeRecordsAsked, Query()]) -> JsonResponse:
-    """Records with their whole bodies, newest first, up to 8 MB of them; for programs. `next` is the `offset` of the following ones. A stream that
-    does not exist has none."""
+    """Records with their whole bodies, newest first, up to 8 MB of them; for programs. `next` is the `offset` of the following ones."""
 
     def found(view: View) -> shapes.Records:
-        history = view.history(stream, project=project)
+        history = _kept(view, project, stream)
         shown = list(fitting(map(render.record, _newest(history, asked.limit, asked.offset))))
         count, following = history.count(), asked.offset + len(shown)
         return {"records": shown, "count": count, "next": following if shown and following < min(count, MAX_OFFSET + 1) else None}
@@ -45,7 +52,7 @@ async def read_stream(asking: Asking, project: Project, stream: Stream, asked: A
 @routes.delete(_ONE, operation_id="clear_stream", summary="Remove a stream", responses=gives(shapes.Cleared, 404))
 async def clear_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
     """Remove every record of a stream; the next one is number 1."""
-    return await asking.written(lambda view: {"cleared": view.history(stream, project=project).clear()})
+    return await asking.written(lambda view: {"cleared": _kept(view, project, stream).clear()})
 
 
 @routes.get(_ONE + "/records", operation_id="list_records", summary="Look at records", responses=gives(shapes.HistoryPage, 404))
@@ -53,7 +60,7 @@ async def list_records(asking: Asking, project: Project, stream: Stream, asked: 
     """A few records for an agent, newest first: long bodies are cut, repeated ones only flagged."""
 
     def found(view: View) -> shapes.HistoryPage:
-        return render.history_page(view.history(stream, project=project).page(asked.limit, asked.offset, full=asked.full))
+        return render.history_page(_kept(view, project, stream).page(asked.limit, asked.offset, full=asked.full))
 
     return await asking.json(found)
 
@@ -67,7 +74,15 @@ async def append_record(asking: Asking, project: Project, stream: Stream, body: 
 @routes.post(_ONE + "/prune", operation_id="prune_stream", summary="Remove old records", responses=gives(shapes.Cleared, 404))
 async def prune_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
     """Remove every record that is past what the settings keep."""
-    return await asking.written(lambda view: {"cleared": view.history(stream, project=project).prune()})
+    return await asking.written(lambda view: {"cleared": _kept(view, project, stream).prune()})
+
+
+def _kept(view: View, project: str, stream: str) -> HistoryView:
+    """A stream that there is: one that holds something."""
+    history = view.history(stream, project=project)
+    if not history.count():
+        raise NotFoundError(f"no stream {stream[:80]!r} in project {project!r}; the list of streams names them")
+    return history
 
 
 def _newest(history: HistoryView, limit: int, offset: int) -> Iterator[Record]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Annotated
 
 from fastapi import Query
 from starlette.responses import Response
 
 from unspool.domain.jobs import Job
-from unspool.domain.keys import Role
-from unspool.errors import ForbiddenError, UnspoolError
+from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
@@ -21,8 +19,6 @@ from unspool.interfaces.http.errors import stopping
 from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
-from unspool.sources import git
-from unspool.views import View
 
 LOOK_EVERY_S = 0.5  # as often as progress is written
 routes = router("jobs")
@@ -43,54 +39,33 @@ _EVENTS = {EVENTS: {"example": _EXAMPLE}}
 async def start_index(asking: Asking, project: Project, body: requests.IndexRequest = _AS_BEFORE) -> JsonResponse:
     """Bring a project up to date with a folder under the service's roots or a git address, or with what it was indexed from; for admins. The
     answer is a job."""
-    service = asking.service
-
-    def started(view: View) -> Job:
-        view.scope.need(Role.ADMIN, "indexing")
-        if body.source and not git.is_git_url(body.source) and not Path(body.source).expanduser().is_absolute():
-            raise ForbiddenError(f"source is {body.source[:80]!r}, which is no absolute path; give one under the service's roots, or a git address")
-        source = body.source or view.source_of(project)
-        view.check_source(source, project=project)
-        return service.jobs.start(project, source, lambda tell: view.index(source, project=project, ref=body.ref, on_progress=tell), ref=body.ref)
-
-    job = await service.writes.run(started, asking.view)
+    job = await asking.service.writes.run(lambda: asking.jobs.index(project, body.source, ref=body.ref))
     return JsonResponse(render.job(job), status_code=202, headers={"Location": f"/v1/jobs/{job.id}"})
 
 
 @routes.get("/jobs", operation_id="list_jobs", summary="List jobs", responses=gives(shapes.Jobs))
 async def list_jobs(asking: Asking, asked: Annotated[JobsAsked, Query()]) -> JsonResponse:
     """Jobs of the projects that the key can see, newest first, whichever process runs them."""
-
-    def listed(view: View) -> shapes.Jobs:
-        found = asking.service.jobs.list(projects=view.scope.projects, limit=asked.limit)
-        return {"jobs": [render.job(asking.shown(one)) for one in found]}
-
-    return await asking.json(listed)
+    return await asking.json(lambda view: {"jobs": [render.job(one) for one in asking.jobs.list(limit=asked.limit)]})
 
 
 @routes.get("/jobs/{job}", operation_id="get_job", summary="Look at a job", responses=gives(shapes.Job, 404))
 async def get_job(asking: Asking, job: JobId) -> JsonResponse:
     """How a job stands."""
-    return await asking.json(lambda view: render.job(asking.job(job)))
+    return await asking.json(lambda view: render.job(asking.jobs.get(job)))
 
 
 @routes.delete("/jobs/{job}", operation_id="cancel_job", summary="Cancel a job", responses=gives(shapes.Job, 404))
 async def cancel_job(asking: Asking, job: JobId) -> JsonResponse:
     """End a job that waits, or ask one that runs to stop; for admins. One that is over stays as it is."""
-
-    def cancelled(view: View) -> shapes.Job:
-        asking.job(job)
-        view.scope.need(Role.ADMIN, "cancelling a job")
-        return render.job(asking.service.jobs.cancel(job, projects=view.scope.projects))
-
-    return await asking.written(cancelled)
+    return await asking.written(lambda view: render.job(asking.jobs.cancel(job)))
 
 
 @routes.get("/jobs/{job}/events", operation_id="watch_job", summary="Watch a job", response_class=Response, responses=gives(None, 404, more=_EVENTS))
 async def watch_job(asking: Asking, job: JobId) -> EventStream:
     """A job's progress as server-sent events: `progress` whenever it has changed, at last one that is called after the state it ended in."""
     asking.move(asking.service.streams)
-    first = await asking.service.threads.run(asking.job, job)
+    first = await asking.service.threads.run(asking.jobs.get, job)
     return EventStream(_watched(asking, first), over=asking.service.over, last=event("error", error_body(stopping())))
 
 
@@ -102,7 +77,7 @@ async def _watched(asking: Caller, job: Job) -> AsyncIterator[bytes]:
                 yield event("progress", render.job(job))
                 told = job
             await asyncio.sleep(LOOK_EVERY_S)
-            job = await asking.service.threads.run(asking.job, job.id)
+            job = await asking.service.threads.run(asking.jobs.get, job.id)
         yield event(job.state.value, render.job(job))
     except UnspoolError as error:  # the catalog does not answer, or the project was removed with its jobs
         yield event("error", asking.error(error))

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from fastapi.routing import APIRoute
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unspool.errors import InputError, OverdueError, TooLargeError, UnspoolError
@@ -31,7 +31,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 class Outermost:
     """Gives each request an id, tells the observer of it, and answers what was raised on the way. The application of the server."""
 
-    def __init__(self, app: ASGIApp, service: Service, routes: Sequence[APIRoute]) -> None:
+    def __init__(self, app: ASGIApp, service: Service, routes: Sequence[Route]) -> None:
         self._app = app
         self._service = service
         self._routes = routes
@@ -73,7 +73,7 @@ class Outermost:
         path = scope["path"]
         if path in ("/mcp", "/mcp/"):
             return "/mcp"
-        return next((route.path for route in self._routes if route.path_regex.match(path)), "/openapi.json" if path == "/openapi.json" else "")
+        return next((route.path for route in self._routes if route.path_regex.match(path)), "")
 
     async def _attempt(self, scope: Scope, receive: Receive, send: Send) -> UnspoolError | None:
         try:
@@ -197,7 +197,8 @@ def _unhurried(send: Send, limit: asyncio.Timeout) -> Send:
 
 
 class Paths:
-    """Keeps the slashes inside of names apart from those between them: `a%2Fb` is one name in an address. What is not UTF-8 is refused."""
+    """Keeps the slashes inside of names apart from those between them, and line breaks, at which a route's pattern would end: `a%2Fb` is one name
+    in an address. What is not UTF-8 is refused."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -205,7 +206,7 @@ class Paths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = scope.get("raw_path") or scope["path"].encode()
         if b"%" in raw:
-            kept = re.sub(rb"%(2f|25)", lambda found: b"%25" + found[1].upper(), raw, flags=re.IGNORECASE)
+            kept = re.sub(rb"%(2f|25|0a)", lambda found: b"%25" + found[1].upper(), raw, flags=re.IGNORECASE)
             try:
                 scope["path"] = unquote_to_bytes(kept).decode("utf-8")
             except UnicodeDecodeError:

@@ -61,7 +61,7 @@ def publish(app: FastAPI) -> None:
     async def description(request: Request) -> JsonResponse:
         service = request.app.state.service
         has_keys = await service.brief.run(service.corpus.keys.are_used)
-        return JsonResponse(_encoded(app, has_keys))
+        return JsonResponse(await service.parsing.run(_encoded, app, has_keys))  # which takes a moment the first time
 
     app.add_route("/openapi.json", description, methods=["GET"], include_in_schema=False)
 

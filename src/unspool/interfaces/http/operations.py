@@ -7,8 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from unspool.domain.keys import Role
-from unspool.errors import ForbiddenError, UnspoolError
+from unspool.errors import UnspoolError
 from unspool.interfaces import disclosure, render, shapes
 from unspool.interfaces.http.errors import DownError
 from unspool.interfaces.http.responses import JsonResponse
@@ -47,9 +46,8 @@ async def ready(request: Request) -> JsonResponse:
 @public.get("/metrics", operation_id="metrics", summary="Metrics for Prometheus", response_class=Response, responses=gives(more=_METRICS))
 async def metrics(request: Request, asking: Asking) -> Response:
     """All metrics of all processes of the service; with keys, for those of admins of every project."""
-    scope, service = asking.view.scope, asking.service
-    if scope.projects is not None or not scope.role.allows(Role.ADMIN):
-        raise ForbiddenError("metrics count what is done in every project; they need a key for all projects with the role admin")
+    service = asking.service
+    asking.view.scope.need_everything("metrics")
     service.observer.jobs(await service.threads.run(service.jobs.counts))
     text, media_type = await service.threads.run(service.observer.metrics, request.headers.get("accept", ""))
     return Response(text, media_type=media_type)

@@ -39,7 +39,7 @@ from unspool.interfaces.http.fields import (
 from unspool.interfaces.http.filtering import Where
 
 MAX_TOKENS = 10_000_000
-MAX_TEXT = 1_000_000  # characters that are embedded or counted at once
+MAX_TEXT = 500_000  # characters that are embedded or counted at once: they fit into a body however they are written
 _PROJECTS = "where to look; '*' is all that the key can see, null the only one there is"
 _WHERE = "what a hit must be"
 _METADATA = "values of your own by name; filters can ask for them"

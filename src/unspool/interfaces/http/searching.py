@@ -67,7 +67,7 @@ async def embed(asking: Asking, body: requests.EmbedRequest) -> JsonResponse:
 
     def made(view: View) -> shapes.Vector:
         vector = view.embed(body.text)
-        return {"vector": vector, "embedder": view.settings.embedder, "dimension": len(vector)}
+        return {"vector": vector, "embedder": view.embedder, "dimension": len(vector)}
 
     return await asking.json(made)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
-from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -16,13 +15,11 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 from unspool.corpus import Corpus
-from unspool.domain.jobs import Job
-from unspool.domain.keys import Role
 from unspool.errors import UnspoolError
 from unspool.interfaces.http.errors import CALLER, body
 from unspool.interfaces.http.responses import JsonResponse, encoded
 from unspool.interfaces.http.rooms import Room
-from unspool.jobs import Jobs
+from unspool.jobs import Jobs, JobsView
 from unspool.observability import Observer
 from unspool.settings import Settings
 from unspool.views import View
@@ -109,15 +106,10 @@ class Caller:
     async def _json(self, threads: Threads, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
         return JsonResponse(await threads.run(lambda: encoded(work(self.view))))
 
-    def job(self, id_: str) -> Job:
-        """A job that exists for the caller. What it reads from is for those who may index."""
-        return self.shown(self.service.jobs.get(id_, projects=self.view.scope.projects))
-
-    def shown(self, job: Job) -> Job:
-        """A job without what the caller may not know of it: where on the server it reads, which its error may name, too."""
-        if self.view.scope.role.allows(Role.ADMIN):
-            return job
-        return replace(job, source="", error="indexing failed; a key with the role admin is told why" if job.error else "")
+    @property
+    def jobs(self) -> JobsView:
+        """The jobs that exist for the caller."""
+        return JobsView(self.service.jobs, self.view)
 
     def error(self, error: UnspoolError) -> dict[str, Any]:
         """An error as the caller may know it, for a stream that has begun."""
