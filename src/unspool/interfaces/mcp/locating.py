@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import PurePath
 
-from unspool.domain.keys import Role
 from unspool.errors import InputError, NotFoundError, UnknownProjectError
 from unspool.interfaces.mcp import addresses
 from unspool.interfaces.mcp.arguments import Place, place
 from unspool.views import View
 
 MAX_PROJECTS = 50  # that are looked through for a path
+SHOWN = 20  # names in a message
 
 
-def located(view: View, text: str, *, project: str, home: str) -> tuple[str, Place]:
-    """The project and the place that are meant.
+def located(view: View, text: str, *, project: str, home: str, root: Callable[[str], str]) -> tuple[str, Place]:
+    """The project and the place that are meant. `root` tells where a project lies on this machine, or nothing.
 
     With no project named, the one that is usually meant goes first, then any other that holds the path, if it is the only one. A path is taken as
     it is written, then as one of this machine that lies in a project; `path:10-20` as lines, then as a path that ends so.
@@ -27,22 +27,22 @@ def located(view: View, text: str, *, project: str, home: str) -> tuple[str, Pla
     readings = [given, Place(path=text.strip())] if given.first else [given]
     first = [project] if project else [name for name in dict.fromkeys((home, view.settings.project)) if name and view.scope.holds(name)]
     for name in first:
-        found = _found(view, name, readings, is_named=bool(project))
+        found = _found(view, name, readings, root, is_named=bool(project))
         if found is not None:
             return name, found
     others = [] if project else [name for name in view.projects()[:MAX_PROJECTS] if name not in first]
-    holders = [(name, found) for name in others if (found := _found(view, name, readings)) is not None]
+    holders = [(name, found) for name in others if (found := _found(view, name, readings, root)) is not None]
     if len(holders) > 1:
-        raise InputError(f"{given.path[:200]!r} is in several projects; name one of: {', '.join(name for name, _ in holders)}")
+        raise InputError(f"{given.path[:200]!r} is in several projects; name one of: {', '.join(name for name, _ in holders[:SHOWN])}")
     if not holders:
         where = f"project {first[0]!r}" if first else "what is indexed"
         raise NotFoundError(f"no document {given.path[:200]!r} in {where}; give a path as search names it, and its project")
     return holders[0]
 
 
-def _found(view: View, project: str, readings: list[Place], *, is_named: bool = False) -> Place | None:
+def _found(view: View, project: str, readings: list[Place], root: Callable[[str], str], *, is_named: bool = False) -> Place | None:
     for reading in readings:
-        for path in _spellings(view, reading.path, project):
+        for path in _spellings(reading.path, project, root):
             try:
                 view.document(path, project=project)
             except UnknownProjectError:
@@ -55,12 +55,16 @@ def _found(view: View, project: str, readings: list[Place], *, is_named: bool = 
     return None
 
 
-def _spellings(view: View, path: str, project: str) -> Iterator[str]:
+def _spellings(path: str, project: str, root: Callable[[str], str]) -> Iterator[str]:
     """A path as it was given, and as documents are called."""
     yield path
     slashed = path.replace("\\", "/")
     others = [slashed, slashed.lstrip("/")]
-    if PurePath(path).is_absolute() and view.scope.role.allows(Role.ADMIN):
-        roots = [one.root for one in view.status(project=project) if one.root]
-        others += [PurePath(path).relative_to(root).as_posix() for root in roots if PurePath(path).is_relative_to(root)]
+    if PurePath(path).is_absolute() and (inner := below(path, root(project))):
+        others.append(inner)
     yield from (one for one in dict.fromkeys(others) if one and one != path)
+
+
+def below(path: str, root: str) -> str:
+    """A path of this machine as it is called in what was indexed from `root`; empty where it does not lie there."""
+    return PurePath(path).relative_to(root).as_posix() if root and PurePath(path).is_relative_to(root) else ""

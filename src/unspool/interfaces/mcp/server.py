@@ -39,12 +39,14 @@ BUG, CANCELLED = "bug", "cancelled"
 class Caller:
     """Who calls. `home` finds the project that is meant where none is named.
 
-    A local caller is the user of this machine: `confined` makes its view one that may index in the roots that its client names.
+    A local caller is the user of this machine: `confined` makes its view one that may index in the roots that its client names, and `root_of`
+    tells it where a project lies, even if it may only read.
     """
 
     view: View
     home: Callable[[], str] = str
     confined: Callable[[Sequence[Path]], View] | None = None
+    root_of: Callable[[str], str] | None = None
 
     @property
     def reads_as(self) -> Role:
@@ -157,7 +159,7 @@ class Door:
 
 def _answered(caller: Caller, tool: Tool, given: dict[str, Any] | None, reporter: Reporter) -> Answer:
     understood = arguments.understand(tool.name, tool.arguments, given)
-    return tools.RUN[tool.name](tools.Call(view=caller.view, given=understood, home=caller.home(), on_progress=reporter))
+    return tools.RUN[tool.name](tools.Call(view=caller.view, given=understood, home=caller.home(), root_of=caller.root_of, on_progress=reporter))
 
 
 async def _declared_roots(ctx: Context, params: types.CallToolRequestParams) -> list[Path] | None:

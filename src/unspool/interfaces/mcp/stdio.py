@@ -73,7 +73,7 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer) -> None:
     def confined(declared: Sequence[Path]) -> View:
         return View(corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots)))
 
-    caller = Caller(view=View(corpus, scope), home=home, confined=confined)
+    caller = Caller(view=View(corpus, scope), home=home, confined=confined, root_of=corpus.root_of)
     server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer).server()
 
     async def answer() -> None:

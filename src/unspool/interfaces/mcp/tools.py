@@ -14,7 +14,7 @@ from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.keys import Role
 from unspool.domain.queries import Page
 from unspool.domain.reports import Progress, RememberReport
-from unspool.errors import ConflictError, InputError, UnspoolError
+from unspool.errors import ConflictError, InputError, UnknownProjectError, UnspoolError
 from unspool.interfaces import disclosure
 from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating
 from unspool.interfaces.mcp.answers import Answer
@@ -30,11 +30,15 @@ _BETWEEN = re.compile(r",(?![^{}]*\})")  # a comma outside of braces
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool. `home` is the project that is meant where none is named; empty, the view decides."""
+    """One call of a tool. `home` is the project that is meant where none is named; empty, the view decides.
+
+    `root_of` tells a local caller, the user of this machine, where a project lies; one from elsewhere has none.
+    """
 
     view: View
     given: Understood
     home: str = ""
+    root_of: Callable[[str], str] | None = None
     on_progress: Callable[[Progress], None] | None = None
 
     @property
@@ -55,6 +59,16 @@ class Call:
         if len(names) > 1 or "*" in names:
             raise InputError(f"project names {', '.join(names)[:200]}; give one project here")
         return names[0] if names else ""
+
+    def root(self, project: str) -> str:
+        """Where a project that the view holds was indexed from; empty for whoever may not know."""
+        if self.root_of is not None:
+            return self.root_of(project)
+        return next((one.root for one in self.view.status(project=project)), "")
+
+    def located(self) -> tuple[str, arguments.Place]:
+        """The project and the place that the path names."""
+        return locating.located(self.view, self.given.text("path"), project=self.project(), home=self.home, root=self.root)
 
     def page(self, ask: Callable[[int], Page], notes: Sequence[str] = (), *, end: str = answers.ALL) -> Answer:
         """Hits within the budget."""
@@ -86,7 +100,7 @@ def more(call: Call) -> Answer:
 
 def related(call: Call) -> Answer:
     """What is most like a place."""
-    project, place = locating.located(call.view, call.given.text("path"), project=call.project(), home=call.home)
+    project, place = call.located()
     line, limit = max(call.given.number("line") or place.first, 1), call.given.number("limit")
     sizes: list[int] = []
 
@@ -105,7 +119,7 @@ def related(call: Call) -> Answer:
 def read(call: Call) -> Answer:
     """Lines of a document."""
     given = call.given
-    project, place = locating.located(call.view, given.text("path"), project=call.project(), home=call.home)
+    project, place = call.located()
     first, last = _range(given, place)
 
     return budgets.passage(
@@ -196,14 +210,26 @@ def index(call: Call) -> Answer:
     path, project = call.given.text("path").strip(), call.project()
     if not path and "://" in project:
         path, project = project, ""
-    if not path and project and project in call.view.projects():
-        path = call.view.source_of(project)
+    if not path:
+        path = _source(call, project)
     if path and git.is_git_url(path) and not path.lower().startswith("file:"):
         report = call.view.index(path, project=project or None, on_progress=call.on_progress)
     else:
         source = confinement.inside(path, call.view.scope.roots)
         report = call.view.index(str(source), project=project or None, on_progress=call.on_progress)
     return answers.indexed(report, notes=call.given.notes)
+
+
+def _source(call: Call, project: str) -> str:
+    """What is meant where no path was given: where the project came from, else, for the user of this machine, the folder that is worked in."""
+    if not project:
+        if call.root_of is None:
+            raise InputError("index needs a path, or the project that is to be brought up to date; name one of them")
+        return ""
+    try:
+        return call.view.source_of(project)
+    except UnknownProjectError as error:
+        raise UnknownProjectError(f"{error}; to make it, give the path that it is to hold", project=project) from None
 
 
 def _globs(text: str) -> list[str]:
