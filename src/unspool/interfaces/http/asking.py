@@ -8,11 +8,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from unspool.answering.answer import AnswerStream
-from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
-from unspool.interfaces.http.errors import BUG, BugError, stopping
 from unspool.interfaces.http.errors import body as error_body
+from unspool.interfaces.http.errors import stopping
 from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, unless_gone
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
@@ -53,9 +52,7 @@ async def _told(asking: Caller, stream: AnswerStream, *, full: bool) -> AsyncIte
         while (piece := await asking.service.answers.run(next, stream, None)) is not None:
             yield event("text", {"text": piece})
         yield event("answer", render.answer(stream.answer, full=full))
-    except Exception as error:  # noqa: BLE001 - the status is out, so that an error is an event; what is no error of ours is told to the log alone
-        own = error if isinstance(error, UnspoolError) else BugError(BUG)
-        asking.service.observer.error(own.code, None if own is error else error)
-        yield event("error", asking.error(own))
+    except Exception as error:  # noqa: BLE001 - the status is out, so that an error is an event
+        yield event("error", asking.failed(error))
     finally:
         stream.close()

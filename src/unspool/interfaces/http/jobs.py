@@ -10,7 +10,6 @@ from fastapi import Query
 from starlette.responses import Response
 
 from unspool.domain.jobs import Job
-from unspool.errors import UnspoolError
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
@@ -79,5 +78,5 @@ async def _watched(asking: Caller, job: Job) -> AsyncIterator[bytes]:
             await asyncio.sleep(LOOK_EVERY_S)
             job = await asking.service.threads.run(asking.jobs.get, job.id)
         yield event(job.state.value, render.job(job))
-    except UnspoolError as error:  # the catalog does not answer, or the project was removed with its jobs
-        yield event("error", asking.error(error))
+    except Exception as error:  # noqa: BLE001 - such as that the catalog does not answer, or the project was removed with its jobs
+        yield event("error", asking.failed(error))

@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from unspool.corpus import Corpus
 from unspool.errors import UnspoolError
-from unspool.interfaces.http.errors import CALLER, body
+from unspool.interfaces.http.errors import BUG, CALLER, BugError, body
 from unspool.interfaces.http.responses import JsonResponse, encoded
 from unspool.interfaces.http.rooms import Room
 from unspool.jobs import Jobs, JobsView
@@ -111,9 +111,11 @@ class Caller:
         """The jobs that exist for the caller."""
         return JobsView(self.service.jobs, self.view)
 
-    def error(self, error: UnspoolError) -> dict[str, Any]:
-        """An error as the caller may know it, for a stream that has begun."""
-        return body(error, self.view.scope.role)
+    def failed(self, error: Exception) -> dict[str, Any]:
+        """An error within a stream that has begun, as the caller may know it; what is none of ours is told to the log alone."""
+        own = error if isinstance(error, UnspoolError) else BugError(BUG)
+        self.service.observer.error(own.code, None if own is error else error)
+        return body(own, self.view.scope.role)
 
 
 def caller_of(request: Request) -> Caller:
