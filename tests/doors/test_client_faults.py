@@ -196,6 +196,40 @@ def test_the_key_goes_to_the_service_and_nowhere_else(script: Scripted, ask: Cal
     assert not any(KEY in text for text in shown)
 
 
+def test_no_proxy_of_the_environment_reads_what_is_not_encrypted(script: Scripted, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Scripted()
+    try:
+        monkeypatch.setenv("HTTP_PROXY", proxy.address)
+        monkeypatch.setenv("ALL_PROXY", proxy.address)
+        script.answers = [FINE, refusing(404, "not_found")]
+        ask(script.address, "count_tokens", "x")
+        with pytest.raises(NotFoundError):
+            ask(script.address, "ask", "x")
+    finally:
+        proxy.close()
+    assert [path for _, path, _ in script.asked] == ["/v1/count_tokens", "/v1/ask"]
+    assert proxy.asked == []
+
+
+def test_a_proxy_of_the_environment_leads_to_a_service_with_encryption(ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "RETRIES", 0)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        said: list[bytes] = []
+
+        def refuse() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                said.append(connection.recv(10_000))
+
+        proxy = threading.Thread(target=refuse)
+        proxy.start()
+        with pytest.raises(UnreachableError):
+            ask("https://find.example", "count_tokens", "x")
+        proxy.join(wire.WAIT_S)
+    assert said[0].startswith(b"CONNECT find.example:443") and KEY.encode() not in said[0]
+
+
 def test_a_task_that_is_cancelled_cancels_its_job(script: Scripted) -> None:
     job = {"id": "0123456789abcdef", "project": "p", "source": "", "state": "running", "created_at": "2026-01-01T00:00:00+00:00"}
     job |= {

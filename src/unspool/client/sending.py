@@ -31,10 +31,10 @@ class Sender:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._is_closed = False
-        self._client = httpx2.Client(timeout=service.patience, headers=service.headers, verify=trusted())
+        self._client = httpx2.Client(**_manner(service))
         # One connection for each answer: how to reach its socket, and end it from another thread, is known only while it is made.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._apart = httpx2.Client(timeout=service.patience, headers=service.headers, limits=limits, verify=trusted())
+        self._apart = httpx2.Client(**_manner(service), limits=limits)
         weakref.finalize(self, self._client.close)
         weakref.finalize(self, self._apart.close)
         _be_quiet()
@@ -116,7 +116,7 @@ class AsyncSender:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._is_closed = False
-        self._client = httpx2.AsyncClient(timeout=service.patience, headers=service.headers, verify=trusted())
+        self._client = httpx2.AsyncClient(**_manner(service))
         _be_quiet()
 
     async def close(self) -> None:
@@ -197,6 +197,11 @@ def _next(flow: Flow[Any], step: Callable[[], Call[Any] | Pause]) -> Call[Any] |
         return step()
     except StopIteration as end:
         return _End(end.value)
+
+
+def _manner(service: Service) -> dict[str, Any]:
+    """How every client speaks to a service. A proxy that the environment names reads all that is not encrypted, the key with it."""
+    return {"timeout": service.patience, "headers": service.headers, "verify": trusted(), "trust_env": service.is_encrypted}
 
 
 def _check_open(is_closed: bool) -> None:

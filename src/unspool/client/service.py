@@ -36,7 +36,6 @@ from unspool.errors import (
 from unspool.pacing import pause_after
 from unspool.settings import MASK
 
-SCHEMES = ("http://", "https://")
 GRACE_S = 10.0  # beyond what a request may take: the way there and back
 RETRIES = 3
 PATIENCE_S = 30.0  # somebody waits: a service that asks for more than this is not waited for
@@ -77,6 +76,11 @@ class Service:
         """What goes with every request."""
         own = {"Accept": "application/json, text/event-stream", "User-Agent": "unspool"}
         return {**own, "Authorization": f"Bearer {self._key}"} if self._key else own
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether nobody on the way can read what is sent."""
+        return self.place.startswith("https:")
 
     @property
     def patience(self) -> httpx2.Timeout:
@@ -144,11 +148,6 @@ class Service:
             return None
         pause = pause_after(error, attempt)
         return pause if pause is not None and pause <= PATIENCE_S else None
-
-
-def is_address(text: str) -> bool:
-    """Whether it names a service, and not a database."""
-    return text.lower().startswith(SCHEMES)
 
 
 def _place(address: str) -> str:
