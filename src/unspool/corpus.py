@@ -132,9 +132,10 @@ class Corpus:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
         if not text.strip() or "\x00" in text:
             raise InputError("the path is empty; give a folder, a file or a git URL")
-        root = Path(source).expanduser().resolve()
-        if not root.exists():
-            raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists")
+        try:
+            root = Path(source).expanduser().resolve(strict=True)
+        except (OSError, RuntimeError) as error:  # also a name that is too long for any file, links that go round, an unknown ~user
+            raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists") from error
         if project is None and (known := naming.at(self._parts.catalog, root)) is not None:
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):

@@ -86,6 +86,13 @@ def free(catalog: Catalog, root: Path) -> str:
     """A name for a folder that has none yet: its own, told apart from others by its parent's or a number."""
     with catalog.read() as connection:
         taken = {row.name for row in projects.all_projects(connection)}
-    base = "".join(c for c in storable(root.name) if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
-    names: Iterable[str] = (base, f"{storable(root.parent.name)}-{base}"[:180], *(f"{base}-{number}" for number in range(2, 10_000)))
+    base = _usable(storable(root.name), 150) or "root"
+    parent = _usable(storable(root.parent.name), 180)
+    told_apart = [_usable(f"{parent}-{base}", 180)] if parent else []
+    names: Iterable[str] = (base, *told_apart, *(f"{base}-{number}" for number in range(2, 10_000)))
     return next(name for name in names if name not in taken)
+
+
+def _usable(name: str, most: int) -> str:
+    """What of a folder's name can stand in a project's, or be one: see `check_project`."""
+    return "".join(c for c in name if ord(c) >= 32 and c not in "*,\x7f")[:most].strip()

@@ -164,9 +164,26 @@ def test_text_that_was_put_survives_an_indexing_run_over_its_project(corpus: uns
     assert paths(corpus.search("walrus"))[0] == "memo.md"
 
 
+@pytest.mark.parametrize("parent", ["a,b", "*", " a ", "b" * 179 + " ", "c\x1f\x7fd", "p" * 200, "plain"])
+@pytest.mark.parametrize("own", ["x", "y, z", "n" * 149 + " m"])
+def test_a_folder_that_is_called_as_another_gets_a_name_that_can_be_used(corpus: unspool.Corpus, tmp_path: Path, parent: str, own: str) -> None:
+    one, other, third = (write(tmp_path / above / own, {"a.md": "the walrus"}) for above in ("first", parent, f"again/{parent}"))
+    projects = [corpus.index(folder).project for folder in (one, other, third)]
+    assert len(set(projects)) == 3
+    assert projects[0].startswith(own[:1]) and projects[0] == projects[0].strip()
+    if (parent, own) == ("plain", "x"):
+        assert projects == ["x", "plain-x", "x-2"]
+    if (parent, own) == ("a,b", "x"):
+        assert projects == ["x", "ab-x", "x-2"]
+
+
 def test_indexing_what_does_not_exist_or_is_empty_is_answered_clearly(corpus: unspool.Corpus, tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no such path"):
-        corpus.index(tmp_path / "nowhere")
+    (tmp_path / "round").symlink_to("round")
+    for missing in ("nowhere", "x" * 300, "round"):
+        with pytest.raises(NotFoundError, match=f"no such path: .*{missing}; give a folder"):
+            corpus.index(tmp_path / missing)
+    with pytest.raises(NotFoundError, match="no such path: ~nobody-of-that-name/x"):
+        corpus.index("~nobody-of-that-name/x")
     with pytest.raises(InputError):
         corpus.index("")
     (tmp_path / "empty").mkdir()
