@@ -425,10 +425,6 @@ class Corpus:
         from unspool import naming
         from unspool.catalog import passages
 
-        if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
-            raise InputError(f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1")
-        if last is not None and last < first:
-            raise InputError(f"line {last} is before line {first}; give the first line and then the last")
         row = naming.only(self._named([project] if project else None), "read")
         with self._parts.searched.read() as connection:
             passage = passages.read(connection, row, path, first=first, last=last)
@@ -532,6 +528,20 @@ class Corpus:
     def _indexed(self, write: Callable[[Indexer], IndexReport], *, task: str = "index") -> IndexReport:
         report = self._parts.written(write)
         return self._parts.told(task, report, failed=report.failed, removed=report.removed)
+
+    def _document(self, path: str, *, project: str, first: int, last: int | None) -> tuple[DocumentRecord, Passage] | None:
+        """What is known of a document and some of its lines, both of one moment; None where there is no such document.
+
+        From the catalog that is written, as all that is known of documents: who has just put one reads that one, and the version to replace.
+        """
+        from unspool import naming
+        from unspool.catalog import passages, reading
+
+        with self._parts.catalog.read() as connection:
+            row = naming.found(connection, project)
+            passage = passages.read(connection, row, path, first=first, last=last)
+            known = list(reading.records(connection, project_ids=[row.id], path=path))
+        return None if passage is None else (known[0], passage)
 
     def _tied(self, page: Page, caller: str) -> Page:
         """The page, with its way to the next."""

@@ -181,6 +181,14 @@ class View:
         return found[0]
 
     @_unseen
+    def passage(self, path: str, *, project: str, first: int = 1, last: int | None = None) -> tuple[DocumentRecord, Passage]:
+        """What is known of one document, and some of its lines as they were at the same moment."""
+        found = self._corpus._document(path, project=self._held(project), first=first, last=last)
+        if found is None:
+            raise NotFoundError(f"no document {path!r} in project {project!r}; the list of documents names them")
+        return found
+
+    @_unseen
     def count(self, *, project: str | None = None) -> int:
         """How many chunks there are, in one project or in all that can be seen."""
         if project is not None or self.scope.projects is None:

@@ -15,6 +15,7 @@ from servers import PostgresServer
 from support import NOWHERE, assert_no_orphans, doc, name, open_corpus, paths, required
 from unspool.errors import AddressError, ConfigError, NotFoundError, ServiceError, UnreachableError
 from unspool.interfaces.cli import main
+from unspool.views import Scope, View
 
 psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'")
 
@@ -123,6 +124,21 @@ def test_what_is_put_goes_to_the_primary_and_is_found_when_the_replica_has_it(
         assert paths(corpus.search("feed a penguin", projects=["guide"])) == ["guide.md"]
         assert "0.md" not in paths(corpus.search("walrus", limit=50, projects=["notes"]))
     assert_no_orphans(database)
+
+
+def test_what_is_known_of_a_document_and_its_lines_come_from_one_server(primary: PostgresServer, standby: PostgresServer, database: str) -> None:
+    with both(database, standby) as corpus, psycopg.connect(standby.address("postgres"), autocommit=True) as connection:
+        view = View(corpus, Scope.everything())
+        connection.execute("SELECT pg_wal_replay_pause()")
+        try:
+            for path, text in (("heron.md", "a heron stands still"), ("3.md", "the walrus has gone\nfor good")):
+                corpus.put(doc(path, text))
+                record, passage = view.passage(path, project="notes")
+                assert (record.size_bytes, passage.text) == (len(text), text)
+        finally:
+            connection.execute("SELECT pg_wal_replay_resume()")
+        caught_up(primary, standby)
+        assert corpus.read("heron.md", project="notes").text == "a heron stands still"
 
 
 def test_an_index_that_was_built_on_the_primary_is_used_on_the_replica(primary: PostgresServer, standby: PostgresServer, database: str) -> None:

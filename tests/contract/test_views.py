@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import pytest
 
 import unspool
 from support import Place, Places, open_corpus
-from unspool import Conversation, Corpus, Document, Message, UnspoolError
+from unspool import Conversation, Corpus, Document, Message, UnspoolError, naming
+from unspool.catalog import passages
 from unspool.domain.keys import Role
 from unspool.errors import ConflictError, ForbiddenError, InputError, NotFoundError, SweptContinuationError, UnauthenticatedError
 from unspool.views import Scope, View, admit
@@ -28,6 +31,7 @@ READING: dict[str, Asked] = {
     "read": lambda view, name: view.read("a.md", project=name),
     "documents": lambda view, name: view.documents(project=name),
     "document": lambda view, name: view.document("a.md", project=name),
+    "passage": lambda view, name: view.passage("a.md", project=name),
     "count": lambda view, name: view.count(project=name),
     "status": lambda view, name: view.status(project=name),
     "conversation": lambda view, name: view.conversations.get("c", project=name),
@@ -239,6 +243,59 @@ def test_a_file_is_read_back_whole(database: Place) -> None:
     with open_corpus(database) as corpus:
         corpus.index(source, project="p")
         assert corpus.read("corpus.py", project="p").text == source.read_text(encoding="utf-8").rstrip("\n")
+
+
+def edited(text: str) -> dict[str, str]:
+    """The same text as others write it."""
+    return {
+        "as it is": text,
+        "carriage returns": text.replace("\n", "\r\n"),
+        "blanks at ends": text.replace("\n", "  \n"),
+        "blanks on blank lines": re.sub(r"(?m)^$", "    ", text),
+        "tabs": text.replace("    ", "\t"),
+        "blank lines first": "\n \n\n" + text,
+    }
+
+
+@pytest.mark.parametrize("how", list(edited("")))
+def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> None:
+    """Small chunks, so that methods of one class are in several and ranges begin and end between chunks."""
+    text = edited((Path(unspool.__file__).parent / "catalog" / "keys.py").read_text(encoding="utf-8"))[how]
+    with open_corpus(database, chunk_tokens=60) as corpus:
+        corpus.put(Document(project="a", path="a.py", text=text))
+        assert corpus.count() > 5
+        whole = corpus.read("a.py").text
+        lines = [line.rstrip() for line in text.rstrip().split("\n")]
+        assert [line.rstrip() for line in whole.split("\n")] == lines
+        if how in ("as it is", "carriage returns", "tabs"):
+            assert whole == text.rstrip()
+        with corpus._parts.searched.read() as connection:
+            row = naming.found(connection, "a")
+            for first, last in combinations_with_replacement(range(1, len(lines) + 1), 2):
+                passage = passages.read(connection, row, "a.py", first=first, last=last)
+                assert passage is not None
+                assert (passage.text.split("\n"), passage.lines) == (whole.split("\n")[first - 1 : last], (first, last))
+
+
+def test_lines_that_moved_are_read_where_they_are(database: Place) -> None:
+    text = (Path(unspool.__file__).parent / "catalog" / "keys.py").read_text(encoding="utf-8").rstrip()
+    with open_corpus(database, chunk_tokens=60) as corpus:
+        for moved in (text, "# one\n\n\n# two\n\n" + text, text):
+            corpus.put(Document(project="a", path="a.py", text=moved))
+            assert corpus.read("a.py").text == moved
+
+
+def test_what_is_known_of_a_document_and_its_lines_are_given_together(filled: Corpus) -> None:
+    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.READ, caller="k"))
+    for path in ("a.md", "c"):
+        record, passage = view.passage(path, project="open", first=1, last=1)
+        assert record == view.document(path, project="open")
+        assert passage == view.read(path, project="open", first=1, last=1)
+    for path, first in (("b.md", 1), ("a.md", 9)):
+        with pytest.raises(NotFoundError):
+            view.passage(path, project="open", first=first)
+    with pytest.raises(InputError):
+        view.passage("a.md", project="open", first=3, last=2)
 
 
 def test_of_a_conversation_messages_are_read(filled: Corpus) -> None:

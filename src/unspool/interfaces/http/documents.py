@@ -78,8 +78,8 @@ async def get_document(asking: Asking, project: Project, path: Document, asked: 
         raise ConflictError(f"line {asked.last} is before line {asked.first}; give the first line and then the last")
 
     def found(view: View) -> shapes.DocumentText:
-        record = view.document(path, project=project)
-        return {"document": render.document(record), "passage": render.passage(view.read(path, project=project, first=asked.first, last=asked.last))}
+        record, passage = view.passage(path, project=project, first=asked.first, last=asked.last)
+        return {"document": render.document(record), "passage": render.passage(passage)}
 
     return await asking.json(found)
 
