@@ -99,7 +99,7 @@ class Corpus:
         self.settings = settings
         self._hooks = Hooks()
         self._parts = Parts(settings, embedder, emit=self._hooks.emit)
-        self.keys = Keys(self._parts)  # who may ask through a service: made, listed, revoked
+        self._keys = Keys(self._parts)  # one for all: it remembers that there have been keys
 
     def __enter__(self) -> Self:
         return self
@@ -115,6 +115,12 @@ class Corpus:
 
     def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
         """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
+        return self._index(source, project=project, ref=ref, on_progress=on_progress)
+
+    def _index(
+        self, source: str | Path, *, project: str | None, ref: str = "", redirects: bool = True, on_progress: OnProgress | None = None
+    ) -> IndexReport:
+        """The same; without `redirects`, what a git URL leads elsewhere from is not followed."""
         from unspool import naming
         from unspool.embedded.partition import mark_as_cache
         from unspool.indexing.pipeline import index_folder
@@ -126,7 +132,7 @@ class Corpus:
             name = project or git.project_name(text)
             check_project(name)
             mark_as_cache(self._clones())
-            root = git.clone(text, into=self._clone(name), ref=ref, on_progress=on_progress)
+            root = git.clone(text, into=self._clone(name), ref=ref, redirects=redirects, on_progress=on_progress)
             return self._indexed(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
         if ref:
             raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
@@ -195,6 +201,11 @@ class Corpus:
     ) -> RememberReport:
         """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
         return self.conversations.load(paths, project=project, on_progress=on_progress)
+
+    @property
+    def keys(self) -> Keys:
+        """Who may ask through a service: made, listed, revoked."""
+        return self._keys
 
     # Out
 

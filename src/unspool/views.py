@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from unspool import naming
@@ -74,9 +75,19 @@ class View:
         """Those of the corpus."""
         return self._corpus.settings
 
+    @property
+    def embedder(self) -> str:
+        """The name of the embedder in use, which the catalog may have gone over to since the settings were written."""
+        return self._corpus._parts.embedder.name
+
     def projects(self) -> list[str]:
         """The names of all projects that can be seen."""
         return [name for name in self._corpus.projects() if self.scope.holds(name)]
+
+    @_unseen
+    def check_project(self, name: str) -> None:
+        """Refuse a project that does not exist."""
+        self._corpus.root_of(self._held(name))
 
     # Out
 
@@ -231,12 +242,11 @@ class View:
         name = project
         if name is None and self.scope.projects is not None:
             name = self._default(DEFAULT_PROJECT, "index")
-        return self._told(self._corpus.index(source, project=None if name is None else self._held(name), ref=ref, on_progress=on_progress))
-
-    @_unseen
-    def reindex(self, project: str, *, on_progress: OnProgress | None = None) -> IndexReport:
-        """Bring a project up to date with what it was indexed from."""
-        return self.index(self.source_of(project), project=project, on_progress=on_progress)
+        if name is None and not git.is_git_url(source) and (known := naming.at(self._corpus._parts.catalog, source)) is not None:
+            self.check_source(self._corpus._project(known).root)  # a part of a project is indexed as the whole of it
+        held = None if name is None else self._held(name)
+        redirects = self.scope.git_hosts is None
+        return self._told(self._corpus._index(source, project=held, ref=ref, redirects=redirects, on_progress=on_progress))
 
     @_unseen
     def source_of(self, project: str) -> str:
@@ -263,12 +273,13 @@ class View:
         if "\x00" in source or not source.strip():
             raise InputError("the path is empty; give a folder, a file or a git URL")
         if not self.scope.reaches(source):
+            is_absolute = Path(source).is_absolute() or source.startswith(("~", "file:"))
             cure = (
                 f"it may be one under {', '.join(map(str, self.scope.roots))}"
                 if self.scope.roots
                 else "UNSPOOL_ROOTS names those that may, and there are none"
             )
-            raise ForbiddenError(f"{source[:200]!r} is no folder that may be indexed; {cure}")
+            raise ForbiddenError(f"{source[:200]!r} is no {'folder that may be indexed' if is_absolute else 'absolute path'}; {cure}")
 
     # What was said, what was answered
 

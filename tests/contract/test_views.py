@@ -44,7 +44,7 @@ WRITING: dict[str, Asked] = {
     "put": lambda view, name: view.put(Document(project=name, path="b.md", text="new")),
     "forget": lambda view, name: view.forget(project=name, path="a.md"),
     "forget all": lambda view, name: view.forget(project=name),
-    "reindex": lambda view, name: view.reindex(name),
+    "reindex": lambda view, name: view.index(view.source_of(name), project=name),
     "save": lambda view, name: view.conversations.save(Conversation(project=name, id="d", messages=[Message(text="x")])),
     "append": lambda view, name: view.conversations.append("c", Message(text="x"), project=name),
     "delete": lambda view, name: view.conversations.delete("c", project=name),
@@ -148,9 +148,9 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
         with pytest.raises(ForbiddenError):
             view.index(source)
     assert view.index(str(inside)).project == "mine"
-    assert view.reindex("mine").unchanged == 1
+    assert view.index(view.source_of("mine"), project="mine").unchanged == 1
     with pytest.raises(ConflictError, match="given as text"):
-        View(filled, Scope.everything()).reindex("open")
+        View(filled, Scope.everything()).source_of("open")
     with pytest.raises(ForbiddenError):
         View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(str(inside))
 
@@ -243,6 +243,19 @@ def test_a_file_is_read_back_whole(database: Place) -> None:
     with open_corpus(database) as corpus:
         corpus.index(source, project="p")
         assert corpus.read("corpus.py", project="p").text == source.read_text(encoding="utf-8").rstrip("\n")
+
+
+def test_a_part_of_a_project_is_not_the_way_to_its_whole(filled: Corpus, tmp_path: Path) -> None:
+    for name in ("open", "closed"):
+        (tmp_path / "srv" / name).mkdir(parents=True)
+        (tmp_path / "srv" / name / "a.md").write_text("a walrus")
+    filled.index(tmp_path / "srv")
+    view = View(filled, Scope.everything(roots=[tmp_path / "srv" / "open"], git_hosts=frozenset()))
+    (tmp_path / "srv" / "closed" / "new.md").write_text("another walrus")
+    with pytest.raises(ForbiddenError):
+        view.index(str(tmp_path / "srv" / "open"))
+    assert len(filled.documents(project="srv")) == 2
+    assert view.index(str(tmp_path / "srv" / "open"), project="part").added == 1
 
 
 def edited(text: str) -> dict[str, str]:

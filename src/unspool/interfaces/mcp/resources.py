@@ -76,7 +76,7 @@ def read(view: View, uri: str) -> Content:
         raise NotFoundError(f"no resource {uri[:200]!r}; it is called {_address(record)}")
     if record.kind is Kind.CHAT:
         return Content(text=_said(view, record), mime_type=_mime_type(record))
-    passage = view.read(record.path, project=record.project, last=MAX_LINES)
+    record, passage = view.passage(record.path, project=record.project, last=MAX_LINES)
     text = clipped(passage.text, view.count_tokens, MOST_TOKENS - 60)
     if text != passage.text or not passage.is_whole:
         shown = text.count("\n") + 1
