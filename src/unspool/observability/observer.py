@@ -44,13 +44,15 @@ class Request:
     key: str = ""
 
 
-def install(corpus: Observed, settings: Settings, *, stream: TextIO | None = None) -> Observer:
-    """Watch a corpus as the settings say: logs to a stream (stderr unless given), metrics where the package is installed, traces if asked for."""
+def install(corpus: Observed, settings: Settings, *, stream: TextIO | None = None, metrics: bool = True) -> Observer:
+    """Watch a corpus as the settings say: logs to a stream (stderr unless given), metrics where the package is installed, traces if asked for.
+
+    `metrics` is False where nobody could read them: to make them takes a part of the start.
+    """
     traces = _traces(settings) if settings.traces else None
     slow_s = settings.slow_query_ms / 1000
-    metrics = _metrics(slow_s)
     logs = Logs(level=settings.log_level, is_json=settings.log_format == "json", slow_s=slow_s, stream=stream)
-    return Observer(corpus, logs=logs, metrics=metrics, traces=traces)
+    return Observer(corpus, logs=logs, metrics=_metrics(slow_s) if metrics else None, traces=traces)
 
 
 class Observer:
@@ -128,7 +130,7 @@ class Observer:
 
 
 def _metrics(slow_s: float) -> Metrics | None:
-    """None without the package: an agent's server over stdin and stdout has nobody to hand metrics to."""
+    """None without the package."""
     if importlib.util.find_spec("prometheus_client") is None:
         return None
     from unspool.observability.to_prometheus import Metrics

@@ -13,24 +13,27 @@ from urllib.parse import unquote, urlsplit
 from unspool.errors import ForbiddenError
 
 
-def local_roots(declared: Sequence[Path], configured: Sequence[Path]) -> tuple[Path, ...]:
+def local_roots(declared: Sequence[Path], configured: Sequence[Path], *, here: Path | None) -> tuple[Path, ...]:
     """The roots of a local server: the client's, else the configured ones, else the current folder unless that holds everything."""
     if declared or configured:
         return tuple(declared or configured)
-    here = Path.cwd().resolve()
-    return () if here == Path(here.anchor) or here == _home() or here in _home().parents else (here,)
+    return () if here is None or here == Path(here.anchor) or here == _home() or here in _home().parents else (here,)
 
 
 def paths_of(addresses: Sequence[str]) -> list[Path]:
     """The folders of `file://` addresses; others are none of ours."""
-    out = []
-    for address in addresses:
+    return [path for path in map(_path_of, addresses) if path is not None]
+
+
+def _path_of(address: str) -> Path | None:
+    try:
         parts = urlsplit(address)
-        if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
-            path = unquote(parts.path)
-            path = path[1:] if len(path) > 2 and path[0] == "/" and path[2] == ":" else path  # file:///C:/work
-            out.append(Path(path).resolve())
-    return out
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+            return None
+        path = unquote(parts.path)
+        return Path(path[1:] if len(path) > 2 and path[2] == ":" else path).resolve()  # file:///C:/work
+    except (OSError, ValueError, RuntimeError):  # a bracket that is not closed, a NUL, links that go round
+        return None
 
 
 def inside(text: str, roots: Sequence[Path]) -> Path:

@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel, ValidationError
 
 from unspool import __version__
 from unspool.domain.keys import Role
@@ -54,6 +55,20 @@ class Caller:
         return self.view.scope.role if self.confined is None else Role.ADMIN
 
 
+class _Root(BaseModel):
+    uri: str  # of any scheme: the SDK's own model refuses all that is said for one root that is no file
+
+
+class _Roots(BaseModel):
+    roots: list[_Root]
+
+
+class _Params(types.CallToolRequestParams):
+    """A call as it comes. What a client was asked for is read where it is needed."""
+
+    input_responses: dict[str, Any] | None = None
+
+
 class Door:
     """What the server answers. `admit` says who a request comes from; nothing about a caller is kept from one request to the next."""
 
@@ -65,18 +80,19 @@ class Door:
 
     def server(self) -> Server[Any]:
         """A server of the SDK that speaks the current protocol and the ones before it."""
-        return Server(
+        server: Server[Any] = Server(
             "unspool",
             version=__version__,
             title="unspool",
             instructions=INSTRUCTIONS,
             get_tool_input_schema=self._schema,
             on_list_tools=self._list_tools,
-            on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
             on_list_resource_templates=self._list_templates,
             on_read_resource=self._read_resource,
         )
+        server.add_request_handler("tools/call", _Params, self._call_tool)
+        return server
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         return arguments.schema(self._tools[name].arguments) if name in self._tools else None
@@ -167,19 +183,16 @@ async def _declared_roots(ctx: Context, params: types.CallToolRequestParams) -> 
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.roots is None:
         return []
-    if ctx.session.can_send_request:
-        try:
-            found = await ctx.session.send_request(types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=ROOTS_TIMEOUT_S)
-        except MCPError as error:
-            raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again") from error
-    else:
-        answered = (params.input_responses or {}).get(ROOTS)
-        if answered is None:
+    try:
+        if ctx.session.can_send_request:
+            found = await ctx.session.send_request(types.ListRootsRequest(), _Roots, request_read_timeout_seconds=ROOTS_TIMEOUT_S)
+        elif ROOTS in (params.input_responses or {}):
+            found = _Roots.model_validate((params.input_responses or {})[ROOTS])
+        else:
             return None
-        if not isinstance(answered, types.ListRootsResult):
-            raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again")
-        found = answered
-    return confinement.paths_of([str(root.uri) for root in found.roots])
+    except (MCPError, ValidationError) as error:
+        raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again") from error
+    return confinement.paths_of([root.uri for root in found.roots])
 
 
 def _described(tool: Tool) -> types.Tool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool =
     """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
     scope = Scope.everything(role=Role.READ if read_only else Role.ADMIN, roots=roots_of(settings))
     scope = scope.narrowed(projects) if projects else scope
-    with Corpus(settings) as corpus, closing(install(corpus, _quiet(settings))) as observer:
+    with Corpus(settings) as corpus, closing(install(corpus, _quiet(settings), metrics=False)) as observer:
         missing = naming.missing(projects, corpus.projects() if projects else ())
         if missing:
             warn(missing)
@@ -35,7 +36,7 @@ def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool =
         gc.disable()  # nothing of what is imported is ever given up: looking for what is takes a tenth of the start
         opening.start()
         try:
-            _run(corpus, scope, observer)
+            _run(corpus, scope, observer, _current_folder())
         finally:
             opening.join(READY_S)  # Python does not end well while a thread is in the middle of an extension
 
@@ -46,13 +47,21 @@ def _quiet(settings: Settings) -> Settings:
     return settings if is_asked else settings.with_arguments({"log_level": "warning"})
 
 
+def _current_folder() -> Path | None:
+    """Where the client has started this, asked while it is there; None where it is not any more."""
+    try:
+        return Path.cwd().resolve()
+    except OSError:
+        return None
+
+
 def _warm(corpus: Corpus) -> None:
     """Load what the first search needs. What fails here fails again where somebody can be told."""
     with suppress(UnspoolError):
         corpus.nearest(corpus.embed("unspool"), k=1, projects="*")
 
 
-def _run(corpus: Corpus, scope: Scope, observer: Observer) -> None:
+def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) -> None:
     try:
         import anyio
         from mcp.server.stdio import stdio_server
@@ -67,11 +76,11 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer) -> None:
     gc.enable()
 
     def home() -> str:
-        name = corpus.settings.project or corpus.project_of(Path.cwd()) or ""
+        name = corpus.settings.project or (corpus.project_of(here) if here is not None else None) or ""
         return name if scope.holds(name) else ""
 
     def confined(declared: Sequence[Path]) -> View:
-        return View(corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots)))
+        return View(corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots, here=here)))
 
     caller = Caller(view=View(corpus, scope), home=home, confined=confined, root_of=corpus.root_of)
     server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer).server()
@@ -80,4 +89,18 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer) -> None:
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
-    anyio.run(answer)
+    with _interruptible():
+        try:
+            anyio.run(answer)
+        except* ConnectionError:  # whoever should read the answer is gone, and so is this
+            pass
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C ends the process at once: the thread that waits for stdin would be waited for otherwise, and no run minds being killed."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
