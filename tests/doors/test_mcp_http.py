@@ -15,9 +15,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 import unspool
 from agents import CURRENT, PREVIOUS, resting, told
+from monitoring import Collector
 from services import serving
 from support import doc, open_corpus, settings_for, write
 
+REQUEST = "unspool.request_id"
 FILES = 2_000  # that take long enough to be indexed to be stopped
 
 
@@ -155,6 +157,28 @@ def test_what_the_service_needs_is_told_to_admins_alone(tmp_path: Path) -> None:
         keys = {name: corpus.keys.create(projects="house", role=name)[1] for name in ("read", "write", "admin")}
     with serving(settings) as address:
         anyio.run(story, Place(address=address, reader=keys["read"], writer=keys["write"], admin=keys["admin"], folder=tmp_path))
+
+
+def test_a_call_is_a_span_of_its_request_with_what_was_done_beside_it(tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk", reason="traces need OpenTelemetry; pip install 'unspool[otel]'")
+    collector = Collector()
+    with open_corpus(tmp_path / "catalog.db") as corpus:
+        corpus.put(doc("a.md", "Tomatoes want water.", "garden"))
+
+    async def story(address: str) -> None:
+        async with Client(streamable_http_client(f"{address}/mcp"), mode=CURRENT) as client:
+            assert not (await told(client, "search", query="tomatoes")).is_error
+
+    with collector.listening() as traces, serving(settings_for(tmp_path / "catalog.db", traces=traces)) as address:
+        anyio.run(story, address)
+    (call,) = [span for span in collector.spans if span.name == "tool search"]
+    (request,) = [span for span in collector.spans if span.span_id == call.parent_span_id]
+    assert request.name == "POST /mcp"
+    within = {span.name for span in collector.spans if span.trace_id == call.trace_id}
+    assert within >= {"POST /mcp", "tool search", "page", "embed", "search", "hydrate"}
+    ids = {one.value.string_value for span in collector.spans if span.trace_id == call.trace_id for one in span.attributes if one.key == REQUEST}
+    assert len(ids) == 1
+    assert all(any(one.key == REQUEST for one in span.attributes) for span in collector.spans)
 
 
 def test_calls_are_counted_by_tool_and_outcome(place: Place) -> None:

@@ -88,7 +88,7 @@ def test_a_search_in_a_request_is_a_tree_with_true_times(collector: Collector, t
         "http.response.status_code": 200,
         "unspool.request_id": "r-1",
     }
-    assert attributes(page)["unspool.request_id"] == "r-1"
+    assert {attributes(span)["unspool.request_id"] for span in collector.spans} == {"r-1"}
     assert "lamps" not in str(collector.spans)
 
 
@@ -106,6 +106,20 @@ def test_every_kind_of_event_is_a_span_and_without_a_request_a_trace_of_its_own(
     assert seconds == pytest.approx({"page": 0.008, "answer": 1.5, "index": 0.7, "tool search": 0.25})
     (first,) = roots["answer"].events
     assert (first.time_unix_nano - roots["answer"].start_time_unix_nano) / 1e9 == pytest.approx(happenings.ANSWER.first_s)
+
+
+def test_all_spans_of_a_request_carry_its_id_and_a_bug_is_an_error(collector: Collector) -> None:
+    teller = Teller()
+    with collector.listening() as address:
+        observer = install(teller, settings(address), stream=io.StringIO())
+        with observer.request(method="POST", request_id="r-2") as request:
+            teller.tell(*happenings.ALL)
+            for outcome in ("ok", "not_found", "bug"):
+                observer.tool(outcome, outcome, 0.1)
+            request.status = 200
+        observer.close()
+    assert {attributes(span).get("unspool.request_id") for span in collector.spans} == {"r-2"}
+    assert [span.name for span in collector.spans if span.status.code == span.status.STATUS_CODE_ERROR] == ["tool bug"]
 
 
 def test_what_was_not_done_has_no_span(collector: Collector) -> None:

@@ -93,6 +93,8 @@ class Traces:
         """The span of a call that has just ended."""
         end = time.time_ns()
         span = self._span(f"tool {name}", end - _ns(seconds), {"unspool.tool": name, "unspool.outcome": outcome})
+        if outcome == "bug":
+            span.set_status(Status(StatusCode.ERROR))
         span.end(end)
 
     def close(self) -> None:
@@ -152,11 +154,11 @@ class Traces:
         span = self._span(event.task, end - _ns(event.total_s), {"unspool.store": event.store, **counts})
         span.end(end)
 
-    def _span(self, name: str, begin: int, attributes: Mapping[str, Value]) -> Span:
-        return self._tracer.start_span(name, start_time=begin, attributes={**attributes, **_told(request_id.get())})
+    def _span(self, name: str, begin: int, attributes: Mapping[str, Value], within: Context | None = None) -> Span:
+        return self._tracer.start_span(name, context=within, start_time=begin, attributes={**attributes, **_told(request_id.get())})
 
     def _part(self, name: str, begin: int, end: int, within: Context) -> None:
-        self._tracer.start_span(name, context=within, start_time=begin).end(end)
+        self._span(name, begin, {}, within).end(end)
 
 
 def endpoint(address: str) -> str:
