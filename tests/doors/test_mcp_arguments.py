@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from unspool.errors import InputError
@@ -85,10 +85,38 @@ def test_every_tool_does_something_and_shows_a_flat_schema(name: str) -> None:
         ("remember", {"content": "so", "session_id": "c"}, "conversation", "c"),
         ("index", {"directory": "src"}, "path", "src"),
         ("search", {"query": "x", "budget": 900}, "max_tokens", 900),
+        ("search", {"queries": ["retry", "pause"]}, "query", "retry pause"),
+        ("search", {"query": "x", "n_results": 3}, "limit", 3),
+        ("search", {"query": "x", "max_num_results": 3}, "limit", 3),
+        ("search", {"query": "x", "target_directories": ["src", "docs"]}, "path", "src,docs"),
+        ("search", {"query": "x", "include": "*.py"}, "path", "*.py"),
+        ("search", {"query": "x", "file_pattern": "*.py"}, "path", "*.py"),
+        ("search", {"query": "x", "extensions": [".py", "js"]}, "extensions", ".py,js"),
+        ("read", {"target_file": "a.py", "start_line_one_indexed": 3, "end_line_one_indexed_inclusive": 5}, "last_line", 5),
+        ("read", {"target_file": "a.py", "start_line_one_indexed": 3}, "first_line", 3),
+        ("read", {"absolute_path": "/a.py"}, "path", "/a.py"),
+        ("read", {"paths": ["a.py"]}, "path", "a.py"),
+        ("list_projects", {"limit": 5}, "limit", 5),
+        ("index", {"target_directory": "src"}, "path", "src"),
     ],
 )
 def test_what_models_commonly_send_is_understood(tool: str, sent: dict[str, Any], name: str, value: object) -> None:
     assert understood(tool, **sent)[name] == value
+
+
+@pytest.mark.parametrize(
+    ("tool", "sent", "said"),
+    [
+        ("read", {"path": "a.py", "should_read_entire_file": True}, "'should_read_entire_file' was ignored"),
+        ("remember", {"text": "tea", "tags": ["a"], "metadata": {"b": 1}}, "'metadata', 'tags' were ignored"),
+        ("index", {"path": "src", "recursive": True, "force": False}, "'force', 'recursive' were ignored"),
+        ("search", {"query": "x", "caseSensitive": False}, "'caseSensitive' was ignored"),
+        ("index", {"path": "src", "dry_run": False}, "'dry_run' was ignored"),
+        ("list_projects", {"random_string": "x"}, None),
+    ],
+)
+def test_switches_of_other_tools_are_ignored_and_it_is_said(tool: str, sent: dict[str, Any], said: str | None) -> None:
+    assert arguments.understand(tool, TOOLS[tool].arguments, sent).notes == ([said] if said else [])
 
 
 def test_the_right_name_wins_over_another() -> None:
@@ -126,6 +154,7 @@ def test_a_budget_out_of_range_is_clamped_with_a_note(sent: int, used: int) -> N
         ("search", {"query": "x", "flavour": "sweet"}, "search has no argument 'flavour'; give search(query, project?, limit?"),
         ("read", {"path": ["a.py", "b.py"]}, "path is a list of 2; give one at a time"),
         ("more", {"query": "x"}, "more has no argument 'query'; give more(continuation"),
+        ("index", {"path": "src", "dry_run": True}, "index has no argument 'dry_run'"),
         ("search", {"query": "x" * (arguments.MAX_TEXT + 1)}, "give at most"),
     ],
 )
@@ -164,7 +193,6 @@ def test_whatever_is_sent_is_understood_or_refused(tool: str, sent: dict[str, An
         ("src/a.py:20-12", Place(path="src/a.py", first=20, last=20)),
         ("src/a.py#L12-L20", Place(path="src/a.py", first=12, last=20)),
         ("src/a.py#L12", Place(path="src/a.py", first=12)),
-        ("src/a.py:12:5", Place(path="src/a.py", first=12, last=12)),
         (" `./src/a.py:3` ", Place(path="src/a.py", first=3)),
         ("./src/a.py", Place(path="src/a.py")),
         ("'src/a.py'", Place(path="src/a.py")),
@@ -174,19 +202,39 @@ def test_whatever_is_sent_is_understood_or_refused(tool: str, sent: dict[str, An
     ],
 )
 def test_places_are_read_as_hits_and_editors_write_them(text: str, place: Place) -> None:
-    assert arguments.place(text) == place
+    assert arguments.readings(text)[0] == place
+
+
+def test_a_line_and_a_column_are_understood_and_so_is_a_path_that_ends_like_a_line() -> None:
+    assert arguments.readings("src/a.py:12:5") == [
+        Place(path="src/a.py:12", first=5),
+        Place(path="src/a.py", first=12, last=12),
+        Place(path="src/a.py:12:5"),
+    ]
 
 
 @given(st.text(min_size=1, max_size=300), st.integers(1, 10**8), st.integers(0, 10**8))
+@example("Meeting 12:30", 1, 0)
 def test_the_place_of_a_hit_is_read_back(path: str, first: int, more: int) -> None:
     path = path if path[0].isalnum() else f"x{path}"  # outer spaces and quotes are no part of it
-    found = arguments.place(f"{path}:{first}-{first + more}")
-    assert (found.first, found.last) == (first, first + more)
-    assert found.path == path.strip()
+    assert arguments.readings(f"{path}:{first}-{first + more}")[0] == Place(path=path.strip(), first=first, last=first + more)
+    assert arguments.readings(f"{path}:{first}")[0] == Place(path=path.strip(), first=first)
 
 
 @pytest.mark.parametrize(
-    ("text", "lines"), [("10-20", (10, 20)), ("20-10", (10, 20)), ("10", (10, 0)), ("L10:L20", (10, 20)), ("", (0, 0)), ("x", (0, 0))]
+    ("text", "lines"),
+    [
+        ("10-20", (10, 20)),
+        ("20-10", (10, 20)),
+        ("10 - 20", (10, 20)),
+        ("10", (10, 0)),
+        ("L10:L20", (10, 20)),
+        ("5--1", (5, 0)),
+        ("[5, -1]", (5, 0)),
+        ("5-0", (5, 0)),
+        ("", (0, 0)),
+        ("x", (0, 0)),
+    ],
 )
 def test_ranges_are_read_however_they_are_written(text: str, lines: tuple[int, int]) -> None:
     assert arguments.lines(text) == lines

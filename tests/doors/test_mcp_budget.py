@@ -17,6 +17,8 @@ import unspool
 from agents import Agent, Told
 from support import doc, open_corpus
 from unspool.access import Scope
+from unspool.domain.keys import Role
+from unspool.errors import InputError
 from unspool.interfaces.mcp import arguments, catalogue, tools
 from unspool.interfaces.mcp.catalogue import LEAST_TOKENS, MOST_TOKENS
 from unspool.interfaces.mcp.showing import clipped, fitted
@@ -151,8 +153,48 @@ def test_a_long_list_of_projects_comes_in_parts(tmp_path: Path) -> None:
                 break
             after = answer.values["after"]
         assert names == [f"project number {number:02}" for number in range(40)]
-        streams = within(agent, LEAST_TOKENS, "get_response_history")
-        assert streams.values["has_more"] and "more streams are not shown" in streams.text
+        assert len(agent.call("list_projects", limit=3).values["projects"]) == 3
+
+
+def test_a_long_list_of_streams_comes_in_parts(tmp_path: Path) -> None:
+    with open_corpus(tmp_path / "many.db") as corpus:
+        for number in range(40):
+            corpus.history(f"GET /number/{number:02}", project="notes").append("y")
+        agent = Agent(corpus, Scope.everything())
+        names: list[str] = []
+        has_more = True
+        while has_more:
+            answer = within(agent, LEAST_TOKENS, "get_response_history", offset=len(names))
+            names += [one["stream"] for one in answer.values["streams"]]
+            has_more = answer.values["has_more"]
+            assert has_more == ("next" in answer.values) and (not has_more or f"further streams: offset={len(names)}" in answer.text)
+        assert names == [f"GET /number/{number:02}" for number in range(40)]
+        assert agent.call("get_response_history", offset=99).text == "no further streams"
+
+
+@pytest.mark.parametrize("most", [LEAST_TOKENS, 4_000])
+def test_a_continuation_that_is_too_long_to_be_copied_is_left_out_and_it_is_said(tmp_path: Path, most: int) -> None:
+    with open_corpus(tmp_path / "signed.db", continuations="signed") as corpus:
+        corpus.put(*(doc(f"n{number}.md", f"# Note {number}\n\nThe tomato of note {number} wants water.\n", HOME) for number in range(40)))
+        agent = Agent(corpus, Scope.everything(), home=HOME)
+        answer = within(agent, most, "search", query="tomato")
+        assert 1 <= len(answer.places) <= 5 and answer.values["remaining"] == 40 - len(answer.places)
+        assert "continuation" not in answer.values and "more(" not in answer.text and len(answer.text) < 3_000
+        assert f"end: {40 - len(answer.places)} further hits have no page of their own here; a larger limit" in answer.text
+        assert len(within(agent, MOST_TOKENS, "search", query="tomato", limit=30).places) == 30
+
+
+def test_nothing_found_in_many_projects_names_a_few_of_them(tmp_path: Path) -> None:
+    with open_corpus(tmp_path / "many.db") as corpus:
+        for number in range(40):
+            corpus.put(doc("a.md", "Something.", f"project number {number:02}"))
+        answer = within(Agent(corpus, Scope.everything()), LEAST_TOKENS, "search", query="zzqqxv", project="*", kind="chat")
+        assert "project number 04 and 35 other projects with kind 'chat'" in answer.text
+
+
+def test_an_error_has_a_bound_and_keeps_its_end() -> None:
+    text = tools.error_text(InputError(f"there are {'many, ' * 1_000}projects; name one"), Role.READ)
+    assert len(text) < 1_100 and text.startswith("error (input): there are many") and text.endswith("projects; name one")
 
 
 def test_a_name_that_has_no_room_is_refused_and_not_cut(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from mcp import Client, StdioServerParameters
 
 import unspool
 from agents import CURRENT, Agent, Told, told
-from support import open_corpus, write
+from support import doc, open_corpus, write
 from unspool.access import Scope
 from unspool.domain.keys import Role
+from unspool.interfaces.mcp import narrowing
 from unspool.interfaces.mcp.server import Caller, Door
 from unspool.views import View
 
@@ -80,3 +81,140 @@ def test_a_server_that_only_reads_understands_paths_of_this_machine(corpus: unsp
             return await told(client, "read", path=f"{folder}/work/docs/guide.md:1-1")
 
     assert anyio.run(ask).values["text"] == "# Guide"
+
+
+@pytest.mark.parametrize("name", ["path", "directory", "target_directories"])
+@pytest.mark.parametrize(
+    "folder_name", ["src", "src/", "./src", "/src", "src/deep,src", "{ROOT}/src", "{ROOT}/src/", "{ROOT}/src/**", "{ROOT}/src/**/*.*"]
+)
+def test_a_search_keeps_to_a_folder(agent: Agent, folder: Path, name: str, folder_name: str) -> None:
+    found = agent.call("search", query="retry", limit=30, **{name: folder_name.replace("{ROOT}", f"{folder}/work")})
+    assert {place.rsplit(":", 1)[0] for place in found.places} == {"src/call.py", "src/deep/again.js"}
+
+
+@pytest.mark.parametrize("everything", [".", "./", "/", "{ROOT}", "{ROOT}/"])
+def test_the_folder_of_the_project_is_all_of_it(agent: Agent, folder: Path, everything: str) -> None:
+    found = agent.call("search", query="retry", limit=30, path=everything.replace("{ROOT}", f"{folder}/work"))
+    assert {place.rsplit(":", 1)[0] for place in found.places} == {"src/call.py", "src/deep/again.js", "docs/guide.md"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "path"),
+    [
+        ({"language": "py"}, "src/call.py"),
+        ({"language": "Python"}, "src/call.py"),
+        ({"language": ".js"}, "src/deep/again.js"),
+        ({"language": "node"}, "src/deep/again.js"),
+        ({"language": "md"}, "docs/guide.md"),
+        ({"extensions": ["js"]}, "src/deep/again.js"),
+        ({"path": "src", "extensions": ["*.md", ".py"]}, "src/call.py"),
+    ],
+)
+def test_languages_are_known_by_their_endings_too(agent: Agent, sent: dict[str, object], path: str) -> None:
+    found = agent.call("search", query="retry", limit=30, **sent)
+    assert {place.rsplit(":", 1)[0] for place in found.places} == {path}
+
+
+@pytest.mark.parametrize(
+    ("name", "language"),
+    [("c++", "cpp"), ("c#", "csharp"), ("sh", "bash"), ("shell", "bash"), ("ts", "typescript"), ("rs", "rust"), ("go", "go"), ("klingon", "klingon")],
+)
+def test_short_names_of_languages(name: str, language: str) -> None:
+    assert narrowing.languages(name)[-1] == language and narrowing.languages(name)[0] == name
+
+
+def test_a_folder_of_one_project_is_not_looked_for_in_another(tmp_path: Path) -> None:
+    write(tmp_path / "one", {"src/a.md": "The walrus of one."})
+    write(tmp_path / "two", {"src/a.md": "The walrus of two.", "b.md": "Another walrus of two."})
+    with open_corpus(tmp_path / "catalog.db") as opened:
+        opened.index(tmp_path / "one")
+        opened.index(tmp_path / "two")
+        agent = local(opened, Scope.everything(), home="")
+
+        def found(path: str) -> list[str]:
+            return sorted(f"{hit['project']}/{hit['at']}" for hit in agent.call("search", query="walrus", project="*", path=path).values["hits"])
+
+        assert found("src") == ["one/src/a.md:1", "two/src/a.md:1"]
+        assert found(f"{tmp_path}/one/src") == ["one/src/a.md:1"]
+        assert found(f"{tmp_path}/two") == ["two/b.md:1", "two/src/a.md:1"]
+        assert found(f"{tmp_path}/one,b.md") == ["one/src/a.md:1", "two/b.md:1"]
+
+
+def test_conditions_that_nothing_meets_are_named(agent: Agent, folder: Path) -> None:
+    found = agent.call("search", query="retry", path="lib", language="klingon")
+    assert "nothing found in work with path 'lib' and language 'klingon'; leave path and language out, try other words" in found.text
+    elsewhere = agent.call("search", query="retry", path=f"{folder}/other")  # of no project that is searched
+    assert elsewhere.values["hits"] == [] and "leave path out" in elsewhere.text
+
+
+@pytest.mark.parametrize(
+    ("sent", "lines"),
+    [
+        ({"view_range": [5, -1]}, "5-34"),
+        ({"view_range": [5, 0]}, "5-34"),
+        ({"lines": "5--1"}, "5-34"),
+        ({"start_line": 5, "end_line": -1}, "5-34"),
+        ({"path": "src/call.py:10-12", "first_line": 50}, "50-79"),
+        ({"path": "src/call.py:10-12", "first_line": 11}, "11-12"),
+        ({"path": "src/call.py:10-12", "last_line": 20}, "10-20"),
+        ({"path": "src/call.py:10-12", "lines": "50"}, "50-79"),
+        ({"path": "unspool://work/documents/src/call.py:5-8"}, "5-8"),
+        ({"path": "unspool://work/documents/src/call.py#L5-L8"}, "5-8"),
+        ({"path": "unspool://work/documents/src/call.py", "first_line": 5, "last_line": 8}, "5-8"),
+    ],
+)
+def test_lines_are_those_that_were_meant(agent: Agent, sent: dict[str, object], lines: str) -> None:
+    assert agent.call("read", **{"path": "src/call.py", **sent}).values["at"] == f"src/call.py:{lines}"
+
+
+def test_the_place_of_every_hit_can_be_read(tmp_path: Path) -> None:
+    with open_corpus(tmp_path / "catalog.db") as opened:
+        agent = Agent(opened, Scope.everything(), home="work")
+        for title in ("Meeting 12:30", "Meeting 12", "a#L5", "b, line 3", "c:1-2"):
+            agent.call("remember", text=f"The walrus of {title} sat on the mat.", title=title, project="work")
+        found = agent.call("search", query="walrus mat", limit=30)
+        assert len(found.places) == 5
+        for hit in found.values["hits"]:
+            title = hit["at"].rsplit(":", 1)[0]
+            assert f"The walrus of {title} sat" in agent.call("read", path=hit["at"]).values["text"]
+            assert not agent.call("related", path=hit["at"]).is_error
+
+
+def test_a_resource_that_does_not_exist_is_told_with_what_to_do(agent: Agent) -> None:
+    missing = agent.call("read", path="unspool://work/documents/nowhere.md:5")
+    assert missing.text == "error (not_found): no document 'nowhere.md' in project 'work'; give a path as search names it"
+    assert "no project 'attic'; there are: work" in agent.call("read", path="unspool://attic/documents/x.md").text
+
+
+def test_errors_advise_what_an_agent_can_do(tmp_path: Path, folder: Path) -> None:
+    with open_corpus(tmp_path / "catalog.db") as opened:
+        opened.index(folder / "work")
+        opened.index(folder / "other")
+        agent = Agent(opened, Scope.everything(roots=[folder]))
+        errors = [
+            agent.call("search", query="retry"),
+            agent.call("index", path=str(folder / "other"), project="work"),
+            agent.call("related", path="unspool://work/documents/nowhere.md"),
+            agent.call("read", path="unspool://work/documents/nowhere.md"),
+        ]
+        for error in errors:
+            assert error.is_error and "--" not in error.text and "`unspool" not in error.text and "command line" not in error.text, error.text
+        assert errors[0].text.endswith("name one or more of: other, work; or '*' for all")
+        assert errors[1].text.endswith("give this one another name as project")
+
+
+def test_a_path_in_many_projects_names_a_few_of_them(tmp_path: Path) -> None:
+    with open_corpus(tmp_path / "catalog.db") as opened:
+        for number in range(40):
+            opened.put(doc("a.md", "Something.", f"p{number:02}"))
+        said = Agent(opened, Scope.everything()).call("read", path="a.md")
+        assert said.is_error and said.text.endswith(", p18, p19")
+
+
+def test_a_long_title_is_not_the_whole_id(tmp_path: Path) -> None:
+    with open_corpus(tmp_path / "catalog.db") as opened:
+        agent = Agent(opened, Scope.everything(), home="work")
+        stored = agent.call("remember", text="A walrus.", title="walrus " * 500)
+        assert 90 <= len(stored.values["conversation"]) <= 100
+        hit = agent.call("search", query="walrus", max_tokens=200).values["hits"][0]
+        assert hit["at"] == f"{stored.values['conversation']}:1"

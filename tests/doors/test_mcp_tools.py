@@ -302,6 +302,8 @@ def test_every_tool_says_whether_it_changes_anything(agent: Agent) -> None:
     hints = {name: one.annotations.read_only_hint for name, one in found.items() if one.annotations is not None}
     assert hints == {name: name not in ("remember", "index") for name in found}
     assert all(one.output_schema and one.description and one.title for one in found.values())
+    once = {name for name, one in found.items() if one.annotations is not None and one.annotations.idempotent_hint}
+    assert once == set(found) - {"remember"}  # on another day its words go to another conversation
 
 
 def test_a_scope_sees_only_its_own(corpus: unspool.Corpus) -> None:

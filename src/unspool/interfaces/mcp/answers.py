@@ -5,10 +5,12 @@ Clients forward one or the other to the model, never both, and none says which: 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from unspool.domain.continuations import MAX_CHARACTERS
 from unspool.domain.documents import Kind, Lines, Passage, Status
 from unspool.domain.history import HistoryPage, StreamStatus
 from unspool.domain.queries import Page
@@ -21,7 +23,8 @@ MANY_PAGES = 3  # from here on another search is better than the next page: one 
 MAX_NOTES, MAX_NOTE = 4, 240
 FAILURES = 3
 ALL = "these are all hits"
-_STAND_IN = "x" * 32  # as long as a continuation can be
+_STAND_IN = "x" * MAX_CHARACTERS
+NAMES, MAX_VALUE = 5, 60  # projects in an advice, characters of a condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,12 +39,20 @@ class Answer:
         return max(count(self.text), count(render.line(self.values)))
 
 
-def page(page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = (), end: str = ALL) -> Answer:
-    """The first so many hits of a page. Where that is not all of them, what it will cost with the continuation that leads to the others."""
+def page(
+    page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = (), end: str = ALL, conditions: Mapping[str, str] = MappingProxyType({})
+) -> Answer:
+    """The first so many hits of a page. Where that is not all of them, what it will cost with the continuation that leads to the others.
+
+    A continuation that carries its ranking has thousands of characters. No model should pay for them and copy them, so it is left out.
+    """
     is_part = len(seen) < len(page.hits)
     remaining = page.remaining + len(page.hits) - len(seen)
     continuation = page.continuation or (_STAND_IN if is_part else None)
-    advice = _advice(page, continuation is not None, end)
+    if continuation is not None and len(continuation) > MAX_CHARACTERS:
+        continuation = None
+        end = f"{remaining} further hits have no page of their own here; a larger limit, a larger max_tokens or other words show more"
+    advice = _advice(page, continuation is not None, end, conditions)
     told = _notes((*notes, *page.warnings, *page.notes))
     ending = words.notes(told)
     if continuation is not None:
@@ -59,13 +70,13 @@ def page(page: Page, seen: Sequence[Shown], *, notes: Sequence[str] = (), end: s
     return Answer(text=words.page(seen, ending, first_rank=page.hits[0].rank if page.hits else 1), values=_lean(values, "hits"))
 
 
-def _advice(page: Page, goes_on: bool, end: str) -> str:
+def _advice(page: Page, goes_on: bool, end: str, conditions: Mapping[str, str]) -> str:
     if not page.hits:
         if page.number > 1:
             return "there is nothing more"
         if not page.projects:
             return "there is nothing to find yet"
-        return f"nothing found in {', '.join(page.projects)}; try other words, fewer conditions, or list_projects"
+        return _nothing(page.projects, conditions)
     if not goes_on:
         return end
     if page.relevance_dropped:
@@ -73,6 +84,14 @@ def _advice(page: Page, goes_on: bool, end: str) -> str:
     if page.number >= MANY_PAGES:
         return f"this is page {page.number}; what is not found by now is found sooner by another search than by reading on"
     return ""
+
+
+def _nothing(projects: Sequence[str], conditions: Mapping[str, str]) -> str:
+    where = ", ".join(projects[:NAMES]) + (f" and {len(projects) - NAMES} other projects" if len(projects) > NAMES else "")
+    if not conditions:
+        return f"nothing found in {where}; try other words, or list_projects"
+    asked = " and ".join(f"{name} {value if len(value) <= MAX_VALUE else value[:MAX_VALUE] + '...'!r}" for name, value in conditions.items())
+    return f"nothing found in {where} with {asked}; leave {' and '.join(conditions)} out, try other words, or list_projects"
 
 
 def _hit(one: Shown) -> dict[str, Any]:
@@ -122,13 +141,14 @@ def history(page: HistoryPage, *, notes: Sequence[str] = ()) -> Answer:
     return Answer(text=words.history(page, words.notes(told)), values=_lean(values, "records", "has_more"))
 
 
-def streams(found: Sequence[StreamStatus], *, left: int = 0, notes: Sequence[str] = ()) -> Answer:
-    """The streams there are; `left` of them are not shown."""
-    told = _notes((*notes, *([f"{left} more streams are not shown; name the one you want"] if left else [])))
+def streams(found: Sequence[StreamStatus], *, offset: int = 0, left: int = 0, notes: Sequence[str] = ()) -> Answer:
+    """Streams behind the first `offset`; `left` others follow them."""
+    told = _notes(notes)
+    follows = f"{left} further streams: offset={offset + len(found)}" if left else ""
     rows = [{"stream": one.stream, "project": one.project, "records": one.records} for one in found]
-    return Answer(
-        text=words.streams(found, words.notes(told)), values=_lean({"streams": rows, "has_more": left > 0, "notes": told}, "streams", "has_more")
-    )
+    values = {"streams": rows, "has_more": left > 0, "next": follows, "notes": told}
+    ending = [*words.notes(told), *([f"more: {follows}"] if follows else [])]
+    return Answer(text=words.streams(found, ending, is_start=not offset), values=_lean(values, "streams", "has_more"))
 
 
 def projects(found: Sequence[ProjectStatus], *, after: str = "", notes: Sequence[str] = ()) -> Answer:

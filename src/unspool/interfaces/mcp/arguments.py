@@ -19,8 +19,10 @@ MAX_TEXT = 1_000_000  # characters of one argument
 MAX_NUMBER = 999_999_999  # of one that has no bound of its own; databases take no whole number of any size
 _WRAPPERS = frozenset("arguments args params parameters input inputs kwargs tool_input".split())
 _IDLE = frozenset(  # what models add to a call about the call itself
-    "explanation reason reasoning thought thoughts rationale justification purpose intent why one_sentence_explanation".split()
+    "explanation reason reasoning thought thoughts rationale justification purpose intent why one_sentence_explanation random_string".split()
 )
+_LEFT_OUT = frozenset("tags metadata labels".split())  # what other tools take and none of these knows what to do with
+_TRIALS = frozenset("dry_run preview simulate".split())  # whoever asks only to see what would be done does not want it done
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SEPARATORS = re.compile(r"[\s.-]+")
 
@@ -85,8 +87,8 @@ def schema(arguments: Sequence[Argument]) -> dict[str, Any]:
 
 def understand(tool: str, arguments: Sequence[Argument], given: Mapping[str, Any] | None) -> Understood:
     """The arguments of a call by their right names, defaults filled in."""
-    found = _assigned(tool, arguments, _unwrapped(given or {}))
     out = Understood({})
+    found = _assigned(tool, arguments, _unwrapped(given or {}), out.notes)
     for one in arguments:
         value = found.get(one.name)
         if value is None:
@@ -114,8 +116,8 @@ def _unwrapped(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return value if name in _WRAPPERS and isinstance(value, Mapping) else given
 
 
-def _assigned(tool: str, arguments: Sequence[Argument], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by the right name. The right name goes first, then the likelier one."""
+def _assigned(tool: str, arguments: Sequence[Argument], given: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Values by the right name. The right name goes first, then the likelier one. A switch of some other tool is left out with a note."""
     sent = {_plain(name): value for name, value in given.items() if value is not None}
     sent.update({name: value for name, value in given.items() if value is not None})  # a name as it is wins over one that only resembles it
     found: dict[str, Any] = {}
@@ -125,10 +127,18 @@ def _assigned(tool: str, arguments: Sequence[Argument], given: Mapping[str, Any]
                 found.setdefault(one.name, sent[name])
     known = {name for one in arguments for name in one.names} | _IDLE
     unknown = sorted({name for name, value in given.items() if _plain(name) not in known and name not in known and value is not None})
+    ignored = [name for name in unknown if _plain(name) in _LEFT_OUT or (isinstance(given[name], bool) and not _asks_to_wait(name, given[name]))]
+    unknown = [name for name in unknown if name not in ignored]
+    if ignored:
+        notes.append(f"{', '.join(repr(name[:40]) for name in ignored[:5])} {'was' if len(ignored) == 1 else 'were'} ignored")
     if unknown:
         names = ", ".join(repr(name[:40]) for name in unknown[:5])
         raise InputError(f"{tool} has no argument {names}; {_right(tool, arguments)}")
     return found
+
+
+def _asks_to_wait(name: str, value: bool) -> bool:
+    return value and _plain(name) in _TRIALS
 
 
 def _plain(name: str) -> str:
@@ -192,7 +202,9 @@ def _shown(value: object) -> str:
 
 MAX_PLACE = 5_000
 _LINES = re.compile(r"(?P<path>.+?)(?::|#L?|, lines? |\s+lines? )(?P<first>\d{1,9})(?:(?:-|–|:|\.\.|,)L?(?P<last>\d{1,9}))?", re.DOTALL)
+_EXACT = re.compile(r"(?P<path>.+):(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?", re.DOTALL)  # as hits are named, whatever the path is
 _RANGE = re.compile(r"\D*(?P<first>\d{1,9})(?:\D+(?P<last>\d{1,9}))?\D*")
+_ENDLESS = re.compile(r"\D*(?P<first>\d{1,9})\s*(?:-|,|:|\.\.)\s*-\d+\D*")  # an editor's [5, -1] goes on to the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,18 +216,23 @@ class Place:
     last: int = 0
 
 
-def place(text: str) -> Place:
-    """`path:10-20`, as hits are named, also `path#L10-L20`; a path without lines is only that."""
-    text = text.strip().strip("`\"'")
-    found = _LINES.fullmatch(text) if len(text) <= MAX_PLACE else None
-    if found is None:
-        return Place(path=_path(text))
-    first = int(found["first"])
-    return Place(path=_path(found["path"]), first=first, last=max(int(found["last"] or 0), first) if found["last"] else 0)
+def readings(text: str) -> list[Place]:
+    """What a text may name, the likeliest first: `path:10-20` as hits are named, lines as editors write them, `path#L10-L20`, or a path alone."""
+    bare = text.strip().strip("`\"'")
+    found = [pattern.fullmatch(bare) for pattern in (_EXACT, _LINES)] if len(text) <= MAX_PLACE else []
+    places = [_place(one) for one in found if one is not None]
+    return list(dict.fromkeys((*places, Place(path=_path(bare)), Place(path=text.strip()))))
+
+
+def _place(found: re.Match[str]) -> Place:
+    first, last = int(found["first"]), int(found["last"] or 0)
+    return Place(path=_path(found["path"]), first=first, last=max(last, first) if found["last"] else 0)
 
 
 def lines(text: str) -> tuple[int, int]:
     """A range that was sent by itself: `10-20`, `10`, `L10-L20`, `[10, 20]`; 0 and 0 where it holds no number."""
+    if endless := _ENDLESS.fullmatch(text.strip()):
+        return int(endless["first"]), 0
     found = _RANGE.fullmatch(text.strip())
     if found is None:
         return 0, 0

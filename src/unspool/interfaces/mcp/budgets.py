@@ -18,26 +18,26 @@ MAX_LINES = 2_000  # that are read at once
 _NARROWER = (SHOWN_TOKENS, 120, 80, 40, 20, 0)  # tokens of text for a hit that has no room even alone
 
 
-def page(ask: Callable[[int], Page], limit: int, *, most: int, count: Count, notes: Sequence[str] = (), end: str = answers.ALL) -> Answer:
+def page(ask: Callable[[int], Page], limit: int, *, most: int, count: Count, render: Callable[[Page, Sequence[Shown]], Answer]) -> Answer:
     """A page of up to `limit` hits that `ask` gives. Of too many, fewer are asked for, so that the others lead the next page."""
     found = ask(limit)
     seen = _seen(found, count)
-    whole = answers.page(found, seen, notes=notes, end=end)
+    whole = render(found, seen)
     if whole.tokens(count) <= most:
         return whole
     if len(seen) <= 1:
-        return _narrowed(found, most=most, count=count, notes=notes, end=end)
-    size = _most(len(seen) - 1, lambda size: answers.page(found, seen[:size], notes=notes, end=end).tokens(count) <= most)
-    return page(ask, size or 1, most=most, count=count, notes=notes, end=end)
+        return _narrowed(found, most=most, count=count, render=render)
+    size = _most(len(seen) - 1, lambda size: render(found, seen[:size]).tokens(count) <= most)
+    return page(ask, size or 1, most=most, count=count, render=render)
 
 
 def _seen(page: Page, count: Count, most: int = SHOWN_TOKENS) -> list[Shown]:
     return [shown(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in page.hits]
 
 
-def _narrowed(found: Page, *, most: int, count: Count, notes: Sequence[str], end: str) -> Answer:
+def _narrowed(found: Page, *, most: int, count: Count, render: Callable[[Page, Sequence[Shown]], Answer]) -> Answer:
     for room in _NARROWER:
-        answer = answers.page(found, _seen(found, count, room), notes=notes, end=end)
+        answer = render(found, _seen(found, count, room))
         if answer.tokens(count) <= most:
             return answer
     raise too_little(answer.tokens(count), most)
@@ -92,19 +92,23 @@ def _shorter(body: str | None, length: int) -> str | None:
     return None if body is None else body.removesuffix(CUT)[:length] + CUT
 
 
-def streams(found: Sequence[StreamStatus], *, most: int, count: Count, notes: Sequence[str] = ()) -> Answer:
-    """As many streams as there is room for."""
-    size = _most(len(found), lambda size: answers.streams(found[:size], left=len(found) - size, notes=notes).tokens(count) <= most)
-    return answers.streams(found[:size], left=len(found) - size, notes=notes)
+def streams(found: Sequence[StreamStatus], offset: int, *, most: int, count: Count, notes: Sequence[str] = ()) -> Answer:
+    """As many streams behind the first `offset` as there is room for, at least one; `next` goes on from there."""
+    behind = found[offset:]
+
+    def answer(size: int) -> Answer:
+        return answers.streams(behind[:size], offset=offset, left=len(behind) - size, notes=notes)
+
+    return answer(max(_most(len(behind), lambda size: answer(size).tokens(count) <= most), min(1, len(behind))))
 
 
-def projects(found: Sequence[ProjectStatus], *, most: int, count: Count, notes: Sequence[str] = ()) -> Answer:
-    """As many projects as there is room for, at least one."""
+def projects(found: Sequence[ProjectStatus], limit: int, *, most: int, count: Count, notes: Sequence[str] = ()) -> Answer:
+    """As many projects as there is room for, at least one, and no more than `limit`."""
 
     def answer(size: int) -> Answer:
         return answers.projects(found[:size], after=found[size - 1].name if 0 < size < len(found) else "", notes=notes)
 
-    return answer(max(_most(len(found), lambda size: answer(size).tokens(count) <= most), min(1, len(found))))
+    return answer(max(_most(min(len(found), limit), lambda size: answer(size).tokens(count) <= most), min(1, len(found))))
 
 
 def _most(size: int, fits: Callable[[int], bool]) -> int:

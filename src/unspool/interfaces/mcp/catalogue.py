@@ -36,18 +36,34 @@ class Tool:
     output: Mapping[str, Any]
     needs: Role = Role.READ
     is_open: bool = False  # it reaches beyond what is stored
+    is_dated: bool = False  # on another day the same call does more
 
     @property
     def hints(self) -> dict[str, bool]:
-        """What a client may tell its user about it. Nothing is ever destroyed, and doing a thing twice does not change more than doing it once."""
-        return {"readOnlyHint": self.needs is Role.READ, "destructiveHint": False, "idempotentHint": True, "openWorldHint": self.is_open}
+        """What a client may tell its user about it. Nothing is ever destroyed, and doing a thing twice at once changes no more than doing it once."""
+        return {
+            "readOnlyHint": self.needs is Role.READ,
+            "destructiveHint": False,
+            "idempotentHint": not self.is_dated,
+            "openWorldHint": self.is_open,
+        }
 
 
-_PATHS = "file file_path filename filepath file_name uri document document_path doc at location resource url place"
+_PATHS = (
+    "file file_path filename filepath file_name uri document document_path doc at location resource url place paths files target_file absolute_path "
+    "relative_path relative_workspace_path abs_path full_path"
+)
+_PATTERNS = "include includes include_pattern include_patterns file_pattern file_glob glob_pattern path_pattern path_filter"
+_FOLDERS = "folder directory dir directories folders target_directory target_directories folder_path directory_path"
 _PROJECTS = "repo repository projects project_name project_id collection collection_name namespace workspace dataset"
-_SIZES = "k top_k topk n num num_results max_results count page_size number_of_results per_page size results"
-_FIRSTS = "start_line line_start from_line begin_line start from first begin offset line_from"
-_LASTS = "end_line line_end to_line end to last until stop line_to"
+_SIZES = (
+    "k top_k topk n num num_results max_results count page_size number_of_results per_page size results n_results max_num_results max_count "
+    "result_limit head_limit"
+)
+_FIRSTS = "start_line line_start from_line begin_line start from first begin offset line_from start_line_one_indexed start_line_number"
+_LASTS = (
+    "end_line line_end to_line end to last until stop line_to end_line_one_indexed_inclusive end_line_one_indexed end_line_number end_line_inclusive"
+)
 
 
 def _path(about: str) -> Argument:
@@ -68,13 +84,19 @@ _SEARCHED = (
         about="What to find: a question, a phrase, an identifier or an error message.",
         is_required=True,
         joins=" ",
-        also="q question text search_query search search_term keywords terms term prompt pattern input",
+        also="q question text search_query search search_term keywords terms term prompt pattern input queries search_terms query_string",
     ),
     _project("Where to look: a project, several between commas, or '*' for all. Empty: the current one."),
     _limit(HITS, MAX_HITS, "Hits on a page."),
-    Argument(name="path", about="Keep only paths like this glob, such as src/**/*.py.", joins=",", also=f"glob path_glob {_PATHS} folder directory"),
+    Argument(
+        name="path",
+        about="Keep only paths like this glob, such as src/**/*.py.",
+        joins=",",
+        also=f"glob globs path_glob {_PATHS} {_FOLDERS} {_PATTERNS}",
+    ),
     Argument(name="kind", about="Keep only code, docs, data or chat.", joins=",", also="type kinds category content_type"),
     Argument(name="language", about="Keep only this language, such as python.", joins=",", also="lang languages programming_language"),
+    Argument(name="extensions", is_published=False, joins=",", also="extension ext file_extension file_extensions file_type file_types"),
 )
 
 _CONTINUED = (
@@ -104,7 +126,10 @@ _READ = (
     Argument(name="limit", default=0, is_published=False, also="line_count num_lines number_of_lines count max_lines n"),
 )
 
-_LISTED = (Argument(name="after", about="Name of the last project before, for more of a long list.", also="cursor page_token next"),)
+_LISTED = (
+    Argument(name="after", about="Name of the last project before, for more of a long list.", also="cursor page_token next"),
+    Argument(name="limit", default=0, is_published=False, also=_SIZES),
+)
 
 _HISTORY = (
     Argument(
@@ -113,7 +138,7 @@ _HISTORY = (
         also="endpoint stream_name name tool tool_name job route stream_id url path source id",
     ),
     _limit(PAGE, MAX_PAGE, "Records to give."),
-    Argument(name="offset", about="Newer records to leave out.", default=0, high=MAX_OFFSET, also="skip start from start_index"),
+    Argument(name="offset", about="Newer records to leave out; of a list, streams.", default=0, high=MAX_OFFSET, also="skip start from start_index"),
     _project("The project of the stream. Empty: the usual one."),
 )
 
@@ -139,7 +164,7 @@ _INDEXED = (
     Argument(
         name="path",
         about="A folder, file or git URL. Empty: the project again from where it came.",
-        also="folder directory dir root source url repo_path file file_path location uri",
+        also=f"{_FOLDERS} {_PATHS} root source repo_path",
     ),
     Argument(name="project", about="What to call it. Empty: the folder's name.", also=f"{_PROJECTS} name"),
 )
@@ -216,11 +241,12 @@ def tools(max_tokens: int) -> dict[str, Tool]:
             title="Remember something",
             description=(
                 "Stores a note so that later searches find it: a decision and its reason, a fix, a preference, how something works. Write it so that "
-                "it can be understood without this conversation. Storing the same text again changes nothing. Not for secrets."
+                "it can be understood without this conversation. The same text again in one conversation changes nothing. Not for secrets."
             ),
             arguments=_REMEMBERED,
             output=outputs.REMEMBERED,
             needs=Role.WRITE,
+            is_dated=True,
         ),
         Tool(
             name="index",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import PurePath
 
 from unspool.errors import InputError, NotFoundError, UnknownProjectError
-from unspool.interfaces.mcp import addresses
-from unspool.interfaces.mcp.arguments import Place, place
+from unspool.interfaces.mcp import addresses, arguments
+from unspool.interfaces.mcp.arguments import Place
 from unspool.views import View
 
 MAX_PROJECTS = 50  # that are looked through for a path
@@ -20,11 +21,9 @@ def located(view: View, text: str, *, project: str, home: str, root: Callable[[s
     With no project named, the one that is usually meant goes first, then any other that holds the path, if it is the only one. A path is taken as
     it is written, then as one of this machine that lies in a project; `path:10-20` as lines, then as a path that ends so.
     """
-    address = addresses.parse(text)
-    if address is not None:
-        return address.project, Place(path=address.path)
-    given = place(text)
-    readings = [given, Place(path=text.strip())] if given.first else [given]
+    readings = arguments.readings(text)
+    if addresses.parse(text) is not None:
+        return _addressed(view, readings)
     first = [project] if project else [name for name in dict.fromkeys((home, view.settings.project)) if name and view.scope.holds(name)]
     for name in first:
         found = _found(view, name, readings, root, is_named=bool(project))
@@ -33,11 +32,23 @@ def located(view: View, text: str, *, project: str, home: str, root: Callable[[s
     others = [] if project else [name for name in view.projects()[:MAX_PROJECTS] if name not in first]
     holders = [(name, found) for name in others if (found := _found(view, name, readings, root)) is not None]
     if len(holders) > 1:
-        raise InputError(f"{given.path[:200]!r} is in several projects; name one of: {', '.join(name for name, _ in holders[:SHOWN])}")
+        raise InputError(f"{readings[0].path[:200]!r} is in several projects; name one of: {', '.join(name for name, _ in holders[:SHOWN])}")
     if not holders:
         where = f"project {first[0]!r}" if first else "what is indexed"
-        raise NotFoundError(f"no document {given.path[:200]!r} in {where}; give a path as search names it, and its project")
+        raise NotFoundError(f"no document {readings[0].path[:200]!r} in {where}; give a path as search names it, and its project")
     return holders[0]
+
+
+def _addressed(view: View, readings: list[Place]) -> tuple[str, Place]:
+    """What the address of a resource names, with lines behind it or without. In an address the signs before lines are encoded where they are part
+    of a path."""
+    named = [(address, one) for one in readings if (address := addresses.parse(one.path)) is not None]
+    for address, one in named:
+        with suppress(NotFoundError):
+            view.document(address.path, project=address.project)
+            return address.project, Place(path=address.path, first=one.first, last=one.last)
+    address, one = named[0]
+    return address.project, Place(path=address.path, first=one.first, last=one.last)
 
 
 def _found(view: View, project: str, readings: list[Place], root: Callable[[str], str], *, is_named: bool = False) -> Place | None:

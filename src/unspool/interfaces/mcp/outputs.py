@@ -82,7 +82,7 @@ HISTORY = _object(
         "newest first",
     ),
     has_more=_BOOLEAN,
-    next=_of("string", "how to ask for older ones"),
+    next=_of("string", "how to ask for what follows"),
     streams=_list(_object(("stream",), stream=_STRING, project=_STRING, records=_INTEGER)),
     notes=_NOTES,
 )

@@ -58,10 +58,10 @@ def history(page: HistoryPage, notes: Sequence[str]) -> str:
     return "\n".join([replace(page, records=records).text, *notes])
 
 
-def streams(found: Sequence[StreamStatus], ending: Sequence[str]) -> str:
+def streams(found: Sequence[StreamStatus], ending: Sequence[str], *, is_start: bool = True) -> str:
     """Streams of responses, one a line."""
     lines = [line(f"{one.stream} ({one.records} records, project {one.project})") for one in found]
-    return "\n".join([*(lines or ["no streams of responses yet"]), *ending])
+    return "\n".join([*(lines or ["no streams of responses yet" if is_start else "no further streams"]), *ending])
 
 
 def notes(found: Sequence[str]) -> list[str]:

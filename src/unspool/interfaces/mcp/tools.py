@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import product
+from functools import cache, partial
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Message
@@ -16,16 +15,23 @@ from unspool.domain.queries import Page
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import ConflictError, InputError, UnknownProjectError, UnspoolError
 from unspool.interfaces import disclosure
-from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating
+from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating, narrowing
 from unspool.interfaces.mcp.answers import Answer
 from unspool.interfaces.mcp.arguments import Understood
 from unspool.interfaces.mcp.catalogue import LINES
 from unspool.sources import git
 from unspool.views import View
 
-MAX_GLOBS = 50
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_BETWEEN = re.compile(r",(?![^{}]*\})")  # a comma outside of braces
+MAX_ID = 100  # characters of a title that a conversation is called by: with each hit it is told anew
+MAX_ERROR, ERROR_END = 1_000, 300  # characters of an error, and how many of them are its last, where the cure is
+
+# What an error advises to people at a command line, and what an agent can do instead
+_CURES = {
+    "`unspool documents` lists them": "give a path as search names it",
+    "the list of documents names them": "give a path as search names it",
+    " (--project on the command line)": "",
+    "give this one another name with --project, or forget that one first": "give this one another name as project",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,30 +72,44 @@ class Call:
             return self.root_of(project)
         return next((one.root for one in self.view.status(project=project)), "")
 
+    def roots(self, projects: Sequence[str] | None) -> dict[str, str]:
+        """Where each of the projects lies that a search is about."""
+        names = self.view.projects()
+        return {name: self.root(name) for name in (names if projects is None or "*" in projects else projects) if name in names}
+
     def located(self) -> tuple[str, arguments.Place]:
         """The project and the place that the path names."""
         return locating.located(self.view, self.given.text("path"), project=self.project(), home=self.home, root=self.root)
 
-    def page(self, ask: Callable[[int], Page], notes: Sequence[str] = (), *, end: str = answers.ALL) -> Answer:
-        """Hits within the budget."""
-        limit = self.given.number("limit")
-        return budgets.page(ask, limit, most=self.most, count=self.view.count_tokens, notes=(*self.given.notes, *notes), end=end)
+    def page(
+        self, ask: Callable[[int], Page], notes: Sequence[str] = (), *, end: str = answers.ALL, conditions: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Hits within the budget. `conditions` are those that were set, as the caller wrote them."""
+        render = partial(answers.page, notes=(*self.given.notes, *notes), end=end, conditions=conditions or {})
+        return budgets.page(ask, self.given.number("limit"), most=self.most, count=self.view.count_tokens, render=render)
 
 
 def search(call: Call) -> Answer:
     """The best hits for a query."""
     given, projects = call.given, call.projects()
-    conditions: dict[str, Any] = {
-        "path": _globs(given.text("path")),
-        "kind": [name.lower() for name in arguments.names(given.text("kind"))],
-        "language": [name.lower() for name in arguments.names(given.text("language"))],
-    }
-    where = {field: values for field, values in conditions.items() if values} or None
+    asked = {name: given.text(name) for name in ("path", "extensions", "kind", "language") if given.text(name).strip()}
+    where = _where(call, asked, projects)
 
     def ask(size: int) -> Page:
         return call.view.search(given.text("query"), projects=projects, limit=size, max_tokens=0, where=where, on_progress=call.on_progress)
 
-    return call.page(ask)
+    return call.page(ask, conditions=asked)
+
+
+def _where(call: Call, asked: Mapping[str, str], projects: Sequence[str] | None) -> dict[str, Any]:
+    """Conditions as a filter has them."""
+    paths = narrowing.paths(asked.get("path", ""), cache(lambda: call.roots(projects)))
+    conditions: dict[str, Any] = {
+        "all": [part for part in (paths, narrowing.endings(asked.get("extensions", ""))) if part],
+        "kind": [name.lower() for name in arguments.names(asked.get("kind", ""))],
+        "language": narrowing.languages(asked.get("language", "")),
+    }
+    return {field: values for field, values in conditions.items() if values}
 
 
 def more(call: Call) -> Answer:
@@ -135,9 +155,11 @@ def read(call: Call) -> Answer:
 
 def _range(given: Understood, place: arguments.Place) -> tuple[int, int]:
     """The lines that are meant, however they were named."""
-    named = arguments.lines(given.text("lines"))
-    first = given.number("first_line") or named[0] or place.first
-    last = given.number("last_line") or named[1] or place.last
+    first, last = given.number("first_line"), given.number("last_line")
+    for begin, end in (arguments.lines(given.text("lines")), (place.first, place.last)):
+        if end and not last and (not first or begin <= first <= end):  # the end of a range that begins elsewhere is none of this one
+            last = end
+        first = first or begin
     if given.number("line") and not first:
         first, last = max(given.number("line") - LINES // 2, 1), given.number("line") + LINES // 2
     first = max(first, 1)
@@ -150,7 +172,7 @@ def list_projects(call: Call) -> Answer:
     """The projects there are."""
     after = call.given.text("after")
     found = sorted((one for one in call.view.status() if not after or one.name > after), key=lambda one: one.name)
-    return budgets.projects(found, most=call.most, count=call.view.count_tokens, notes=call.given.notes)
+    return budgets.projects(found, call.given.number("limit") or len(found), most=call.most, count=call.view.count_tokens, notes=call.given.notes)
 
 
 def get_response_history(call: Call) -> Answer:
@@ -158,7 +180,7 @@ def get_response_history(call: Call) -> Answer:
     given, view, project = call.given, call.view, call.project() or None
     stream = given.text("stream").strip()
     if not stream:
-        return budgets.streams(view.streams(project=project), most=call.most, count=view.count_tokens, notes=given.notes)
+        return budgets.streams(view.streams(project=project), given.number("offset"), most=call.most, count=view.count_tokens, notes=given.notes)
     history = view.history(stream, project=project)
     notes = list(given.notes)
     if not history.count():
@@ -179,13 +201,13 @@ def remember(call: Call) -> Answer:
     """Store a note as a message of a conversation: the one that is named, else one called as its title, else that of the day.
 
     A title is the first line of the message, where it is found. The message's id follows from what it says, so that whoever is not sure that it
-    arrived can send it again.
+    arrived can send it again: the same words in the same conversation are one message.
     """
     given, view = call.given, call.view
     title, project = " ".join(given.text("title").split()), call.project() or call.home or None
     text = "\n\n".join(filter(None, (title, given.text("text").strip())))
     now = datetime.now(UTC)
-    conversation = given.text("conversation").strip() or title or f"notes/{now:%Y-%m-%d}"
+    conversation = given.text("conversation").strip() or title[:MAX_ID].rstrip() or f"notes/{now:%Y-%m-%d}"
     speaker = " ".join(given.text("speaker").split()) or AuthorKind.ASSISTANT.value
     is_kind = speaker.lower() in list(AuthorKind)
     message = Message(
@@ -232,21 +254,6 @@ def _source(call: Call, project: str) -> str:
         raise UnknownProjectError(f"{error}; to make it, give the path that it is to hold", project=project) from None
 
 
-def _globs(text: str) -> list[str]:
-    """Globs between commas; `*.{ts,tsx}` is two of them."""
-    if len(text) > arguments.MAX_PLACE:
-        raise InputError(f"path has {len(text)} characters; give globs of at most {arguments.MAX_PLACE} together")
-    out: list[str] = []
-    for part in filter(None, (part.strip() for part in _BETWEEN.split(text))):
-        pieces = _BRACES.split(part)
-        choices = [piece.split(",") if number % 2 else [piece] for number, piece in enumerate(pieces)]
-        for combination in product(*choices):
-            out.append("".join(combination))
-            if len(out) > MAX_GLOBS:
-                raise InputError(f"path stands for more than {MAX_GLOBS} globs; give fewer")
-    return out
-
-
 RUN: Mapping[str, Callable[[Call], Answer]] = {
     "search": search,
     "more": more,
@@ -261,4 +268,9 @@ RUN: Mapping[str, Callable[[Call], Answer]] = {
 
 def error_text(error: UnspoolError, role: Role) -> str:
     """What went wrong, for a model: what happened and what to do, and a code that stays the same."""
-    return f"error ({error.code}): {disclosure.words(error, role)}"
+    text = disclosure.words(error, role)
+    for advice, instead in _CURES.items():
+        text = text.replace(advice, instead)
+    if len(text) > MAX_ERROR:
+        text = f"{text[: MAX_ERROR - ERROR_END - 5]} ... {text[-ERROR_END:]}"
+    return f"error ({error.code}): {text}"
