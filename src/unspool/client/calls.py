@@ -29,7 +29,7 @@ from unspool.domain.history import (
 from unspool.domain.jobs import Job
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
-from unspool.errors import InputError, MalformedContinuationError, UnsupportedError
+from unspool.errors import InputError, MalformedContinuationError, NotFoundError, UnsupportedError
 
 # Search
 
@@ -51,7 +51,7 @@ def search(
     """A first page."""
     _check_caller(caller)
     body = {
-        "query": _asked(query),
+        "query": _query(query),
         "projects": own.several(projects),
         "limit": first(limit, own.limit),
         "max_tokens": first(max_tokens, own.max_tokens),
@@ -78,6 +78,7 @@ def more(continuation: str, *, limit: int | None, max_tokens: int | None, restar
 
 def related(own: Preferences, path: str, line: int, *, project: str | None, limit: int | None) -> Call[Page]:
     """What is like a place in a document."""
+    _check_findable(path, project or own.project)
     body = {"path": path, "line": line, "project": project or own.project or None, "limit": first(limit, own.limit), "full": True}
     return post("/v1/related", parsing.page, body)
 
@@ -135,6 +136,12 @@ def ask(
 def _asked(text: str) -> str:
     """A question without halves of characters, for which a corpus looks as for question marks."""
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+
+
+def _query(text: str) -> str:
+    from unspool.search.plan import checked  # the same complaints as without a service
+
+    return checked(text)
 
 
 def _check_caller(caller: str) -> None:
@@ -221,8 +228,17 @@ def forget(project: str, path: str | None) -> Call[int]:
 
 
 def _document(project: str, path: str) -> str:
-    check_path(path)
+    _check_findable(path, project)
     return in_project(project, "documents", segment(path))
+
+
+def _check_findable(path: str, project: str) -> None:
+    """What no document can be called is not there; no address could say it."""
+    try:
+        check_path(path)
+    except InputError as error:
+        place = f" in project {project!r}" if project else ""
+        raise NotFoundError(f"no document {path!r}{place}; `unspool documents` lists them") from error
 
 
 # Jobs
