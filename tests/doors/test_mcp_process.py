@@ -104,8 +104,9 @@ def test_a_root_that_is_no_folder_of_this_machine_leaves_the_others(catalog: Pat
         wire.close()
 
 
-def test_a_client_that_says_nothing_of_its_roots_has_nothing_indexed(catalog: Path) -> None:
-    wire = Wire(catalog, cwd=catalog.parent / "work", roots={"roots": [{"path": "/"}]})
+@pytest.mark.parametrize("roots", [[{"path": "/"}], [{"uri": uri} for uri in OF_OTHERS]], ids=["no root", "none of this machine"])
+def test_a_client_that_says_nothing_of_its_roots_has_nothing_indexed(catalog: Path, roots: list[dict[str, str]]) -> None:
+    wire = Wire(catalog, cwd=catalog.parent / "work", roots={"roots": roots})
     try:
         assert "forbidden" in wire.call("index", path="session.py", project="one")
     finally:

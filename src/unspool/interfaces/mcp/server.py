@@ -192,7 +192,10 @@ async def _declared_roots(ctx: Context, params: types.CallToolRequestParams) -> 
             return None
     except (MCPError, ValidationError) as error:
         raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again") from error
-    return confinement.paths_of([root.uri for root in found.roots])
+    paths = confinement.paths_of([root.uri for root in found.roots])
+    if found.roots and not paths:
+        raise ForbiddenError("none of the roots that the client declares is a folder of this machine, so nothing may be indexed; open one there")
+    return paths
 
 
 def _described(tool: Tool) -> types.Tool:
