@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
@@ -59,7 +58,7 @@ class Scope:
     def _is_inside(self, path: str) -> bool:
         try:
             meant = Path(path).expanduser()
-            return meant.is_absolute() and any(meant.resolve().is_relative_to(root) for root in self.roots)
+            return meant.is_absolute() and any(meant.resolve().is_relative_to(root.resolve()) for root in self.roots)
         except (OSError, RuntimeError, ValueError):  # an unknown ~user, links that go round, a NUL
             return False
 
@@ -94,13 +93,8 @@ def admit(corpus: Corpus, key: str | None) -> Scope:
 
 def roots_of(settings: Settings) -> tuple[Path, ...]:
     """The folders that the settings let the doors index."""
-    return _roots(settings.roots)
-
-
-@lru_cache(maxsize=16)
-def _roots(named: str) -> tuple[Path, ...]:
-    """Looked at once: every request asks, and a folder may be on a disk that does not answer."""
-    return tuple(Path(root).expanduser().resolve() for root in named.split(os.pathsep) if root.strip())
+    # By their names alone: every request asks, and a folder may be on a disk that does not answer.
+    return tuple(Path(root).expanduser().absolute() for root in settings.roots.split(os.pathsep) if root.strip())
 
 
 def git_hosts_of(settings: Settings) -> frozenset[str] | None:

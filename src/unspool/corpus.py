@@ -140,7 +140,7 @@ class Corpus:
             raise InputError("the path is empty; give a folder, a file or a git URL")
         try:
             root = Path(source).expanduser().resolve(strict=True)
-        except (OSError, RuntimeError) as error:  # also a name that is too long for any file, links that go round, an unknown ~user
+        except (OSError, RuntimeError, ValueError) as error:  # also a name that is too long for any file, links that go round, an unknown ~user
             raise NotFoundError(f"no such path: {text}; give a folder, a file or a git URL that exists") from error
         if project is None and (known := naming.at(self._parts.catalog, root)) is not None:
             project, whole = known, self._project(known).root

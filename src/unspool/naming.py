@@ -9,7 +9,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, projects, spaces
 from unspool.catalog.projects import ProjectRow
-from unspool.domain.documents import MAX_NAME_LENGTH
+from unspool.domain.documents import MAX_NAME_LENGTH, usable_name
 from unspool.domain.keys import EVERY_PROJECT
 from unspool.errors import AmbiguousError, InputError, NotFoundError, UnknownProjectError
 from unspool.sources.folders import storable
@@ -86,13 +86,8 @@ def free(catalog: Catalog, root: Path) -> str:
     """A name for a folder that has none yet: its own, told apart from others by its parent's or a number."""
     with catalog.read() as connection:
         taken = {row.name for row in projects.all_projects(connection)}
-    base = _usable(storable(root.name), 150) or "root"
-    parent = _usable(storable(root.parent.name), 180)
-    told_apart = [_usable(f"{parent}-{base}", 180)] if parent else []
+    base = usable_name(storable(root.name), 150) or "root"
+    parent = usable_name(storable(root.parent.name), 180)
+    told_apart = [usable_name(f"{parent}-{base}", 180)] if parent else []
     names: Iterable[str] = (base, *told_apart, *(f"{base}-{number}" for number in range(2, 10_000)))
     return next(name for name in names if name not in taken)
-
-
-def _usable(name: str, most: int) -> str:
-    """What of a folder's name can stand in a project's, or be one: see `check_project`."""
-    return "".join(c for c in name if ord(c) >= 32 and c not in "*,\x7f")[:most].strip()

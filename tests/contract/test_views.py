@@ -245,6 +245,17 @@ def test_a_file_is_read_back_whole(database: Place) -> None:
         assert corpus.read("corpus.py", project="p").text == source.read_text(encoding="utf-8").rstrip("\n")
 
 
+def test_a_root_that_is_a_link_is_where_it_leads_now(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "current").symlink_to(tmp_path / "one")
+    scope = Scope.everything(roots=[tmp_path / "current"])
+    assert (scope.reaches(f"{tmp_path}/current"), scope.reaches(f"{tmp_path}/one"), scope.reaches(f"{tmp_path}/two")) == (True, True, False)
+    (tmp_path / "current").unlink()
+    (tmp_path / "current").symlink_to(tmp_path / "two")
+    assert (scope.reaches(f"{tmp_path}/current"), scope.reaches(f"{tmp_path}/one"), scope.reaches(f"{tmp_path}/two")) == (True, False, True)
+
+
 def test_a_part_of_a_project_is_not_the_way_to_its_whole(filled: Corpus, tmp_path: Path) -> None:
     for name in ("open", "closed"):
         (tmp_path / "srv" / name).mkdir(parents=True)

@@ -96,6 +96,12 @@ def test_a_body_that_does_not_arrive_is_not_waited_for(address: str) -> None:
     assert spoken(address, begin).startswith(b"HTTP/1.1 408 ")
 
 
+def test_an_answer_does_not_get_lost_while_the_rest_of_a_body_is_waited_for(address: str) -> None:
+    heard = spoken(address, b"GET /health HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+    assert heard.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in heard
+
+
 @pytest.mark.parametrize("begin", [b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-A: "])
 def test_headers_that_do_not_end_close_the_connection(address: str, begin: bytes) -> None:
     assert spoken(address, begin) == b""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -152,6 +153,20 @@ def test_responses_are_kept_looked_at_and_removed(api: httpx2.Client) -> None:
     assert [api.request(method, f"{address}{end}").status_code for method, end in (("GET", ""), ("GET", "/records"), ("DELETE", ""))] == [404] * 3
     assert api.get("/v1/projects/kept/streams").json() == {"streams": []}
     assert [api.get(f"/v1/projects/nothing/{what}").status_code for what in ("streams", "conversations", "documents")] == [404] * 3
+
+
+def test_records_that_are_past_the_retention_can_be_removed(tmp_path: Path) -> None:
+    settings = settings_for(tmp_path / "catalog.db")
+    with unspool.open(settings=settings) as corpus:
+        for stream in ("pruned", "cleared"):
+            corpus.history(stream, project="kept").append("old", datetime.now(UTC) - timedelta(days=2))
+    with serving(settings, history_max_age_s=3600) as address:
+        streams = f"{address}/v1/projects/kept/streams"
+        assert [one["stream"] for one in httpx2.get(streams).json()["streams"]] == ["cleared", "pruned"]
+        assert httpx2.get(f"{streams}/pruned/records").json()["records"] == httpx2.get(f"{streams}/pruned").json()["records"] == []
+        assert httpx2.post(f"{streams}/pruned/prune").json() == {"cleared": 1}
+        assert httpx2.delete(f"{streams}/cleared").json() == {"cleared": 1}
+        assert httpx2.delete(f"{streams}/cleared").status_code == 404
 
 
 def test_a_folder_is_indexed_by_a_job_that_can_be_watched(api: httpx2.Client, home: Path) -> None:

@@ -139,7 +139,7 @@ VIEW: dict[str, Asked] = {
 }
 
 
-WRITING = {"put", "forget", "index", "reindex", "history.append", "history.clear", "history.prune"} | {
+WRITING = {"put", "forget", "index", "history.append", "history.clear", "history.prune"} | {
     f"conversations.{name}" for name in ("save", "append", "delete")
 }
 

@@ -174,8 +174,19 @@ def test_another_entry_of_the_name_is_shown_as_a_change_and_comes_back(cli: Cli,
     shown = installed(cli, "claude-code").stdout
     assert any(line.startswith("-") and "/my/wrapper" in line for line in shown.splitlines())
     installed(cli, "claude-code", "--undo")
-    assert all_files(home) == {".claude.json": own.encode()}
+    assert all_files(home) == {".claude.json": own.encode(), ".claude.json.before-unspool-2": b"of an earlier time"}
     assert file.read_text() == own
+
+
+def test_nothing_that_was_ever_there_is_lost(cli: Cli, home: Path) -> None:
+    own = '{"mcpServers": {"unspool": {"command": "/my/wrapper", "args": ["x"]}}}'
+    file = put(home / ".claude.json", own)
+    installed(cli, "claude-code")
+    changed = file.read_text().replace('"args"', '"env": {"A": "1"}, "args"')
+    put(file, changed)
+    installed(cli, "claude-code", "--read-only")
+    installed(cli, "claude-code", "--undo")
+    assert all_files(home) == {".claude.json": changed.encode(), ".claude.json.before-unspool-2": own.encode()}
 
 
 @pytest.mark.parametrize("own", [{"command": "unspool", "args": ["mcp"]}, {"command": "/bin/unspool", "args": ["mcp"], "env": {"A": "1"}}])

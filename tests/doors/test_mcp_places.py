@@ -218,3 +218,11 @@ def test_a_long_title_is_not_the_whole_id(tmp_path: Path) -> None:
         assert 90 <= len(stored.values["conversation"]) <= 100
         hit = agent.call("search", query="walrus", max_tokens=200).values["hits"][0]
         assert hit["at"] == f"{stored.values['conversation']}:1"
+
+
+@pytest.mark.parametrize("path", ["app/[id]", "app/[id]/", "app/[id]/page.md", "[id]"])
+def test_brackets_in_the_name_of_a_folder_are_meant_as_they_stand(tmp_path: Path, path: str) -> None:
+    with open_corpus(tmp_path / "catalog.db") as corpus:
+        corpus.put(doc("app/[id]/page.md", "How to retry a page."), doc("app/new/page.md", "How to retry another."))
+        found = Agent(corpus, Scope.everything()).call("search", query="retry", path=path)
+    assert [place.split(":")[0] for place in found.places] == ["app/[id]/page.md"]

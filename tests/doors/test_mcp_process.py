@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 from support import doc, open_corpus, write
+from tasks import until
 
 WAIT_S = 60.0  # only a test that fails waits as long
 CURRENT, PREVIOUS = "2026-07-28", "2025-11-25"
@@ -133,6 +135,24 @@ def test_an_interrupt_ends_the_server_while_stdin_is_open(wire: Wire) -> None:
     code, said = wire.ended()
     assert code == INTERRUPTED
     assert said == ""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the git in front of git is a shell script; use a POSIX system")
+def test_an_interrupt_ends_git_too(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = catalog.parent
+    write(folder, {"bin/git": f"#!/bin/sh\necho $$ > {folder}/new; mv {folder}/new {folder}/pid; exec sleep 600\n"})
+    (folder / "bin" / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    wire = Wire(catalog, cwd=folder)
+    try:
+        wire.write({"id": 9, "method": "tools/call", "params": {"name": "index", "arguments": {"path": "https://h.invalid/a.git"}}})
+        until(lambda: (folder / "pid").exists())
+        wire.process.send_signal(signal.SIGINT)
+        assert wire.ended()[0] == INTERRUPTED
+        fetching = int((folder / "pid").read_text())
+        until(lambda: not Path(f"/proc/{fetching}").exists() or "Z" in Path(f"/proc/{fetching}/stat").read_text().rpartition(")")[2])
+    finally:
+        wire.close()
 
 
 def test_a_client_that_is_gone_is_no_bug(wire: Wire) -> None:

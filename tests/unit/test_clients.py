@@ -332,6 +332,8 @@ def test_each_client_writes_a_server_in_its_own_way(client: Client, started: Ent
         ("cursor", {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${env:UNSPOOL_KEY}", "X-Mine": "1"}}, False),
         ("cursor", {"url": "https://x.example/mcp", "headers": {"Authorization": "Bearer ${env:MY_UNSPOOL_KEY}"}}, False),
         ("cursor", {"url": "https://x.example/mcp"}, False),
+        ("cursor", {"url": ""}, False),
+        ("claude-code", {"type": "http", "url": ""}, False),
         ("cursor", {"headers": {"Authorization": "Bearer ${env:UNSPOOL_KEY}"}}, False),
         ("codex", {"command": "/bin/unspool", "args": ["mcp"], "env_vars": ["UNSPOOL_LIMIT"]}, True),
         ("codex", {"command": "/bin/unspool", "args": ["mcp"], "env_vars": ["UNSPOOL_LIMIT", "MINE"]}, False),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unspool.client import calls, parsing
 from unspool.client.call import Call, encoded
 from unspool.domain.conversations import Conversation, check_saved
-from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_listed, check_project, checked_status
+from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_listed, check_project, checked_status, usable_name
 from unspool.domain.history import HistoryPage, Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
@@ -104,7 +104,7 @@ def _project_at(source: str) -> Flow[tuple[str, str]]:
     found = next((roots[place] for place in (path, *path.parents) if place in roots), None)
     if found is not None:
         return found.name, found.root  # all of it: of a part, the rest would be taken to be gone
-    name = "".join(c for c in path.name if ord(c) >= 32 and c not in "*,\x7f").strip()[:150] or "root"
+    name = usable_name(path.name) or "root"
     if name in {one.name for one in known}:
         raise InputError(f"there is a project {name!r} already, which was not indexed from {source!r}; give it a name with `project`")
     return name, source

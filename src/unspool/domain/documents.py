@@ -207,6 +207,11 @@ def check_project(name: str) -> None:
         )
 
 
+def usable_name(name: str, most: int = 150) -> str:
+    """What of a folder's name can stand in a project's, or be one: see `check_project`."""
+    return "".join(c for c in name if ord(c) >= 32 and c not in "*,\x7f")[:most].strip()
+
+
 def check_path(path: str, what: str = "document path") -> None:
     """Refuse a document path, or whatever else names one, that is empty, too long or holds a NUL."""
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH or not storable(path):

@@ -130,7 +130,7 @@ def _remote(client: Client, server: Server) -> Entry:
 def is_ours(client: Client, found: Entry, *, key_variable: str) -> bool:
     """Whether an entry is one that `entry` makes, and nothing in it but that: whatever else it says is somebody's own."""
     url, program, arguments, variables = (found.get(field) for field in ("url", "command", "args", "env_vars"))
-    if isinstance(url, str) and client is not Client.CLAUDE_DESKTOP:
+    if isinstance(url, str) and url and client is not Client.CLAUDE_DESKTOP:
         return dict(found) == entry(client, Server(url=url, key_variable=key_variable))
     if not isinstance(program, str) or not isinstance(arguments, list) or not _is_start(program, arguments):
         return False

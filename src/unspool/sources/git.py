@@ -292,7 +292,7 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()
 
 
 @atexit.register
-def _end_all() -> None:
+def end_all() -> None:
     """They are in sessions of their own, and would outlive a process that ends while another of its threads fetches."""
     _STARTING.acquire()  # and never let go of: nothing is started any more
     for process in list(_RUNNING):

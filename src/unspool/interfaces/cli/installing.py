@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import secrets
 import shutil
@@ -273,6 +274,7 @@ def _apply(change: Change) -> None:
         change.file.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(change.file.stat().st_mode) if change.before is not None else _NEW[change.scope]
         if change.keep and change.before is not None:
+            _set_aside(change.backup, change.before)
             _write(change.backup, change.before, mode)
         if change.after is None:
             change.file.unlink()
@@ -282,6 +284,13 @@ def _apply(change: Change) -> None:
             change.backup.unlink()
     except OSError as error:
         raise ServiceError(f"{change.file} cannot be written ({error.strerror}); make it and its folder writable") from error
+
+
+def _set_aside(backup: Path, text: str) -> None:
+    """Make room for what is kept; what was kept before goes beside it, by a number of its own."""
+    if backup.exists() and backup.read_bytes() != text.encode("utf-8"):
+        places = (backup.with_name(f"{backup.name}-{number}") for number in itertools.count(2))
+        backup.rename(next(place for place in places if not place.exists()))
 
 
 def _read(file: Path) -> str | None:

@@ -50,14 +50,13 @@ class Outermost:
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    seen.status = message["status"]
-                    seen.route = self._template(scope)
                     own = [(b"x-request-id", request_id), (b"x-content-type-options", b"nosniff"), *scope["state"].get(FOR_PAGES, ())]
                     if message["status"] != SlowError.http_status:
                         await arriving.discard()
                     if not arriving.is_whole:
                         own.append((b"connection", b"close"))
                     message["headers"] = [*message["headers"], *own]
+                    seen.status, seen.route = message["status"], self._template(scope)
                 await send(message)
 
             error = await self._attempt(scope, arriving.receive, sending)
@@ -186,11 +185,12 @@ class _Body:
 
 
 def _unhurried(send: Send, limit: asyncio.Timeout) -> Send:
-    """The same, without a limit once it is a stream of events that is sent."""
+    """The same, without a limit once it is a stream of events that is sent; any other answer may wait for the rest of a body to be read."""
 
     async def sending(message: Message) -> None:
-        if message["type"] == "http.response.start" and (b"content-type", EVENTS.encode()) in [(k, v[: len(EVENTS)]) for k, v in message["headers"]]:
-            limit.reschedule(None)
+        if message["type"] == "http.response.start" and (due := limit.when()) is not None:
+            are_events = any(name == b"content-type" and value.startswith(EVENTS.encode()) for name, value in message["headers"])
+            limit.reschedule(None if are_events else due + 2 * DISCARD_S)
         await send(message)
 
     return sending

@@ -44,7 +44,8 @@ def inside(text: str, roots: Sequence[Path]) -> Path:
         given = Path(text.removeprefix("file://") or ".").expanduser()
         tried = [given] if given.is_absolute() else [root / given for root in roots]
         # Symbolic links are followed first: one that leads out is outside.
-        allowed = [path for path in (one.resolve() for one in tried) if any(path.is_relative_to(root) for root in roots)]
+        real = [root.resolve() for root in roots]
+        allowed = [path for path in (one.resolve() for one in tried) if any(path.is_relative_to(root) for root in real)]
     except (OSError, ValueError, RuntimeError):  # a NUL, an unknown ~user, links that go round
         allowed = []
     if not allowed:

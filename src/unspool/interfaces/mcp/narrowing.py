@@ -50,7 +50,11 @@ def paths(text: str, roots: Callable[[], Mapping[str, str]]) -> dict[str, Any]:
 def _globs(path: str) -> list[str]:
     if path.removeprefix("./").rstrip("/") in _EVERYTHING:
         return ["**"]
-    return [path] if _WILD.search(path) or path.endswith("/") else [path, f"{path}/"]
+    plain = path.replace("[", "[[]")  # brackets stand in names, too
+    if _WILD.search(plain.replace("[[]", "")):
+        return [path]
+    places = [path] if plain == path else [path, plain]
+    return places if path.endswith("/") else [spelled for place in places for spelled in (place, f"{place}/")]
 
 
 def _lies_in(path: str, roots: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from unspool.errors import MissingDependencyError, UnspoolError
 from unspool.interfaces.mcp import confinement
 from unspool.observability import Observer, install
 from unspool.settings import Settings
+from unspool.sources import git
 from unspool.views import View
 
 READY_S = 30  # that a corpus which is still being opened may take to come to rest when the client leaves
@@ -99,7 +100,13 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
 @contextmanager
 def _interruptible() -> Iterator[None]:
     """Ctrl-C ends the process at once: the thread that waits for stdin would be waited for otherwise, and no run minds being killed."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def end(number: int, frame: object) -> None:
+        git.end_all()  # which is in sessions of its own, and does not hear of it
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, end)
     try:
         yield
     finally:

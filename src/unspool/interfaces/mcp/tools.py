@@ -74,8 +74,13 @@ class Call:
 
     def roots(self, projects: Sequence[str] | None) -> dict[str, str]:
         """Where each of the projects lies that a search is about."""
-        names = self.view.projects()
-        return {name: self.root(name) for name in (names if projects is None or "*" in projects else projects) if name in names}
+        if self.root_of is None and not self.view.scope.role.allows(Role.ADMIN):
+            return {}
+        if self.root_of is None:
+            roots = {one.name: one.root for one in self.view.status()}
+        else:
+            roots = {name: self.root_of(name) for name in self.view.projects()}
+        return roots if projects is None or "*" in projects else {name: roots[name] for name in projects if name in roots}
 
     def located(self) -> tuple[str, arguments.Place]:
         """The project and the place that the path names."""
@@ -271,6 +276,7 @@ def error_text(error: UnspoolError, role: Role) -> str:
     text = disclosure.words(error, role)
     for advice, instead in _CURES.items():
         text = text.replace(advice, instead)
+    text = f"error ({error.code}): {text}"
     if len(text) > MAX_ERROR:
         text = f"{text[: MAX_ERROR - ERROR_END - 5]} ... {text[-ERROR_END:]}"
-    return f"error ({error.code}): {text}"
+    return text
