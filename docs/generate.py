@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 
 import click
 import http_reference
+from tables import cell, table
 
 import unspool
 import unspool.aio
@@ -151,7 +152,7 @@ def embedders_page() -> str:
         [f"`{name}`", one.about, f"`unspool[{one.extra}]`" if one.extra else "", f"`{one.driver}`" if one.driver else ""]
         for name, one in embedders.PROVIDERS.items()
     ]
-    out += _table(["provider", "what it is", "install", "package"], rows)
+    out += table(["provider", "what it is", "install", "package"], rows)
     out += [
         "",
         "## Hosted models",
@@ -165,19 +166,10 @@ def embedders_page() -> str:
         *((f"voyage:{name}", voyage.DIMENSION, voyage.MAX_TOKENS, price) for name, price in voyage.PRICES.items()),
     ]
     rows = [[f"`{name}`", str(dimension), str(tokens), f"{price:.2f}"] for name, dimension, tokens, price in known]
-    out += _table(["setting", "dimensions", "tokens of a text", "price"], rows)
+    out += table(["setting", "dimensions", "tokens of a text", "price"], rows)
     out += ["", "## Prefixes", "", "A folder's own prompts go first. Otherwise the first of these parts that is in a model's name decides.", ""]
     rows = [[f"`{one.part}`", f"`{one.query}`" if one.query else "none", f"`{one.passage}`" if one.passage else "none"] for one in families.FAMILIES]
-    return "\n".join(out + _table(["in the name", "before a query", "before a passage"], rows))
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    lines = [head, ["---"] * len(head), *rows]
-    return ["| " + " | ".join(cell.replace("\n", " ") for cell in row) + " |" for row in lines]
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return "\n".join(out + table(["in the name", "before a query", "before a passage"], rows))
 
 
 # Commands
@@ -189,7 +181,7 @@ def commands() -> str:
     names = main.list_commands(group)
     out = ["# Commands", "", _NOTE, ""]
     out += ["Results go to stdout, everything else to stderr. `--json` is described in [JSON](../json.md).", ""]
-    out += _table(["command", "what it does"], [[f"[`unspool {name}`](#{name})", main.commands[name].get_short_help_str(200)] for name in names])
+    out += table(["command", "what it does"], [[f"[`unspool {name}`](#{name})", main.commands[name].get_short_help_str(200)] for name in names])
     out += ["", "| exit code | means |", "| --- | --- |", "| 0 | done |", "| 1 | nothing found, or no such path, project or document |"]
     out += ["| 2 | something must be changed: a flag, a setting, a filter; for `doctor`, a check is not ok |"]
     out += ["| 3 | a system that unspool calls failed; for `index`, every document of a source did |", "| 70 | a bug in unspool |"]
@@ -210,8 +202,8 @@ def _command(name: str, command: click.Command) -> list[str]:
     rows = [_option(option) for option in command.params if isinstance(option, click.Option)]
     rows.append(["`-h`, `--help`", "", "Show the help and exit."])
     examples = [line.strip() for line in (command.epilog or "").splitlines() if line.strip().startswith("unspool ")]
-    table = _table(["flag", "value", "meaning"], rows)
-    return [f"## {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "", *table, "", "```sh", *examples, "```"]
+    flags = table(["flag", "value", "meaning"], rows)
+    return [f"## {name}", "", f"`{usage}`", "", inspect.cleandoc(command.help or ""), "", *flags, "", "```sh", *examples, "```"]
 
 
 def _option(option: click.Option) -> list[str]:
@@ -221,7 +213,7 @@ def _option(option: click.Option) -> list[str]:
     about = option.help or "Show the help and exit."
     variable = settings.variable(option.name) if option.name in settings.names() and option.name else ""
     often = " Can be given several times." if option.multiple and "several times" not in about else ""
-    return [names, value, _cell(about) + often + (f" Also `{variable}`." if variable and option.name != "project" else "")]
+    return [names, value, cell(about) + often + (f" Also `{variable}`." if variable and option.name != "project" else "")]
 
 
 # Settings
@@ -236,7 +228,7 @@ def settings_page() -> str:
         low, high = one.metadata["low"], one.metadata["high"]
         span = f"{low} to {high}" if low is not None else ", ".join(f"`{choice}`" for choice in one.metadata["choices"])
         default = "" if one.default in ("", None) else f"`{one.default}`"
-        rows.append([f"`{one.name}`", f"`{settings.variable(one.name)}`", default, span, _cell(one.metadata["about"])])
+        rows.append([f"`{one.name}`", f"`{settings.variable(one.name)}`", default, span, cell(one.metadata["about"])])
     out = ["# Settings", "", _NOTE, ""]
     out += ["A value is looked for in this order; the first one found wins:", ""]
     out += ["1. an argument in Python: `unspool.open(database)`", "2. a flag: `--max-tokens 4000`", "3. a variable: `UNSPOOL_MAX_TOKENS=4000`"]
@@ -245,7 +237,7 @@ def settings_page() -> str:
         "5. a line in `unspool.toml` in the current folder: `max_tokens = 4000`",
     ]
     out += ["6. the default", "", "`unspool settings` shows every value and where it came from.", ""]
-    out += _table(["setting", "variable", "default", "range", "meaning"], rows)
+    out += table(["setting", "variable", "default", "range", "meaning"], rows)
     out += ["", "A setting's flag is its name with hyphens. Which flags a command takes is listed in [commands](commands.md)."]
     out += ["An unknown name in `unspool.toml`, or a value out of range anywhere, is an error. Other `UNSPOOL_*` variables are left alone."]
     return "\n".join(out)
@@ -275,7 +267,7 @@ def errors_page() -> str:
     for one in error_classes():
         retry = "yes" if one.retryable else "no"
         rows.append([f"[`{one.code}`](#{one.code})", f"`{one.__name__}`", str(one.exit_code), str(one.http_status), retry])
-    out += _table(["code", "class", "exit code", "HTTP status", "worth retrying"], rows)
+    out += table(["code", "class", "exit code", "HTTP status", "worth retrying"], rows)
     out += [
         "",
         "`unspool` prints `error: ...` on stderr and leaves with the exit code; `--debug` adds the traceback, `--json` an object with the code.",
@@ -285,7 +277,7 @@ def errors_page() -> str:
     ]
     out += ["", "The HTTP service has a few more, about requests themselves:", ""]
     own = [one for one in vars(http_errors).values() if inspect.isclass(one) and one.__module__ == http_errors.__name__ and "code" in vars(one)]
-    out += _table(["code", "HTTP status", "meaning"], [[f"`{one.code}`", str(one.http_status), _first(one)] for one in own if one.code != "bug"])
+    out += table(["code", "HTTP status", "meaning"], [[f"`{one.code}`", str(one.http_status), _first(one)] for one in own if one.code != "bug"])
     for one in error_classes():
         parents = [base.__name__ for base in one.__bases__ if base.__module__ == "builtins" and base is not Exception]
         also = f" It is also a `{'`, `'.join(parents)}`." if parents else ""
@@ -324,7 +316,7 @@ def _public(name: str, thing: Any) -> list[str]:
         return [*out, "", "Values: " + ", ".join(f"`{one.name}` (`{one.value}`)" for one in thing) + "."]
     rows = _rows(thing)
     if rows:
-        out += ["", *_table(["field", "type", "default"], rows)]
+        out += ["", *table(["field", "type", "default"], rows)]
     for method in _methods(thing):
         out += ["", *_member(name, method.strip("`"), inspect.getattr_static(thing, method.strip("`")))]
     return out
@@ -333,7 +325,7 @@ def _public(name: str, thing: Any) -> list[str]:
 def _rows(thing: type) -> list[list[str]]:
     if dataclasses.is_dataclass(thing):
         shown = [one for one in dataclasses.fields(thing) if one.name != "origins"]
-        return [[f"`{one.name}`", f"`{_cell(str(one.type))}`", _default(one)] for one in shown]
+        return [[f"`{one.name}`", f"`{cell(str(one.type))}`", _default(one)] for one in shown]
     if hasattr(thing, "_fields"):
         notes = inspect.get_annotations(thing)
         return [[f"`{one}`", f"`{getattr(notes[one], '__forward_arg__', notes[one])}`", ""] for one in thing._fields]
@@ -395,11 +387,11 @@ def filters_page() -> str:
     out += ["whole of it; in Python it is the argument `where`, a mapping.", "", "## Fields", ""]
     rows = [[f"`{name}`", FIELDS[name][0], FIELDS[name][1], f"`{FIELDS[name][2]}`"] for name in filters.FIELDS]
     rows.append(["`metadata.<key>`", "equal, one of, not, ranges", "a value from the document's own metadata", '`{"metadata.year": {"ge": 2024}}`'])
-    out += _table(["field", "operators", "meaning", "example"], rows)
-    out += ["", "## Operators", "", *_table(["operator", "on the command line", "in Python and JSON", "meaning"], [list(row) for row in OPERATORS])]
+    out += table(["field", "operators", "meaning", "example"], rows)
+    out += ["", "## Operators", "", *table(["operator", "on the command line", "in Python and JSON", "meaning"], [list(row) for row in OPERATORS])]
     out += ["", "The signs `=`, `==`, `!=`, `<`, `<=`, `>` and `>=` may also stand in a mapping in place of the words."]
     out += ["A filter may be nested 20 deep. An unknown field or operator is a [`filter`](errors.md#filter) error that lists the known ones."]
-    out += ["", "## Globs", "", *_table(["pattern", "matches"], [
+    out += ["", "## Globs", "", *table(["pattern", "matches"], [
         ["`*`", "any characters inside one folder or file name"],
         ["`?`", "one such character"],
         ["`[abc]`, `[!abc]`", "one of these characters, or none of them"],

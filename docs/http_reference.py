@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
+from tables import cell, table
+
 from unspool.interfaces.http.app import api
 from unspool.interfaces.http.openapi import TAGS, described
 
@@ -66,13 +68,13 @@ def _fields(schema: Json) -> list[Field]:
     return [Field(name, "body", name in schema.get("required", ()), one) for name, one in schema.get("properties", {}).items()]
 
 
-def _table(fields: list[Field]) -> Iterator[str]:
-    yield from ("| name | in | is | default | about |", "| --- | --- | --- | --- | --- |")
-    for one in fields:
-        default = "must be given" if one.is_required else f"`{json.dumps(one.schema.get('default'))}`"
-        cells = (f"`{one.name}`", one.place, _type(one.schema), default, str(one.schema.get("description", "")))
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-    yield ""
+def _table(fields: list[Field]) -> list[str]:
+    return [*table(["name", "in", "is", "default", "about"], [list(map(cell, _row(one))) for one in fields]), ""]
+
+
+def _row(one: Field) -> tuple[str, ...]:
+    default = "must be given" if one.is_required else f"`{json.dumps(one.schema.get('default'))}`"
+    return f"`{one.name}`", one.place, _type(one.schema), default, str(one.schema.get("description", ""))
 
 
 def _body(operation: Json, schemas: Json) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -68,3 +69,13 @@ def quick(tell: Tell) -> IndexReport:
 def at_work() -> list[threading.Thread]:
     """The threads that do jobs, or look after them."""
     return [thread for thread in threading.enumerate() if thread.name.startswith("unspool-job")]
+
+
+def has_ended(process: int) -> bool:
+    """Whether a process that was killed is gone, in a moment at the latest, or waits only for somebody to collect it."""
+    for _ in range(500):
+        state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True, check=False).stdout.strip()
+        if not state or state.startswith("Z"):
+            return True
+        time.sleep(0.01)
+    return False

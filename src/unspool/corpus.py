@@ -134,8 +134,7 @@ class Corpus:
             mark_as_cache(self._clones())
             root = git.clone(text, into=self._clone(name), ref=ref, redirects=redirects, on_progress=on_progress)
             return self._indexed(lambda indexer: index_folder(indexer, project=name, root=root, source=git.redact(text), on_progress=on_progress))
-        if ref:
-            raise InputError(f"ref {ref!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
+        git.check_ref(text, ref)
         if not text.strip() or "\x00" in text:
             raise InputError("the path is empty; give a folder, a file or a git URL")
         try:

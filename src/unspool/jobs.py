@@ -392,8 +392,7 @@ class JobsView:
 
         view, meant = self._view, source or self._view.source_of(project)
         view.check_source(meant, project=project)
-        if ref and not git.is_git_url(meant):
-            raise InputError(f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git address, a folder is taken as it is")
+        git.check_ref(meant, ref)
         return self._jobs.start(project, meant, lambda tell: view.index(meant, project=project, ref=ref, on_progress=tell), ref=ref)
 
     def get(self, id: str) -> Job:  # noqa: A002

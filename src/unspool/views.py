@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from unspool import naming
 from unspool.access import Scope, admit
+from unspool.catalog import history as stream_rows
 from unspool.catalog import projects as project_rows
 from unspool.domain import conversations
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
@@ -188,7 +189,7 @@ class View:
         """What is known of one document."""
         found = self._corpus.documents(project=self._held(project), path=path)
         if not found:
-            raise NotFoundError(f"no document {path!r} in project {project!r}; the list of documents names them")
+            raise _no_document(path, project)
         return found[0]
 
     @_unseen
@@ -196,7 +197,7 @@ class View:
         """What is known of one document, and some of its lines as they were at the same moment."""
         found = self._corpus._document(path, project=self._held(project), first=first, last=last)
         if found is None:
-            raise NotFoundError(f"no document {path!r} in project {project!r}; the list of documents names them")
+            raise _no_document(path, project)
         return found
 
     @_unseen
@@ -293,6 +294,11 @@ class View:
         name = self._held(project) if project is not None else self._default(DEFAULT_PROJECT, "history")
         return HistoryView(self._corpus.history(stream, project=name), self.scope)
 
+    def has_stream(self, stream: str, *, project: str) -> bool:
+        """Whether there is a stream of that name, also one of which nothing is to be read any more."""
+        with self._corpus._parts.catalog.read() as connection:
+            return stream_rows.find(connection, self._held(project), stream) is not None
+
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """The streams of responses that can be seen, or those of one project."""
         found = self._corpus.streams(project=None if project is None else self._held(project))
@@ -341,6 +347,10 @@ class View:
         if len(self.scope.projects) != 1:
             raise AmbiguousError(f"{task} needs a project; name one of: {', '.join(sorted(self.scope.projects)[: naming.SHOWN])}")
         return next(iter(self.scope.projects))
+
+
+def _no_document(path: str, project: str) -> NotFoundError:
+    return NotFoundError(f"no document {path!r} in project {project!r}; the list of documents names them")
 
 
 class ConversationsView:

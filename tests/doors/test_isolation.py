@@ -110,6 +110,7 @@ VIEW: dict[str, Asked] = {
     ),
     "index": lambda view, whose, me, chance: view.index(whose.root, project=whose.project),
     "embedder": lambda view, whose, me, chance: view.embedder,
+    "has_stream": lambda view, whose, me, chance: view.has_stream(whose.stream, project=whose.project),
     "check_project": lambda view, whose, me, chance: view.check_project(whose.project),
     "source_of": lambda view, whose, me, chance: view.source_of(whose.project),
     "check_source": lambda view, whose, me, chance: view.check_source(chance.choice([whose.root, "/etc/passwd", f"{me.root}/../../etc"])),

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks import has_ended
 from unspool.domain.documents import check_project
 from unspool.domain.reports import Progress
 from unspool.errors import (
@@ -418,16 +419,6 @@ def test_git_does_not_outlive_a_process_that_ends_while_it_fetches(tmp_path: Pat
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60, stderr=subprocess.DEVNULL)
     assert has_ended(int((tmp_path / "pid").read_text()))
-
-
-def has_ended(process: int) -> bool:
-    """Whether a process that was killed is gone, in a moment at the latest, or waits only for somebody to collect it."""
-    for _ in range(500):
-        state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True, check=False).stdout.strip()
-        if not state or state.startswith("Z"):
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.mark.parametrize(

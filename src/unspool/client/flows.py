@@ -254,10 +254,7 @@ def streams(project: str | None) -> Flow[list[StreamStatus]]:
     """The streams of one project or of all. A project that does not exist has none, as in a corpus."""
     found: list[StreamStatus] = []
     for name in [project] if project is not None else (yield from names()):
-        try:
-            found += yield calls.streams(name)
-        except NotFoundError:
-            continue
+        found += yield from absent(calls.streams(name), [])
     return found
 
 

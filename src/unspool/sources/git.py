@@ -128,6 +128,12 @@ def project_name(url_or_path: str) -> str:
     return name or DEFAULT_PROJECT
 
 
+def check_ref(source: str, ref: str) -> None:
+    """Refuse a branch, tag or commit of what is no repository."""
+    if ref and not is_git_url(source):
+        raise InputError(f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
+
+
 def clone(
     url: str,
     *,

@@ -10,9 +10,7 @@ from starlette.responses import Response
 from unspool.answering.answer import AnswerStream
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
-from unspool.interfaces.http.errors import body as error_body
-from unspool.interfaces.http.errors import stopping
-from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, encoded, event, unless_gone
+from unspool.interfaces.http.responses import EVENTS, JsonResponse, encoded, event, unless_gone
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
 
@@ -34,7 +32,7 @@ async def ask(request: Request, asking: Asking, body: requests.AskRequest) -> Re
     asking.move(asking.service.questions)
     stream = await asking.service.answers.run(begin)
     if body.stream:
-        return EventStream(_told(asking, stream, full=body.full), over=asking.service.over, last=event("error", error_body(stopping())))
+        return asking.stream(_told(asking, stream, full=body.full))
     whole = asking.service.answers.run(_whole, stream, body.full)
     return JsonResponse(await unless_gone(request.receive, whole, stream.close))
 

@@ -79,7 +79,7 @@ async def prune_stream(asking: Asking, project: Project, stream: Stream) -> Json
 
 def _kept(view: View, project: str, stream: str) -> HistoryView:
     """A stream that there is, also one of whose records none is to be read any more."""
-    if all(one.stream != stream for one in view.streams(project=project)):
+    if not view.has_stream(stream, project=project):
         raise NotFoundError(f"no stream {stream[:80]!r} in project {project!r}; the list of streams names them")
     return view.history(stream, project=project)
 

@@ -13,8 +13,6 @@ from unspool.domain.jobs import Job
 from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import JobId, JobsAsked, Project
-from unspool.interfaces.http.errors import body as error_body
-from unspool.interfaces.http.errors import stopping
 from unspool.interfaces.http.responses import EVENTS, EventStream, JsonResponse, event
 from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
@@ -65,7 +63,7 @@ async def watch_job(asking: Asking, job: JobId) -> EventStream:
     """A job's progress as server-sent events: `progress` whenever it has changed, at last one that is called after the state it ended in."""
     asking.move(asking.service.streams)
     first = await asking.service.threads.run(asking.jobs.get, job)
-    return EventStream(_watched(asking, first), over=asking.service.over, last=event("error", error_body(stopping())))
+    return asking.stream(_watched(asking, first))
 
 
 async def _watched(asking: Caller, job: Job) -> AsyncIterator[bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import copy_context
@@ -16,8 +16,8 @@ from starlette.types import Scope
 
 from unspool.corpus import Corpus
 from unspool.errors import UnspoolError
-from unspool.interfaces.http.errors import BUG, CALLER, BugError, body
-from unspool.interfaces.http.responses import JsonResponse, encoded
+from unspool.interfaces.http.errors import BUG, CALLER, BugError, body, stopping
+from unspool.interfaces.http.responses import EventStream, JsonResponse, encoded, event
 from unspool.interfaces.http.rooms import Room
 from unspool.jobs import Jobs, JobsView
 from unspool.observability import Observer
@@ -110,6 +110,10 @@ class Caller:
     def jobs(self) -> JobsView:
         """The jobs that exist for the caller."""
         return JobsView(self.service.jobs, self.view)
+
+    def stream(self, events: AsyncIterator[bytes]) -> EventStream:
+        """Events as they come; the last one says so where the service stops before they end."""
+        return EventStream(events, over=self.service.over, last=event("error", body(stopping())))
 
     def failed(self, error: Exception) -> dict[str, Any]:
         """An error within a stream that has begun, as the caller may know it; what is none of ours is told to the log alone."""

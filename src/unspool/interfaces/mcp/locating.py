@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import PurePath
 
 from unspool.errors import InputError, NotFoundError, UnknownProjectError
@@ -42,13 +43,13 @@ def located(view: View, text: str, *, project: str, home: str, root: Callable[[s
 def _addressed(view: View, readings: list[Place]) -> tuple[str, Place]:
     """What the address of a resource names, with lines behind it or without. In an address the signs before lines are encoded where they are part
     of a path."""
-    named = [(address, one) for one in readings if (address := addresses.parse(one.path)) is not None]
-    for address, one in named:
+    parsed = [(addresses.parse(one.path), one) for one in readings]
+    named = [(address.project, replace(one, path=address.path)) for address, one in parsed if address is not None]
+    for project, place in named:
         with suppress(NotFoundError):
-            view.document(address.path, project=address.project)
-            return address.project, Place(path=address.path, first=one.first, last=one.last)
-    address, one = named[0]
-    return address.project, Place(path=address.path, first=one.first, last=one.last)
+            view.document(place.path, project=project)
+            return project, place
+    return named[0]
 
 
 def _found(view: View, project: str, readings: list[Place], root: Callable[[str], str], *, is_named: bool = False) -> Place | None:
