@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,6 +109,7 @@ def mark_as_cache(folder: Path) -> None:
     """Create a folder that back-ups skip, and that is not indexed if the catalog is inside an indexed folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not is_marked(folder):
+        remove(folder / "CACHEDIR.TAG")
         (folder / "CACHEDIR.TAG").write_bytes(CACHE_TAG.encode())
 
 
@@ -117,3 +119,11 @@ def is_marked(folder: Path) -> bool:
         return (folder / "CACHEDIR.TAG").read_bytes() == CACHE_TAG.encode()
     except OSError:
         return False
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, or whatever is in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

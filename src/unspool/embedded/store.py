@@ -26,7 +26,7 @@ from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
 from unspool.embedded import flat, segments, tail
 from unspool.embedded.checksums import DamagedError
-from unspool.embedded.partition import Half, Partition, Snapshot, is_marked
+from unspool.embedded.partition import Half, Partition, Snapshot, is_marked, remove
 from unspool.embedded.words import EmbeddedWords
 from unspool.errors import DimensionError, ServiceError, SwitchedError, UnsupportedError
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors
@@ -270,10 +270,10 @@ class EmbeddedStore:
         """Return both halves. One that is missing, damaged or not derived from this catalog's own past is begun anew, and the other is kept."""
         words, view = self._open_words(part), self._open_vectors(part)
         if Half.WORDS in anew or words is None or not _is_past(connection, project, words.state.place, seq, floor, empty=not words.segments):
-            _remove(part.words)
+            remove(part.words)
             words = segments.View(segments.State(catalog=self._catalog.identity, project=project))
         if Half.VECTORS in anew or view is None or not _is_past(connection, project, view.state.place, seq, floor, empty=not view.state.rows):
-            _remove(part.vectors)
+            remove(part.vectors)
             empty = flat.State(catalog=self._catalog.identity, project=project, space=self._space, dimension=self._dimension)
             view = flat.open_view(part.vectors, empty)
         part.now = Snapshot.open(view, words)
@@ -501,14 +501,6 @@ def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, o
     if options.metric is not Metric.COSINE:
         raise UnsupportedError(f"the embedded store compares by cosine, not by {options.metric}; leave UNSPOOL_VECTOR_METRIC at cosine")
     return EmbeddedStore(catalog, space_id=space_id, space=space, dimension=dimension)
-
-
-def _remove(path: Path) -> None:
-    """Remove a folder, or whatever is in its place."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _signature(file: Path) -> tuple[int, ...]:
