@@ -1,7 +1,7 @@
 """Random edit histories on SQLite and on PostgreSQL: each must rank like a fresh index of the content it ends in.
 
-A history puts, replaces, forgets, searches and absorbs at random. Then the documents that are left are put into a new project, and both
-are asked the same questions by words, by meaning and by both. Orders must be the same and scores equal to a millionth.
+A history puts, replaces, forgets, searches and absorbs at random. Then the documents that are left are put into another catalog, and both
+are asked the same questions by words, by meaning and by both. Orders must be the same, ties included, and scores equal to a millionth.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from unspool.embedded import segments, store
 from unspool.settings import Settings
 from words import Vocabulary, questions
 
+PROJECT = "notes"
 STEPS = 40
 PATHS = 25
 TOLERANCE = 1e-6
@@ -35,50 +36,52 @@ def main() -> None:
         stack.enter_context(patch.object(store, "TAIL_LIMIT", 4))
         stack.enter_context(patch.object(segments, "MAX_SEGMENTS", 2))
         server = stack.enter_context(place(given.server))
-        databases = {"sqlite": address(folder / "histories.db"), "postgresql": stack.enter_context(server.fresh())}
-        for engine, database in databases.items():
+        databases = {
+            "sqlite": [address(folder / f"{name}.db") for name in ("edited", "fresh")],
+            "postgresql": [stack.enter_context(server.fresh()) for _ in range(2)],
+        }
+        for engine, (edited, fresh) in databases.items():
             tell(engine)
-            different = sum(_count_different(database, given.histories, given.seed))
+            with Corpus(Settings(database=edited)) as one, Corpus(Settings(database=fresh)) as other:
+                different = sum(_compare(one, other, given.histories, given.seed))
             figures.append(Figure(name=f"{engine}: histories that rank differently", value=different, bound=0, note=f"of {given.histories}"))
     show("histories", figures, as_json=given.json)
 
 
-def _count_different(database: str, histories: int, seed: int) -> Iterator[bool]:
+def _compare(edited: Corpus, fresh: Corpus, histories: int, seed: int) -> Iterator[bool]:
+    """Yield for each history whether it ranks differently. Both catalogs give a project the same number, on which chunk ids depend."""
     vocabulary, asked = Vocabulary.load(), questions(6, seed)
-    with Corpus(Settings(database=database)) as corpus:
-        for number in range(histories):
-            rng = random.Random(f"{seed}/{number}")
-            content = _apply_history(corpus, rng, vocabulary)
-            corpus.put(*(Document(project="fresh", path=path, text=text) for path, text in sorted(content.items())))
-            yield not _are_equal(_rank(corpus, "edited", asked), _rank(corpus, "fresh", asked))
-            for project in ("edited", "fresh"):
-                corpus.forget(project=project)
-            if number % 50 == 49:
-                tell(f"  {number + 1}")
+    for number in range(histories):
+        content = _apply_history(edited, random.Random(f"{seed}/{number}"), vocabulary)
+        fresh.put(*(Document(project=PROJECT, path=path, text=text) for path, text in sorted(content.items())))
+        yield not _are_equal(_rank(edited, asked), _rank(fresh, asked))
+        for corpus in (edited, fresh):
+            corpus.forget(project=PROJECT)
+        if number % 50 == 49:
+            tell(f"  {number + 1}")
 
 
 def _apply_history(corpus: Corpus, rng: random.Random, vocabulary: Vocabulary) -> dict[str, str]:
     content = {"first.md": "the first document"}
-    corpus.put(Document(project="edited", path="first.md", text=content["first.md"]))
+    corpus.put(Document(project=PROJECT, path="first.md", text=content["first.md"]))
     for _ in range(STEPS):
         path = f"{rng.randrange(PATHS)}.md"
         action = rng.random()
         if action < 0.7:
             content[path] = " ".join(vocabulary.sample(rng, rng.randrange(5, 300)))
-            corpus.put(Document(project="edited", path=path, text=content[path]))
+            corpus.put(Document(project=PROJECT, path=path, text=content[path]))
         elif action < 0.85 and content.pop(path, None):
-            corpus.forget(project="edited", path=path)
+            corpus.forget(project=PROJECT, path=path)
         elif action < 0.95:
-            corpus.search("first", projects="edited")
+            corpus.search("first", projects=PROJECT)
         else:
             corpus.refresh()
     return content
 
 
-def _rank(corpus: Corpus, project: str, asked: list[str]) -> list[list[tuple[float, str, int]]]:
-    """Return scores and places. Hits of the same score are in the order of their paths, because their ids depend on the project."""
-    pages = [corpus.search(one, projects=project, alpha=alpha, limit=50) for one in asked for alpha in (None, 0.0, 1.0)]
-    return [sorted((-hit.score, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits) for page in pages]
+def _rank(corpus: Corpus, asked: list[str]) -> list[list[tuple[float, str, int]]]:
+    pages = [corpus.search(one, projects=PROJECT, alpha=alpha, limit=50) for one in asked for alpha in (None, 0.0, 1.0)]
+    return [[(hit.score, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits] for page in pages]
 
 
 def _are_equal(one: list[list[tuple[float, str, int]]], other: list[list[tuple[float, str, int]]]) -> bool:
