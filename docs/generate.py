@@ -223,7 +223,7 @@ def settings_page() -> str:
     """Every setting with its flag, variable, default and range."""
     rows = []
     for one in dataclasses.fields(settings.Settings):
-        if one.name == "origins":
+        if not one.metadata:
             continue
         low, high = one.metadata["low"], one.metadata["high"]
         span = f"{low} to {high}" if low is not None else ", ".join(f"`{choice}`" for choice in one.metadata["choices"])

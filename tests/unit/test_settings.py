@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from unspool.errors import ConfigError
-from unspool.settings import Settings, names, redacted, variable
+from unspool.settings import Settings, names, redact_address, variable
 
 
 def load(folder: Path, **layers: dict) -> Settings:
@@ -138,19 +138,19 @@ def test_an_unknown_argument_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_is_shown_without_its_password(address: str, shown: str) -> None:
-    assert redacted(address) == shown
+    assert redact_address(address) == shown
 
 
 @pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "hun#ter2", "hun?ter2", "hun:ter2", "h@nter2", "[hunter2", "hunter2]"])
 def test_no_password_is_ever_shown_however_it_is_written(tmp_path: Path, password: str) -> None:
     loaded = load(tmp_path, environment={"UNSPOOL_DATABASE": f"postgresql://me:{password}@db/app"})
-    value = next(text for name, text, _, _ in loaded.shown() if name == "database")
+    value = next(text for name, text, _, _ in loaded.rows() if name == "database")
     assert password not in value
     assert "nter2" not in value
 
 
 def test_every_setting_is_shown_once_with_its_origin_and_meaning(tmp_path: Path) -> None:
-    rows = load(tmp_path, flags={"limit": 3}).shown()
+    rows = load(tmp_path, flags={"limit": 3}).rows()
     assert [row[0] for row in rows] == names()
     assert all(about for _, _, _, about in rows)
     assert ("limit", "3", "flag") in [row[:3] for row in rows]
