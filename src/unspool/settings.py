@@ -350,6 +350,8 @@ def _check_value(name: str, value: object, origin: str) -> Any:
         choices = known[name]["choices"]
         if choices and value not in choices:
             raise ConfigError(f"{where} is {str(value)!r}; give {' or '.join(choices)}")
+        if "\x00" in str(value):
+            raise ConfigError(f"{where} contains a NUL character; remove it")
         return str(value)
     try:
         if isinstance(value, bool) or value == "":
