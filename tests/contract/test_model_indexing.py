@@ -9,7 +9,7 @@ import pytest
 import unspool
 from hashing import Asked, Words
 from support import Place, Places, assert_no_orphans, contents, doc, open_corpus, settings_for, write
-from unspool.errors import ConfigError, InputError
+from unspool.errors import InputError
 from unspool.indexing import pipeline
 
 FILES = pipeline.INLINE_FILES + 20  # enough for worker processes

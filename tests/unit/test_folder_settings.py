@@ -151,8 +151,8 @@ def test_a_folder_cannot_trust_itself_or_others(folder: Path, tmp_path: Path, is
 
 def test_the_user_overrides_a_folder_and_needs_no_trust(folder: Path) -> None:
     (folder / TOML).write_text('database = "sqlite:///theirs.db"\n')
-    for given in ({"environment": {"UNSPOOL_DATABASE": "sqlite:///mine.db"}}, {"flags": {"database": "sqlite:///mine.db"}}):
-        assert load(folder, **given)[0].database == "sqlite:///mine.db"  # type: ignore[arg-type]
+    for layer in ({"environment": {"UNSPOOL_DATABASE": "sqlite:///mine.db"}}, {"flags": {"database": "sqlite:///mine.db"}}):
+        assert load(folder, **layer)[0].database == "sqlite:///mine.db"  # type: ignore[arg-type]
 
 
 BROKEN = {
@@ -274,8 +274,12 @@ def test_the_list_is_readable_by_its_owner_alone(folder: Path, data_folder: Path
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'"x"', b"{}", b'{"version": 2, "folders": {}}', b'{"version": 1, "folders": {"/x": 1}}', b"\xff", b"[" * 50_000]
-    + [b'{"version": 1, "folders": {"/x": {"sha256": "", "trusted_at": "2026-01-01T00:00:00+00:00"}}}'],
+    [
+        *(b"", b"{", b"[]", b'"x"', b"{}", b"\xff", b"[" * 50_000),
+        b'{"version": 2, "folders": {}}',
+        b'{"version": 1, "folders": {"/x": 1}}',
+        b'{"version": 1, "folders": {"/x": {"sha256": "", "trusted_at": "2026-01-01T00:00:00+00:00"}}}',
+    ],
 )
 def test_a_damaged_list_trusts_nobody_and_is_left_as_it_is(folder: Path, content: bytes) -> None:
     (folder / TOML).write_text('project = "theirs"\n')
