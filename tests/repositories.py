@@ -76,7 +76,7 @@ class Guarded(BaseHTTPRequestHandler):
 
 @contextmanager
 def leading_to(address: str) -> Iterator[str]:
-    """The address of a host that sends whoever asks to another one."""
+    """The address of a host that sends every caller to another one."""
 
     class Elsewhere(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -96,16 +96,16 @@ def accept_all(folder: Path, files: tuple[SettingsFile, ...], rules: SettingRule
     return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
 
 
-def describe_ignored(settings: FolderSettings) -> str:
+def describe_ignored_settings(settings: FolderSettings) -> str:
     """Return one line that names the ignored settings, the reasons and the cure."""
     command = f"unspool trust {_make_printable(shlex.quote(str(settings.folder)))}"
     cure = f"`unspool settings` shows them, `{command}` allows them"
     if all(one.reason == NEVER_FROM_FOLDER for one in settings.ignored):
         cure = "remove them from the file"
-    return f"settings of this folder are ignored: {summarize_ignored(settings.ignored)}; {settings.fault or cure}"
+    return f"settings of this folder are ignored: {summarize_ignored_settings(settings.ignored)}; {settings.fault or cure}"
 
 
-def summarize_ignored(ignored: Sequence[IgnoredSetting]) -> str:
+def summarize_ignored_settings(ignored: Sequence[IgnoredSetting]) -> str:
     """Return the names of ignored settings, grouped by reason."""
     shown = ignored[:_MAX_SHOWN]
     parts = []

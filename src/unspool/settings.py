@@ -1,4 +1,4 @@
-"""One frozen object with every setting, and where each value came from.
+"""Settings: one frozen object with every value and its origin.
 
 Argument > flag > `UNSPOOL_*` variable > `.env` > `unspool.toml` > default. The last two belong to a folder, which may have come
 from somebody else: without the user's trust, a folder can only set the fields marked `from_folder`.
@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from unspool.errors import ConfigError
-from unspool.folder_settings import FolderSettings, IgnoredSetting, SettingRules, describe_ignored, load_folder
+from unspool.folder_settings import FolderSettings, IgnoredSetting, SettingRules, describe_ignored_settings, load_folder
 from unspool.trust import TrustStore
 
 PREFIX = "UNSPOOL_"
@@ -230,7 +230,7 @@ class Settings:
             values |= layer
             origins |= dict.fromkeys(layer, origin)
         if found.ignored:
-            (notify or _warn)(describe_ignored(found))
+            (notify or _warn)(describe_ignored_settings(found))
         return replace(cls(**values), origins=MappingProxyType(origins), ignored=found.ignored, folder=found.folder)
 
     def with_arguments(self, arguments: Mapping[str, object]) -> Settings:

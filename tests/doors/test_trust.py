@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import pytest
 from click.testing import CliRunner, Result
+from test_cli_json import compare
 
 import unspool
 from services import WAIT_S
@@ -249,6 +250,14 @@ def test_trust_shows_the_settings_and_lets_them_count(hostile: Path) -> None:
     rows = {row["name"]: (row["value"], row["origin"]) for row in settings["settings"]}
     assert (rows["project"], rows["limit"], settings["ignored"]) == (("private", "unspool.toml"), ("4", ".env"), [])
     assert run("status").stderr == ""
+
+
+def test_json_is_as_documented(hostile: Path) -> None:
+    (hostile / "unspool.toml").write_text('project = "private"\n')
+    ignored = json.loads(run("settings", "--json").stdout)
+    compare("settings", ignored)
+    trusted, listed, revoked = (json.loads(run("trust", *flags, "--json").stdout) for flags in ([], ["--list"], ["--revoke"]))
+    compare("trust", trusted, listed, revoked)
 
 
 def test_a_changed_file_has_to_be_trusted_again(hostile: Path) -> None:

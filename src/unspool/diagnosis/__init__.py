@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unspool.domain.documents import Status
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import ConfigError, ConflictError, UnspoolError
-from unspool.folder_settings import summarize_ignored
+from unspool.folder_settings import summarize_ignored_settings
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _check_folder(settings: Settings) -> Iterator[Check]:
         yield Check(
             name="folder settings",
             ok=True,
-            detail=f"ignored: {summarize_ignored(settings.ignored)}",
+            detail=f"ignored: {summarize_ignored_settings(settings.ignored)}",
             cure=f"to allow them: unspool trust {shlex.quote(str(settings.folder))}",
         )
 

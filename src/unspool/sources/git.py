@@ -99,12 +99,12 @@ _ANSWERS: tuple[tuple[type[UnspoolError], str, str], ...] = (
 
 
 def is_git_url(text: str) -> bool:
-    """Whether it is an address that git fetches from, and not a path on this machine."""
+    """Return True for an address that git fetches from, False for a path on this machine."""
     return bool(_URL.match(text) or _SCP.match(text))
 
 
 def redact(url: str) -> str:
-    """The address without its password, token or query; fit for messages."""
+    """Return the address without its password, token or query, fit for messages."""
     head, user, host, path = _parts(re.sub(r"[?#].*$", "", url, flags=re.DOTALL) if "://" in url else url)
     if not head:
         return url
@@ -114,7 +114,7 @@ def redact(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host that an address leads to, in lower case and without its port; nothing for `file://`."""
+    """Return the host of an address, in lower case and without its port; "" for `file://`."""
     head, _, host, _ = _parts(url)
     if not head:
         host = url.partition(":")[0].rpartition("@")[2]
@@ -123,7 +123,7 @@ def host_of(url: str) -> str:
 
 
 def _parts(url: str) -> tuple[str, str | None, str, str]:
-    """Scheme, user with password (None: there is none), host with port and the rest of an address; all but the last empty where it has no scheme."""
+    """Split an address into scheme, user with password (None if missing), host with port, and path. Without a scheme only the path is set."""
     head, separator, rest = url.partition("://")
     if not separator:
         return "", None, "", url
@@ -140,7 +140,7 @@ def _is_ssh(scheme: str) -> bool:
 
 
 def project_name(url_or_path: str) -> str:
-    """A name for what is found there: the last part of the address or path, without `.git`."""
+    """Return a name for a project: the last part of its address or path, without `.git`."""
     text = redact(url_or_path) if is_git_url(url_or_path) else os.path.abspath(url_or_path)
     last = re.split(r"[/\\:]", text.rstrip("/\\"))[-1].removesuffix(".git")
     name = re.sub(r"[*,\x00-\x1f\x7f]", "-", last).strip()[:200].strip()
@@ -148,7 +148,7 @@ def project_name(url_or_path: str) -> str:
 
 
 def check_ref(source: str, ref: str) -> None:
-    """Refuse a branch, tag or commit of what is no repository."""
+    """Raise InputError if a branch, tag or commit was given with a path."""
     if ref and not is_git_url(source):
         raise InputError(f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
 
@@ -283,7 +283,7 @@ class _Git:
                 f"{redact(self.url)} needs the git program; install it (apt install git, brew install git, git-scm.com)"
             ) from error
         try:
-            output, complaint = self._awaited(process)
+            output, complaint = self._wait_for(process)
         except BaseException:
             _end(process)
             raise
@@ -327,8 +327,8 @@ class _Git:
             environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         return environment
 
-    def _awaited(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        """What git wrote and complained of; a time-out where it takes too long, and whatever `on_progress` raises meanwhile."""
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+        """Wait for git and return its output and its errors. Raise an error after the time limit, or whatever `on_progress` raises."""
         while True:
             if self._on_progress is not None:
                 self._on_progress(_FETCHING)
@@ -348,7 +348,7 @@ class _Git:
         return ServiceError(f"{redact(self.url)} could not be copied (git: {said})")
 
     def _clean(self, complaint: str) -> str:
-        """One line of what git said, without anything secret of the address."""
+        """Return the errors of git as one line, without the secrets of the address."""
         text = complaint.replace(self.url, redact(self.url))
         user_info = self.url.partition("://")[2].rpartition("@")[0]
         for secret in sorted({part for raw in (user_info, user_info.partition(":")[2]) for part in (raw, unquote(raw))}, key=len, reverse=True):
@@ -393,7 +393,7 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()
 
 @atexit.register
 def end_all() -> None:
-    """They are in sessions of their own, and would outlive a process that ends while another of its threads fetches."""
+    """End every running git. Each has its own session and would outlive a process that ends while one of its threads fetches."""
     _STARTING.acquire()  # and never let go of: nothing is started any more
     for process in list(_RUNNING):
         _end(process)
