@@ -45,9 +45,16 @@ def open_trust_store() -> TrustStore:
 
 
 def _data_folder() -> Path:
+    """Return the user's data folder. A relative one would be in the current folder, which may be somebody else's."""
     import platformdirs  # not at the top: it costs 20 ms that a caller with an address of his own need not pay
 
-    return Path(platformdirs.user_data_dir("unspool", appauthor=False))
+    try:
+        folder = Path(platformdirs.user_data_dir("unspool", appauthor=False))
+    except RuntimeError:  # a user without a home folder; older versions return a path that begins with "~"
+        folder = Path()
+    if not folder.is_absolute():
+        raise ConfigError("you have no home folder for unspool's data; set HOME or XDG_DATA_HOME to an absolute path")
+    return folder
 
 
 def locations(variables: Iterable[str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -109,6 +108,8 @@ class TrustStore:
 
     def _write(self, entries: Mapping[str, TrustedFolder]) -> None:
         """Replace the file atomically. Only its owner can read the new one."""
+        import tempfile  # not at the top: every program that opens a corpus would wait for it
+
         target = self.path.resolve()  # the file may be a link into a folder of configuration files
         folders = {one.folder: {"sha256": one.digest, "trusted_at": one.trusted_at.isoformat()} for one in entries.values()}
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)

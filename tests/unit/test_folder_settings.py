@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import platformdirs
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -293,6 +294,27 @@ def test_a_damaged_list_trusts_nobody_and_is_left_as_it_is(folder: Path, content
     with pytest.raises(ConfigError, match="damaged"):
         open_trust_store().remove(folder)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("answer", ["share", RuntimeError("no home")])
+def test_a_user_without_a_home_folder_trusts_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> None:
+    """A relative data folder would be in the current folder, whose author could put a list of trusted folders there."""
+
+    def user_data_dir(*_: object, **__: object) -> str:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    (folder / TOML).write_text('project = "theirs"\n')
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder))
+    trust(folder)
+    (folder / "unspool").rename(folder / "share")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(platformdirs, "user_data_dir", user_data_dir)
+    settings, (line,) = load(folder)
+    assert settings.project == "" and "absolute" in line
+    with pytest.raises(ConfigError, match="absolute"):
+        settings.rows()  # a catalog in that folder would not be the user's either
 
 
 def test_a_list_that_is_a_link_stays_one(folder: Path, tmp_path: Path) -> None:

@@ -228,9 +228,9 @@ def command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_password_is_sent_but_stands_neither_in_the_copy_nor_on_a_command_line(
-    guarded: tuple[str, list[str | None]], command_lines: Path, tmp_path: Path
+    password_server: tuple[str, list[str | None]], command_lines: Path, tmp_path: Path
 ) -> None:
-    address, _ = guarded
+    address, _ = password_server
     copy = clone(f"http://alice:{PASSWORD}@{address}", into=tmp_path / "copy")
     assert (copy / "a.py").read_text() == "one"
     kept = b"".join(path.read_bytes() for path in copy.rglob("*") if path.is_file())
@@ -241,8 +241,8 @@ def test_a_password_is_sent_but_stands_neither_in_the_copy_nor_on_a_command_line
     assert f"http://{address}" in command_lines.read_text()
 
 
-def test_a_wrong_password_and_none_are_refused(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+def test_a_wrong_password_and_none_are_refused(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = password_server
     for user in ("alice:wrong" + PASSWORD + "@", "alice@", ""):
         with pytest.raises(RejectedError) as caught:
             clone(f"http://{user}{address}", into=tmp_path / "copy")
@@ -250,15 +250,15 @@ def test_a_wrong_password_and_none_are_refused(guarded: tuple[str, list[str | No
     assert set(seen) == {None, "Basic " + base64.b64encode(f"alice:wrong{PASSWORD}".encode()).decode()}
 
 
-def test_a_password_goes_to_no_other_host(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+def test_a_password_goes_to_no_other_host(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = password_server
     with leading_to(address) as elsewhere, pytest.raises(RejectedError):
         clone(f"http://alice:{PASSWORD}@{elsewhere}", into=tmp_path / "copy")
     assert set(seen) == {None}
 
 
-def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = password_server
     with leading_to(address) as elsewhere, pytest.raises(UnspoolError):
         clone(f"http://{elsewhere}", into=tmp_path / "copy", redirects=False)
     assert seen == []

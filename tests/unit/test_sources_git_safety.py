@@ -212,7 +212,7 @@ def helper(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("variable", ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"])
 def test_a_credential_helper_of_the_user_or_the_machine_is_asked(
-    guarded: tuple[str, list[str | None]],
+    password_server: tuple[str, list[str | None]],
     tmp_path: Path,
     user_config: Path,
     helper: Path,
@@ -222,15 +222,15 @@ def test_a_credential_helper_of_the_user_or_the_machine_is_asked(
     (tmp_path / "included").write_text(f"[credential]\n\thelper = {helper}\n")
     (tmp_path / "config").write_text(f"[include]\n\tpath = {tmp_path}/included\n")
     monkeypatch.setenv(variable, str(tmp_path / "config"))
-    assert (clone(f"http://{guarded[0]}", into=tmp_path / "copy") / "a.py").exists()
+    assert (clone(f"http://{password_server[0]}", into=tmp_path / "copy") / "a.py").exists()
 
 
 def test_headers_and_rewritten_addresses_of_the_user_are_used(
-    guarded: tuple[str, list[str | None]],
+    password_server: tuple[str, list[str | None]],
     tmp_path: Path,
     user_config: Path,
 ) -> None:
-    host, name = guarded[0].split("/")
+    host, name = password_server[0].split("/")
     header = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
     user_config.write_text(
         f'[http "http://{host}/"]\n\textraHeader = Authorization: Basic {header}\n[url "http://{host}/"]\n\tinsteadOf = https://git.invalid/\n'
@@ -240,7 +240,7 @@ def test_headers_and_rewritten_addresses_of_the_user_are_used(
 
 
 def test_nobody_is_asked_for_a_password(
-    guarded: tuple[str, list[str | None]],
+    password_server: tuple[str, list[str | None]],
     tmp_path: Path,
     trap: Trap,
     user_config: Path,
@@ -251,7 +251,7 @@ def test_nobody_is_asked_for_a_password(
     monkeypatch.setenv("SSH_ASKPASS", str(trap.program))
     monkeypatch.setenv("DISPLAY", ":0")
     with pytest.raises(RejectedError):
-        clone(f"http://{guarded[0]}", into=tmp_path / "copy")
+        clone(f"http://{password_server[0]}", into=tmp_path / "copy")
     assert not trap.has_run
 
 
@@ -289,7 +289,7 @@ def test_the_users_own_ssh_is_used_without_questions(
 
 def test_a_copys_own_ssh_command_and_credential_helper_do_not_run(
     origin: Path,
-    guarded: tuple[str, list[str | None]],
+    password_server: tuple[str, list[str | None]],
     tmp_path: Path,
     trap: Trap,
     ssh: Path,
@@ -297,7 +297,7 @@ def test_a_copys_own_ssh_command_and_credential_helper_do_not_run(
     user_config: Path,
 ) -> None:
     user_config.write_text(f"[core]\n\tsshCommand = {ssh}\n[credential]\n\thelper = {helper}\n")
-    by_ssh, by_http = f"ssh://git@h.invalid{origin.parent}/origin.git", f"http://{guarded[0]}"
+    by_ssh, by_http = f"ssh://git@h.invalid{origin.parent}/origin.git", f"http://{password_server[0]}"
     for number, address in enumerate((by_ssh, by_http)):
         copy = clone(address, into=tmp_path / f"copy{number}")
         with (copy / ".git" / "config").open("a") as file:
@@ -307,12 +307,12 @@ def test_a_copys_own_ssh_command_and_credential_helper_do_not_run(
 
 
 def test_a_protocol_that_the_user_forbids_stays_forbidden(
-    guarded: tuple[str, list[str | None]],
+    password_server: tuple[str, list[str | None]],
     tmp_path: Path,
     user_config: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    address = f"http://alice:{PASSWORD}@{guarded[0]}"
+    address = f"http://alice:{PASSWORD}@{password_server[0]}"
     user_config.write_text('[protocol "http"]\n\tallow = never\n')
     with pytest.raises(UnspoolError, match="not allowed"):
         clone(address, into=tmp_path / "copy")
@@ -325,15 +325,15 @@ def test_a_protocol_that_the_user_forbids_stays_forbidden(
 
 
 def test_a_redirect_that_is_forbidden_stays_forbidden_whatever_the_user_configured(
-    guarded: tuple[str, list[str | None]],
+    password_server: tuple[str, list[str | None]],
     tmp_path: Path,
     user_config: Path,
 ) -> None:
-    with leading_to(guarded[0]) as elsewhere:
+    with leading_to(password_server[0]) as elsewhere:
         user_config.write_text(f'[http "http://{elsewhere}"]\n\tfollowRedirects = true\n')
         with pytest.raises(UnspoolError):
             clone(f"http://{elsewhere}", into=tmp_path / "copy", redirects=False)
-    assert guarded[1] == []
+    assert password_server[1] == []
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder to another user; run as root")
