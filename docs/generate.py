@@ -223,12 +223,13 @@ def settings_page() -> str:
     """Every setting with its flag, variable, default and range."""
     rows = []
     for one in dataclasses.fields(settings.Settings):
-        if one.name == "origins":
+        if not one.metadata:
             continue
         low, high = one.metadata["low"], one.metadata["high"]
         span = f"{low} to {high}" if low is not None else ", ".join(f"`{choice}`" for choice in one.metadata["choices"])
         default = "" if one.default in ("", None) else f"`{one.default}`"
-        rows.append([f"`{one.name}`", f"`{settings.variable(one.name)}`", default, span, cell(one.metadata["about"])])
+        harmless = "yes" if one.metadata["from_folder"] else ""
+        rows.append([f"`{one.name}`", f"`{settings.variable(one.name)}`", default, span, harmless, cell(one.metadata["about"])])
     out = ["# Settings", "", _NOTE, ""]
     out += ["A value is looked for in this order; the first one found wins:", ""]
     out += ["1. an argument in Python: `unspool.open(database)`", "2. a flag: `--max-tokens 4000`", "3. a variable: `UNSPOOL_MAX_TOKENS=4000`"]
@@ -237,9 +238,21 @@ def settings_page() -> str:
         "5. a line in `unspool.toml` in the current folder: `max_tokens = 4000`",
     ]
     out += ["6. the default", "", "`unspool settings` shows every value and where it came from.", ""]
-    out += table(["setting", "variable", "default", "range", "meaning"], rows)
+    out += [
+        (
+            "In a folder that you do not [trust](../security.md#trusted-folders), the two files can only set harmless settings. "
+            "Everything else in them is ignored."
+        ),
+        "",
+    ]
+    out += table(["setting", "variable", "default", "range", "harmless", "meaning"], rows)
     out += ["", "A setting's flag is its name with hyphens. Which flags a command takes is listed in [commands](commands.md)."]
-    out += ["An unknown name in `unspool.toml`, or a value out of range anywhere, is an error. Other `UNSPOOL_*` variables are left alone."]
+    out += [
+        (
+            "An unknown name in `unspool.toml` of a trusted folder, or a value out of range anywhere else, is an error. "
+            "Other `UNSPOOL_*` variables are left alone."
+        )
+    ]
     return "\n".join(out)
 
 

@@ -28,7 +28,7 @@ from unspool.generations import drop_old, reembed
 from unspool.history import History, MemoryHistory
 from unspool.keys import Keys
 from unspool.opening import open
-from unspool.settings import Settings
+from unspool.settings import Settings, UntrustedFolderWarning
 
 __version__ = "0.1.0"
 
@@ -86,6 +86,7 @@ __all__ = [
     "StoreStatus",
     "StreamStatus",
     "UnspoolError",
+    "UntrustedFolderWarning",
     "Usage",
     "drop_old",
     "open",

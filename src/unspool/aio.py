@@ -49,13 +49,18 @@ async def _run(function: Callable[Parameters, Result], *args: Parameters.args, *
 
 @overload
 def open(  # noqa: A001 - the same name as its synchronous twin
-    address: str | None = None, *, vectors: str | None = None, embedder: object = None, settings: Settings | None = None
+    address: str | None = None,
+    *,
+    vectors: str | None = None,
+    embedder: object = None,
+    settings: Settings | None = None,
+    trust_folder: bool = False,
 ) -> AbstractAsyncContextManager[AsyncCorpus]: ...
 
 
 @overload
 def open(  # noqa: A001
-    address: str | None = None, *, settings: Settings | None = None, key: str | None
+    address: str | None = None, *, settings: Settings | None = None, key: str | None, trust_folder: bool = False
 ) -> AbstractAsyncContextManager[AsyncRemoteCorpus]: ...
 
 
@@ -66,16 +71,28 @@ def open(  # noqa: A001
     embedder: object = None,
     settings: Settings | None = None,
     key: str | None = None,
+    trust_folder: bool = False,
 ) -> AbstractAsyncContextManager[Any]:
-    """The corpus at an address, or the one that the settings name, closed at the end of the block; `key` is for a corpus in a service."""
-    return _opened(address, vectors=vectors, embedder=embedder, settings=settings, key=key)
+    """Open the corpus at an address, or the one that the settings name, and close it at the end of the block.
+
+    `key` is for a corpus in a service. `trust_folder` is as in `unspool.open()`.
+    """
+    return _open(address, vectors=vectors, embedder=embedder, settings=settings, key=key, trust_folder=trust_folder)
 
 
 @asynccontextmanager
-async def _opened(
-    address: str | None, *, vectors: str | None, embedder: object, settings: Settings | None, key: str | None
+async def _open(
+    address: str | None,
+    *,
+    vectors: str | None,
+    embedder: object,
+    settings: Settings | None,
+    key: str | None,
+    trust_folder: bool,
 ) -> AsyncIterator[AsyncCorpus | AsyncRemoteCorpus]:
-    settings, service = await _run(opening.resolved, address, vectors=vectors, embedder=embedder, settings=settings, key=key)
+    settings, service = await _run(
+        opening.resolve, address, vectors=vectors, embedder=embedder, settings=settings, key=key, trust_folder=trust_folder
+    )
     opened: AsyncCorpus | AsyncRemoteCorpus
     if service is None:
         opened = AsyncCorpus(await _run(sync.open, embedder=embedder, settings=settings))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from unspool.domain.history import Retention
 from unspool.errors import ConfigError
-from unspool.settings import Settings, variable
+from unspool.settings import Settings
 
 if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
     from unspool.answering.models import AnswerModel
@@ -24,21 +24,6 @@ def check(settings: Settings) -> None:
     """Refuse settings that no part could work with."""
     if settings.vectors:
         raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
-    for part in ("embedder", "answer"):
-        if _is_foreign(settings, part):
-            key, url = variable(f"{part}_key"), variable(f"{part}_url")
-            raise ConfigError(
-                f"{key} is yours, but where it would be sent is said by {settings.origins[f'{part}_url']} in this folder, which "
-                f"somebody else may have written; set {url} in the environment, or put the key beside it"
-            )
-
-
-def _is_foreign(settings: Settings, part: str) -> bool:
-    """Whether a file of the folder one happens to be in decides who gets a key that comes from elsewhere."""
-    of_folder = ("unspool.toml", ".env")
-    key, url = f"{part}_key", f"{part}_url"
-    both = getattr(settings, key) and getattr(settings, url)
-    return bool(both) and settings.origins.get(url) in of_folder and settings.origins.get(key) not in of_folder
 
 
 def connecting(settings: Settings) -> Connecting:

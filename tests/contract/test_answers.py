@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -331,15 +330,3 @@ def test_ctrl_c_ends_the_request(hosted: unspool.Corpus, server: wire.WireServer
     with pytest.raises(KeyboardInterrupt):
         hosted.ask("When?", on_text=interrupt)
     assert gone.wait(wire.WAIT_S)
-
-
-@pytest.mark.parametrize("file", ["unspool.toml", ".env"])
-def test_a_file_of_the_folder_does_not_say_where_a_key_from_elsewhere_goes(tmp_path: Path, file: str) -> None:
-    address = "http://127.0.0.1:9/v1"
-    (tmp_path / file).write_text(f"UNSPOOL_ANSWER_URL={address}\n" if file == ".env" else f'answer_url = "{address}"\n')
-    environment = {"UNSPOOL_ANSWER_MODEL": "openai:m", "UNSPOOL_ANSWER_KEY": KEY, "UNSPOOL_DATABASE": f"sqlite:///{tmp_path}/a.db"}
-    with pytest.raises(ConfigError, match="UNSPOOL_ANSWER_URL") as raised:
-        unspool.open(settings=unspool.Settings.load(environment=environment, folder=tmp_path))
-    assert KEY not in str(raised.value) and file in str(raised.value)
-    both = environment | {"UNSPOOL_ANSWER_URL": address}
-    unspool.open(settings=unspool.Settings.load(environment=both, folder=tmp_path)).close()

@@ -366,7 +366,7 @@ def test_a_server_that_failed_is_left_alone_for_a_while_and_then_used_again(redi
 
 def test_a_password_is_shown_nowhere(database: Place, redis: RedisServer) -> None:
     settings = settings_for(database, cache=redis.address)
-    shown = {row[0]: row[1] for row in settings.shown()}
+    shown = {row[0]: row[1] for row in settings.rows()}
     assert shown["cache"].startswith("redis://:") and redis.password not in str(shown)
     for address in ("redis://me:topsecret@host:port/0", "http://me:topsecret@host/0", "redis://me:topsecret@host/0?db=topsecret"):
         with pytest.raises(AddressError, match="UNSPOOL_CACHE") as caught:

@@ -9,7 +9,7 @@ import pytest
 import unspool
 from hashing import Asked, Words
 from support import Place, Places, assert_no_orphans, contents, doc, open_corpus, settings_for, write
-from unspool.errors import ConfigError, InputError
+from unspool.errors import InputError
 from unspool.indexing import pipeline
 
 FILES = pipeline.INLINE_FILES + 20  # enough for worker processes
@@ -87,14 +87,3 @@ def test_a_query_that_is_too_long_is_refused_where_that_is_set(database: Place) 
         corpus.put(doc("a.md", "The walrus lives on the island."))
         with pytest.raises(InputError, match="UNSPOOL_EMBEDDER_OVER_LIMIT"):
             corpus.search("walrus island " * 60)
-
-
-def test_a_key_is_not_sent_where_a_file_of_the_folder_says(tmp_path: Path) -> None:
-    """Somebody else may have written that file: it came with a repository."""
-    (tmp_path / "unspool.toml").write_text('embedder = "openai:any"\nembedder_url = "http://127.0.0.1:9/v1"\n')
-    environment = {"UNSPOOL_EMBEDDER_KEY": "sk-mine", "UNSPOOL_DATABASE": f"sqlite:///{tmp_path}/c.db"}
-    with pytest.raises(ConfigError, match="UNSPOOL_EMBEDDER_URL") as raised:
-        unspool.open(settings=unspool.Settings.load(environment=environment, folder=tmp_path))
-    assert "sk-mine" not in str(raised.value)
-    both = environment | {"UNSPOOL_EMBEDDER_URL": "http://127.0.0.1:9/v1"}
-    unspool.open(settings=unspool.Settings.load(environment=both, folder=tmp_path)).close()

@@ -105,16 +105,6 @@ def test_errors_end_as_they_do_everywhere(cli: Cli, small: Path, server: wire.Wi
     assert cli("ask", " ").exit_code == 2
 
 
-def test_a_file_of_the_folder_cannot_send_a_key_elsewhere(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("unspool.toml").write_text('answer_model = "openai:m"\nanswer_url = "http://127.0.0.1:9/v1"\n')
-    monkeypatch.setenv("UNSPOOL_ANSWER_KEY", KEY)
-    result = cli("ask", "open_session")
-    assert result.exit_code == 2 and "UNSPOOL_ANSWER_URL" in result.stderr and KEY not in result.output
-    Path("unspool.toml").write_text(f'answer_model = "openai:m"\nanswer_url = "http://127.0.0.1:9/v1"\nanswer_key = "{KEY}"\n')
-    monkeypatch.delenv("UNSPOOL_ANSWER_KEY")
-    assert cli("ask", "open_session", "--answer-max-tokens", "5", "--language", "cobol").exit_code == 1  # its own key may go where it says
-
-
 def test_ctrl_c_ends_the_command_and_the_request(small: Path, server: wire.WireServer) -> None:
     gone = threading.Event()
     server.script(chats.hanging(gone, "It is so far"))

@@ -79,14 +79,15 @@ def test_a_bad_value_in_the_environment_names_the_variable(cli: Cli, monkeypatch
     assert cli("search", "x", "--limit", "3").exit_code == 2  # a broken layer is reported even where another wins
 
 
-def test_an_unknown_setting_in_the_file_is_refused(cli: Cli) -> None:
+def test_an_unknown_setting_in_the_file_of_a_trusted_folder_is_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("unspool.toml").write_text("limt = 3\n")
+    monkeypatch.setenv("UNSPOOL_TRUST", str(Path.cwd()))
     result = cli("status")
     assert result.exit_code == 2 and "did you mean 'limit'" in result.stderr
 
 
 def test_flags_win_over_the_environment_and_that_over_the_files(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("unspool.toml").write_text("limit = 1\nmax_tokens = 1\nalpha = 0.1\njobs = 1\n")
+    Path("unspool.toml").write_text("limit = 1\nmax_tokens = 1\nalpha = 0.1\nwindow = 1\n")
     Path(".env").write_text("UNSPOOL_LIMIT=2\nUNSPOOL_MAX_TOKENS=2\nUNSPOOL_ALPHA=0.2\n")
     monkeypatch.setenv("UNSPOOL_LIMIT", "3")
     monkeypatch.setenv("UNSPOOL_MAX_TOKENS", "3")
@@ -94,7 +95,7 @@ def test_flags_win_over_the_environment_and_that_over_the_files(cli: Cli, monkey
     assert rows["limit"] == ("4", "flag")
     assert rows["max_tokens"] == ("3", "environment")
     assert rows["alpha"] == ("0.2", ".env")
-    assert rows["jobs"] == ("1", "unspool.toml")
+    assert rows["window"] == ("1", "unspool.toml")
     assert rows["embedder"] == ("static", "default")
 
 

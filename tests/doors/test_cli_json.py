@@ -64,9 +64,7 @@ def test_index_reports_are_as_documented(cli: Cli, folder: Path) -> None:
     compare("index", json.loads(cli("index", str(folder), "--skipped", "--json").stdout))
 
 
-@pytest.mark.parametrize(
-    "arguments", [["documents"], ["status"], ["settings"], ["doctor"], ["repair"], ["migrate"], ["forget", "--project", "small", "--all"]]
-)
+@pytest.mark.parametrize("arguments", [["documents"], ["status"], ["doctor"], ["repair"], ["migrate"], ["forget", "--project", "small", "--all"]])
 def test_other_answers_are_as_documented(cli: Cli, small: Path, arguments: list[str]) -> None:
     result = cli(*arguments, "--json")
     assert result.exit_code == 0

@@ -387,14 +387,14 @@ def test_what_a_service_chooses_cannot_be_given(tmp_path: Path) -> None:
         unspool.open(f"sqlite:///{tmp_path}/a.db", key=KEY)
 
 
-def test_a_folder_does_not_decide_who_gets_the_key(tmp_path: Path) -> None:
+def test_only_a_trusted_folder_decides_who_gets_the_key(tmp_path: Path) -> None:
     (tmp_path / "unspool.toml").write_text('database = "http://localhost:1"\n')
-    foreign = unspool.Settings.load(environment={"UNSPOOL_KEY": KEY}, folder=tmp_path)
-    with pytest.raises(ConfigError, match=r"unspool\.toml") as found:
-        unspool.open(settings=foreign)
-    assert KEY not in str(found.value)
-    (tmp_path / ".env").write_text(f"UNSPOOL_KEY={KEY}\n")
-    unspool.open(settings=unspool.Settings.load(environment={}, folder=tmp_path)).close()
+    environment = {"UNSPOOL_KEY": KEY}
+    with pytest.warns(unspool.UntrustedFolderWarning, match="database"):
+        assert unspool.Settings.load(environment=environment, folder=tmp_path).database == ""
+    trusted = unspool.Settings.load(environment=environment, folder=tmp_path, trust_folder=True)
+    with unspool.open(settings=trusted) as corpus:
+        assert isinstance(corpus, RemoteCorpus)
 
 
 def test_without_its_package_the_client_says_what_to_install() -> None:

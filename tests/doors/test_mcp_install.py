@@ -390,6 +390,7 @@ def test_settings_that_the_server_will_not_see_are_said(cli: Cli, home: Path, mo
     assert "UNSPOOL_DATABASE" in result.stderr and "hunter2" not in result.output
     monkeypatch.delenv("UNSPOOL_DATABASE")
     Path("unspool.toml").write_text('database = "sqlite:///here.db"')
+    monkeypatch.setenv("UNSPOOL_TRUST", str(Path.cwd()))
     assert "database comes from unspool.toml" in cli("mcp", "install", "--client", "cursor", "--dry-run").stderr
     assert "comes from" not in cli("mcp", "install", "--client", "cursor", "--dry-run", "--database", "sqlite:///x.db").stderr
 

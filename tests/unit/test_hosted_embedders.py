@@ -748,7 +748,7 @@ def test_neither_options_nor_embedders_nor_models_show_the_key(server: wire.Wire
 
 
 def test_the_settings_that_are_shown_hide_the_key() -> None:
-    shown = {name: value for name, value, _, _ in Settings(embedder_key=KEY).shown()}
+    shown = {name: value for name, value, _, _ in Settings(embedder_key=KEY).rows()}
     assert shown["embedder_key"] == MASK
     assert KEY not in str(shown)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from unspool.errors import ConfigError
-from unspool.settings import Settings, names, redacted, variable
+from unspool.settings import Settings, names, redact_address, variable
 
 
-def load(folder: Path, **layers: dict) -> Settings:
-    return Settings.load(folder=folder, **({"environment": {}} | layers))  # type: ignore[arg-type]
+def load(folder: Path, *, trust_folder: bool = False, **layers: dict) -> Settings:
+    return Settings.load(folder=folder, trust_folder=trust_folder, **({"environment": {}} | layers))  # type: ignore[arg-type]
 
 
 def test_each_layer_wins_over_the_ones_below(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         "embedder_over_limit": "refuse",
     }
     special |= {"log_level": "debug", "log_format": "json", "serve_max_body_bytes": "2000", "mcp_max_tokens": "300"}
-    special |= {"vector_metric": "l2", "vector_index": "ivfflat", "vector_type": "halfvec"}
+    special |= {"trust": "/srv/app", "vector_metric": "l2", "vector_index": "ivfflat", "vector_type": "halfvec"}
     default = getattr(Settings(), name)
     value = special.get(name) or ("7" if isinstance(default, int) else "sqlite:///x")
     loaded = load(tmp_path, environment={variable(name): value})
@@ -91,30 +91,30 @@ def test_a_bad_value_names_its_variable_and_the_range(tmp_path: Path, name: str,
         load(tmp_path, environment={f"UNSPOOL_{name}": value})
     (tmp_path / ".env").write_text(f"UNSPOOL_{name}={value}\n")
     with pytest.raises(ConfigError, match=f"UNSPOOL_{name}"):
-        load(tmp_path)
+        load(tmp_path, trust_folder=True)
 
 
 @pytest.mark.parametrize("content", ["limit = true", 'limit = "x"', "limit = [1]", "limit = 1.5", "limit ="])
 def test_a_bad_value_in_the_file_names_the_file_or_the_setting(tmp_path: Path, content: str) -> None:
     (tmp_path / "unspool.toml").write_text(content)
     with pytest.raises(ConfigError, match=r"limit.*unspool\.toml|unspool\.toml.*cannot be read"):
-        load(tmp_path)
+        load(tmp_path, trust_folder=True)
 
 
 def test_an_unknown_key_in_the_file_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     (tmp_path / "unspool.toml").write_text("limt = 5")
     with pytest.raises(ConfigError, match="'limit'"):
-        load(tmp_path)
+        load(tmp_path, trust_folder=True)
     (tmp_path / "unspool.toml").write_text("zzzzzz = 5")
     with pytest.raises(ConfigError, match=r"known settings: .*database"):
-        load(tmp_path)
+        load(tmp_path, trust_folder=True)
 
 
 @pytest.mark.parametrize("file", ["unspool.toml", ".env"])
 def test_a_file_of_settings_that_is_not_text_is_a_clear_error(tmp_path: Path, file: str) -> None:
     (tmp_path / file).write_bytes(b"UNSPOOL_LIMIT=\xff\xfe\x00")
     with pytest.raises(ConfigError, match="cannot be read"):
-        load(tmp_path)
+        load(tmp_path, trust_folder=True)
 
 
 def test_an_unknown_argument_is_refused(tmp_path: Path) -> None:
@@ -138,19 +138,19 @@ def test_an_unknown_argument_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_an_address_is_shown_without_its_password(address: str, shown: str) -> None:
-    assert redacted(address) == shown
+    assert redact_address(address) == shown
 
 
 @pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "hun#ter2", "hun?ter2", "hun:ter2", "h@nter2", "[hunter2", "hunter2]"])
 def test_no_password_is_ever_shown_however_it_is_written(tmp_path: Path, password: str) -> None:
     loaded = load(tmp_path, environment={"UNSPOOL_DATABASE": f"postgresql://me:{password}@db/app"})
-    value = next(text for name, text, _, _ in loaded.shown() if name == "database")
+    value = next(text for name, text, _, _ in loaded.rows() if name == "database")
     assert password not in value
     assert "nter2" not in value
 
 
 def test_every_setting_is_shown_once_with_its_origin_and_meaning(tmp_path: Path) -> None:
-    rows = load(tmp_path, flags={"limit": 3}).shown()
+    rows = load(tmp_path, flags={"limit": 3}).rows()
     assert [row[0] for row in rows] == names()
     assert all(about for _, _, _, about in rows)
     assert ("limit", "3", "flag") in [row[:3] for row in rows]

@@ -8,15 +8,12 @@ import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from repositories import PASSWORD, commit, git, leading_to, url
 from tasks import has_ended
 from unspool.domain.documents import check_project
 from unspool.domain.reports import Progress
@@ -31,35 +28,6 @@ from unspool.errors import (
     UnspoolError,
 )
 from unspool.sources.git import clone, host_of, is_git_url, project_name, redact
-
-PASSWORD = "correct" + "Horse9"
-IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *IDENTITY, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Path:
-    work = tmp_path / "work"
-    work.mkdir()
-    git(work, "init", "-q")
-    commit(work, "a.py", "one")
-    git(tmp_path, "clone", "-q", "--bare", "work", "origin.git")
-    return work
-
-
-def commit(work: Path, name: str, text: str, *, push: str = "") -> None:
-    (work / name).write_text(text)
-    git(work, "add", "-A")
-    git(work, "commit", "-q", "-m", name)
-    if push:
-        git(work, "push", "-q", "../origin.git", push)
-
-
-def url(origin: Path) -> str:
-    return f"file://{origin.parent}/origin.git"
 
 
 @pytest.mark.parametrize(
@@ -247,61 +215,6 @@ def test_an_unreachable_host_is_told_without_the_password(tmp_path: Path) -> Non
     assert f"http://***@127.0.0.1:{port}/a.git" in str(caught.value)
 
 
-class Guarded(BaseHTTPRequestHandler):
-    """Repositories below a folder over HTTP, for alice alone."""
-
-    folder: Path
-    seen: list[str | None]
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        shown = self.headers.get("Authorization")
-        self.seen.append(shown)
-        if shown != "Basic " + base64.b64encode(f"alice:{PASSWORD}".encode()).decode():
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="git"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        variables = {
-            "GIT_PROJECT_ROOT": str(self.folder),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "REQUEST_METHOD": self.command,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-        }
-        made = subprocess.run(["git", "http-backend"], env=dict(os.environ) | variables, input=body, capture_output=True, check=True).stdout
-        head, _, content = made.partition(b"\r\n\r\n")
-        self.send_response(200)
-        for line in head.decode().splitlines():
-            self.send_header(*line.split(": ", 1))
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_POST = do_GET  # noqa: N815 - as the standard library calls them
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        pass
-
-
-@pytest.fixture
-def guarded(origin: Path) -> Iterator[tuple[str, list[str | None]]]:
-    seen: list[str | None] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Guarded,), {"folder": origin.parent, "seen": seen}))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_port}/origin.git", seen
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 @pytest.fixture
 def command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file with every argument that the git program was given; the git in front of it does what it does."""
@@ -315,9 +228,9 @@ def command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_password_is_sent_but_stands_neither_in_the_copy_nor_on_a_command_line(
-    guarded: tuple[str, list[str | None]], command_lines: Path, tmp_path: Path
+    password_server: tuple[str, list[str | None]], command_lines: Path, tmp_path: Path
 ) -> None:
-    address, _ = guarded
+    address, _ = password_server
     copy = clone(f"http://alice:{PASSWORD}@{address}", into=tmp_path / "copy")
     assert (copy / "a.py").read_text() == "one"
     kept = b"".join(path.read_bytes() for path in copy.rglob("*") if path.is_file())
@@ -328,8 +241,8 @@ def test_a_password_is_sent_but_stands_neither_in_the_copy_nor_on_a_command_line
     assert f"http://{address}" in command_lines.read_text()
 
 
-def test_a_wrong_password_and_none_are_refused(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+def test_a_wrong_password_and_none_are_refused(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = password_server
     for user in ("alice:wrong" + PASSWORD + "@", "alice@", ""):
         with pytest.raises(RejectedError) as caught:
             clone(f"http://{user}{address}", into=tmp_path / "copy")
@@ -337,39 +250,15 @@ def test_a_wrong_password_and_none_are_refused(guarded: tuple[str, list[str | No
     assert set(seen) == {None, "Basic " + base64.b64encode(f"alice:wrong{PASSWORD}".encode()).decode()}
 
 
-@contextmanager
-def leading_to(address: str) -> Iterator[str]:
-    """The address of a host that sends whoever asks to another one."""
-
-    class Elsewhere(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"http://{address}{self.path.removeprefix('/origin.git')}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"localhost:{server.server_port}/origin.git"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_a_password_goes_to_no_other_host(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+def test_a_password_goes_to_no_other_host(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = password_server
     with leading_to(address) as elsewhere, pytest.raises(RejectedError):
         clone(f"http://alice:{PASSWORD}@{elsewhere}", into=tmp_path / "copy")
     assert set(seen) == {None}
 
 
-def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(guarded: tuple[str, list[str | None]], tmp_path: Path) -> None:
-    address, seen = guarded
+def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+    address, seen = password_server
     with leading_to(address) as elsewhere, pytest.raises(UnspoolError):
         clone(f"http://{elsewhere}", into=tmp_path / "copy", redirects=False)
     assert seen == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import shlex
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from unspool.domain.documents import Status
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import ConfigError, ConflictError, UnspoolError
+from unspool.folder_settings import summarize_ignored_settings
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ _ENGINES = {"sqlite": "unspool.diagnosis.sqlite", "postgresql": "unspool.diagnos
 
 def diagnose(settings: Settings) -> list[Check]:
     """Every check that can be made; what depends on a failed one is left out."""
-    found = [_settings(settings), *_installation(), *_embedder_loads(settings)]
+    found = [_settings(settings), *_check_folder(settings), *_installation(), *_embedder_loads(settings)]
     embedder_is_well = found[-1].ok
     if settings.cache and embedder_is_well:
         found.append(_cache(settings))
@@ -60,8 +62,19 @@ def without_settings(error: ConfigError) -> list[Check]:
 
 
 def _settings(settings: Settings) -> Check:
-    given = [f"{name} ({origin})" for name, _, origin, _ in settings.shown() if origin != "default"]
+    given = [f"{name} ({origin})" for name, _, origin, _ in settings.rows() if origin != "default"]
     return Check(name="settings", ok=True, detail=", ".join(given) or "all at their defaults")
+
+
+def _check_folder(settings: Settings) -> Iterator[Check]:
+    """Yield a check for the settings of the current folder that are ignored. They are no fault: the folder may be somebody else's."""
+    if settings.ignored:
+        yield Check(
+            name="folder settings",
+            ok=True,
+            detail=f"ignored: {summarize_ignored_settings(settings.ignored)}",
+            cure=f"to allow them: unspool trust {shlex.quote(str(settings.folder))}",
+        )
 
 
 def _installation() -> Iterator[Check]:

@@ -19,6 +19,9 @@ from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPla
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from unspool.folder_settings import IgnoredSetting
+    from unspool.trust import FolderState, ReviewedSetting, TrustedFolder
+
 Span = tuple[str, str]
 Line = list[Span]
 
@@ -173,9 +176,31 @@ def _project(one: ProjectStatus) -> Line:
 
 
 def settings(rows: Sequence[tuple[str, str, str, str]]) -> Iterator[Line]:
-    """A table of all settings."""
+    """Return a table of all settings."""
     body = [[(name, NAME), (value, ""), (origin, FAINT if origin == "default" else GOOD), (about, FAINT)] for name, value, origin, about in rows]
     return table(["name", "value", "origin", "meaning"], body)
+
+
+def ignored_settings(ignored: Sequence[IgnoredSetting]) -> Iterator[Line]:
+    """Return a table of the settings that are ignored."""
+    body: list[Line] = [[(one.name, NAME), (one.value, ""), (one.file, GOOD), (one.reason, WARN)] for one in ignored]
+    return table(["ignored", "value", "file", "reason"], body)
+
+
+def reviewed_settings(reviewed: Sequence[ReviewedSetting]) -> Iterator[Line]:
+    """Return a table of the settings of a folder's files."""
+    body: list[Line] = [
+        [(one.name, NAME), (one.file, ""), (one.state, GOOD if one.state == "applies" else FAINT), (one.value, "")] for one in reviewed
+    ]
+    return table(["name", "file", "state", "value"], body)
+
+
+def trusted_folders(folders: Sequence[tuple[TrustedFolder, FolderState]]) -> Iterator[Line]:
+    """Return a table of the trusted folders."""
+    body: list[Line] = [
+        [(str(state), GOOD if state == "trusted" else WARN), (_moment(one.trusted_at), FAINT), (one.folder, PATH)] for one, state in folders
+    ]
+    return table(["state", "since", "folder"], body)
 
 
 def history_page(page: HistoryPage) -> Iterator[Line]:

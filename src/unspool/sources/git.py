@@ -1,7 +1,11 @@
 """Repositories by their address: a shallow copy of one commit, made with the `git` program.
 
-The address may hold a password. It is handed to git in its environment and to nothing else: not on a command line, which every user of the
-machine can read, not to the copy's configuration, not to a message.
+The address may contain a password. Only git's environment contains it: no command line, which every user of the machine can read, no
+configuration file of the copy, no message.
+
+Nothing that a repository contains starts a program. Of the user's git configuration only the parts for authentication and
+network are used (`_USER_KEYS`), so that private repositories work. Filters, hooks, diff drivers, aliases and file system monitors
+are not configured at all. The configuration of a copy is written anew before each run.
 """
 
 from __future__ import annotations
@@ -11,12 +15,13 @@ import base64
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -40,22 +45,36 @@ _FETCHING = Progress(task="fetching", done=0, total=0)
 _URL = re.compile(r"(?:https?|ssh|git|git\+ssh|file)://\S", re.IGNORECASE)
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\s:]\S*$")  # git@host:path; a user is asked for, so that C:\ is a path
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+@")
-_SOURCE = "unspool.source"  # where the copy's configuration keeps the address it was made from, without a password
-# Settings of the user and of the machine must not run programs for a repository that nobody has looked at yet.
+_SOURCE = "unspool-source"  # file in the copy's `.git`: the address that the copy was made from, without a password
+_CONFIGURATION = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfilemode = false\n"
+if os.name == "nt":
+    _CONFIGURATION += "\tsymlinks = false\n"
+# Files of a `.git` folder that change what git runs or where it reads and writes. A copy made here has none of them.
+_FOREIGN = ("config.worktree", "commondir", "hooks", "info", "objects/info/alternates", "objects/info/http-alternates")
+_PROTOCOLS = ("file", "git", "http", "https", "ssh")
 _SAFE = (
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "protocol.ext.allow=never"),
-    *("-c", "credential.interactive=false"),
-    *("-c", "advice.detachedHead=false"),
-    *("-c", "gc.auto=0"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.attributesFile", "/dev/null"),
+    ("core.excludesFile", "/dev/null"),
+    ("protocol.allow", "never"),
+    *((f"protocol.{name}.allow", "always") for name in _PROTOCOLS),
+    ("credential.interactive", "false"),
+    ("submodule.recurse", "false"),
+    ("advice.detachedHead", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
 )
-_STRAIGHT = ("-c", "http.followRedirects=false")
-_LOCAL_VARIABLES = words(  # as `git rev-parse --local-env-vars` lists them
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_CONFIG GIT_CONFIG_PARAMETERS GIT_CONFIG_COUNT GIT_OBJECT_DIRECTORY GIT_DIR GIT_WORK_TREE "
-    "GIT_IMPLICIT_WORK_TREE GIT_GRAFT_FILE GIT_INDEX_FILE GIT_NO_REPLACE_OBJECTS GIT_REPLACE_REF_BASE GIT_PREFIX "
-    "GIT_SHALLOW_FILE GIT_COMMON_DIR"
+# Settings of the user's git configuration that a private repository may need.
+_USER_KEYS = re.compile(r"credential\..+|http\..+|url\..+\.insteadof|core\.sshcommand|ssh\.variant|safe\.directory", re.IGNORECASE)
+# Variables of the caller that git needs to find its own programs, to authenticate and to use the network.
+_USER_VARIABLES = words(
+    "GIT_EXEC_PATH GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_CERT GIT_SSL_CIPHER_LIST GIT_SSL_KEY "
+    "GIT_SSL_NO_VERIFY GIT_SSL_VERSION GIT_PROXY_SSL_CAINFO GIT_PROXY_SSL_CERT GIT_PROXY_SSL_KEY GIT_HTTP_PROXY_AUTHMETHOD "
+    "GIT_HTTP_USER_AGENT GIT_HTTP_LOW_SPEED_LIMIT GIT_HTTP_LOW_SPEED_TIME"
 )
+_USER_FILES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")  # where the user's configuration is
+_SSH = "ssh -o BatchMode=yes"  # fail instead of asking for a password or about a host
 _ANSWERS: tuple[tuple[type[UnspoolError], str, str], ...] = (
     (
         RejectedError,
@@ -80,12 +99,12 @@ _ANSWERS: tuple[tuple[type[UnspoolError], str, str], ...] = (
 
 
 def is_git_url(text: str) -> bool:
-    """Whether it is an address that git fetches from, and not a path on this machine."""
+    """Return True for an address that git fetches from, False for a path on this machine."""
     return bool(_URL.match(text) or _SCP.match(text))
 
 
 def redact(url: str) -> str:
-    """The address without its password, token or query; fit for messages."""
+    """Return the address without its password, token or query, fit for messages."""
     head, user, host, path = _parts(re.sub(r"[?#].*$", "", url, flags=re.DOTALL) if "://" in url else url)
     if not head:
         return url
@@ -95,7 +114,7 @@ def redact(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host that an address leads to, in lower case and without its port; nothing for `file://`."""
+    """Return the host of an address, in lower case and without its port; "" for `file://`."""
     head, _, host, _ = _parts(url)
     if not head:
         host = url.partition(":")[0].rpartition("@")[2]
@@ -104,7 +123,7 @@ def host_of(url: str) -> str:
 
 
 def _parts(url: str) -> tuple[str, str | None, str, str]:
-    """Scheme, user with password (None: there is none), host with port and the rest of an address; all but the last empty where it has no scheme."""
+    """Split an address into scheme, user with password (None if missing), host with port, and path. Without a scheme only the path is set."""
     head, separator, rest = url.partition("://")
     if not separator:
         return "", None, "", url
@@ -121,7 +140,7 @@ def _is_ssh(scheme: str) -> bool:
 
 
 def project_name(url_or_path: str) -> str:
-    """A name for what is found there: the last part of the address or path, without `.git`."""
+    """Return a name for a project: the last part of its address or path, without `.git`."""
     text = redact(url_or_path) if is_git_url(url_or_path) else os.path.abspath(url_or_path)
     last = re.split(r"[/\\:]", text.rstrip("/\\"))[-1].removesuffix(".git")
     name = re.sub(r"[*,\x00-\x1f\x7f]", "-", last).strip()[:200].strip()
@@ -129,7 +148,7 @@ def project_name(url_or_path: str) -> str:
 
 
 def check_ref(source: str, ref: str) -> None:
-    """Refuse a branch, tag or commit of what is no repository."""
+    """Raise InputError if a branch, tag or commit was given with a path."""
     if ref and not is_git_url(source):
         raise InputError(f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
 
@@ -143,34 +162,31 @@ def clone(
     redirects: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """The files of one commit (`ref`: a branch, tag or commit; else the default branch) in the folder `into`.
+    """Put the files of one commit (`ref`: a branch, tag or commit; else the default branch) into the folder `into`.
 
-    Fetches only what is new if `into` was made from the same address before; local changes there are thrown away. Without `redirects` nothing is
-    fetched from a host that the address does not name. `on_progress` is called again and again while git works, and may raise to end it.
+    Fetch only new objects if `into` was made from the same address before. Local changes there are discarded. Without `redirects` nothing is
+    fetched from a host that the address does not name. `on_progress` is called repeatedly while git works, and may raise to end it.
     """
     if not is_git_url(url) or url.startswith("-"):
         raise InputError(f"{redact(url)[:200]!r} is no git address; give https://, ssh://, git@host:path or file://")
     if ref.startswith("-") or re.search(r"[\s:?*\[\\^~\x00-\x1f]|\.\.", ref):
         raise InputError(f"{ref[:200]!r} cannot be a branch, tag or commit; give its plain name")
-    git = _Git(url, timeout_s, on_progress, options=() if redirects else _STRAIGHT)
+    git = _Git(url, into, timeout_s, on_progress, redirects=redirects)
     source = redact(url)
     try:
         made = not into.exists()
         empty = made or not any(into.iterdir())
         into.mkdir(parents=True, exist_ok=True)
+        if not empty and _read_source(into) != source:
+            raise ConflictError(f"{str(into)!r} holds something else than a copy of {source}; remove it or choose another folder")
     except OSError as error:
         raise InputError(f"{str(into)!r} cannot hold a copy of {source}: {error.strerror}; choose another folder") from error
     try:
-        if empty:
-            git.run("init", "--quiet", "--template=", ".", cwd=into)
-            git.run("config", "--local", _SOURCE, source, cwd=into)
-        elif git.run("config", "--local", "--get", _SOURCE, cwd=into, check=False).strip() != source:
-            raise ConflictError(f"{str(into)!r} holds something else than a copy of {source}; remove it or choose another folder")
-        git.run("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--no-recurse-submodules", "--", git.address, ref or "HEAD", cwd=into)
-        git.run("reset", "--quiet", "--hard", "FETCH_HEAD", "--", cwd=into)
-        git.run("clean", "--quiet", "-ffd", cwd=into)
+        git.fetch(ref or "HEAD", source)
+        git.run("reset", "--quiet", "--hard", "FETCH_HEAD", "--")
+        git.run("clean", "--quiet", "-ffd")
     except BaseException:
-        if empty:  # what was never fetched must not keep the place from another address
+        if empty:  # a folder without a commit must not block another address
             shutil.rmtree(into, ignore_errors=True)
             if not made:
                 into.mkdir(exist_ok=True)
@@ -178,24 +194,84 @@ def clone(
     return into
 
 
-class _Git:
-    """Runs git for one address, within one time limit for all steps together."""
+def _read_source(folder: Path) -> str:
+    """Return the address that a copy was made from; "" if the folder is no copy, or if links in it lead elsewhere."""
+    git_folder = folder / ".git"
+    try:
+        with os.scandir(git_folder) as entries:
+            if git_folder.is_symlink() or any(entry.is_symlink() for entry in entries):
+                return ""
+        return (git_folder / _SOURCE).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
-    def __init__(self, url: str, timeout_s: float, on_progress: Callable[[Progress], None] | None, *, options: Sequence[str]) -> None:
+
+class _Git:
+    """Git program for one address and one copy, with one time limit for all steps together."""
+
+    def __init__(self, url: str, into: Path, timeout_s: float, on_progress: Callable[[Progress], None] | None, *, redirects: bool) -> None:
         self.url = url
-        self.address, self._credentials = _secretless(url)
+        self.address, self._credentials = _split_credentials(url)
         self.timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
+        self._into = into.resolve()
+        self._git_folder = self._into / ".git"
         self._on_progress = on_progress
-        self._options = options
+        self._redirects = redirects
+        self._user_settings: list[tuple[str, str]] = []
 
-    def run(self, *arguments: str, cwd: Path, check: bool = True) -> str:
+    def fetch(self, ref: str, source: str) -> None:
+        """Fetch one commit into the copy. Prepare the copy first."""
+        try:
+            self._prepare(source)
+        except OSError as error:
+            raise InputError(f"{str(self._into)!r} cannot hold a copy of {source}: {error.strerror}; choose another folder") from error
+        self._user_settings = self._read_user_settings()
+        trusted = [value for key, value in self._user_settings if key == "safe.directory"]
+        options = []
+        if trusted and self.address.lower().startswith("file:"):  # git does not hand settings on to the program that reads a local repository
+            program = ["git", *(part for value in trusted for part in ("-c", f"safe.directory={value}")), "upload-pack"]
+            options = ["--upload-pack", shlex.join(program)]
+        self.run("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--no-recurse-submodules", *options, "--", self.address, ref)
+
+    def _prepare(self, source: str) -> None:
+        """Make the `.git` folder, or rid one that exists of every setting that is not from here."""
+        self._git_folder.mkdir(exist_ok=True)
+        (self._git_folder / _SOURCE).write_text(source, encoding="utf-8")
+        for name in _FOREIGN:
+            path = self._git_folder / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        (self._git_folder / "config").unlink(missing_ok=True)
+        if not (self._git_folder / "HEAD").exists():
+            self.run("init", "--quiet", "--template=", ".")
+        (self._git_folder / "config").write_text(_CONFIGURATION, encoding="utf-8")
+        # Attributes in this file override those of the repository, and of git versions that read the user's configuration all the same.
+        (self._git_folder / "info").mkdir(exist_ok=True)
+        (self._git_folder / "info" / "attributes").write_text("* -filter -diff -merge\n", encoding="utf-8")
+
+    def _read_user_settings(self) -> list[tuple[str, str]]:
+        """Return the settings of the user and of the machine that authentication and network may need."""
+        listed = self.run("config", "--list", "--includes", "--show-scope", "-z", with_user_files=True).split("\0")
+        found = []
+        for scope, entry in zip(listed[::2], listed[1::2], strict=False):
+            key, separator, value = entry.partition("\n")
+            is_redirect = key.lower().startswith("http.") and key.lower().endswith(".followredirects")
+            is_restriction = key.startswith("protocol.") and value == "never"
+            if scope in ("system", "global") and (is_restriction or (_USER_KEYS.fullmatch(key) and (self._redirects or not is_redirect))):
+                found.append((key, value if separator else "true"))
+        return found
+
+    def run(self, *arguments: str, with_user_files: bool = False) -> str:
+        """Run one git command in the copy and return its output."""
         try:
             with _STARTING:
                 process = subprocess.Popen(
-                    ["git", *_SAFE, *self._options, *arguments],
-                    cwd=cwd,
-                    env=_environment(cwd) | self._credentials,
+                    ["git", *arguments],
+                    cwd=self._into,
+                    env=self._environment(with_user_files),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -207,18 +283,52 @@ class _Git:
                 f"{redact(self.url)} needs the git program; install it (apt install git, brew install git, git-scm.com)"
             ) from error
         try:
-            output, complaint = self._awaited(process)
+            output, complaint = self._wait_for(process)
         except BaseException:
             _end(process)
             raise
         finally:
             _RUNNING.discard(process)
-        if process.returncode and check:
+        if process.returncode:
             raise self._failure(complaint.decode("utf-8", "replace"))
-        return output.decode("utf-8", "replace")
+        return output.decode("utf-8", "surrogateescape")
 
-    def _awaited(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        """What git wrote and complained of; a time-out where it takes too long, and whatever `on_progress` raises meanwhile."""
+    def _environment(self, with_user_files: bool) -> dict[str, str]:
+        """Return the caller's environment, with only those variables of git that authentication and network need."""
+        ours = dict(os.environ)  # noqa: TID251 - not read, only handed on
+        kept = {name for name in ours if not name.startswith("GIT_") or name in _USER_VARIABLES or (with_user_files and name in _USER_FILES)}
+        environment = {name: ours[name] for name in kept} | {
+            "GIT_DIR": str(self._git_folder),
+            "GIT_COMMON_DIR": str(self._git_folder),
+            "GIT_WORK_TREE": str(self._into),
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_NO_LAZY_FETCH": "1",
+            "GIT_DEFAULT_HASH": "sha1",
+            "GIT_DEFAULT_REF_FORMAT": "files",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_ASKPASS": "",
+            "SSH_ASKPASS": "",
+            "SSH_ASKPASS_REQUIRE": "never",
+            "GCM_INTERACTIVE": "never",
+            "LC_ALL": "C",
+        }
+        if with_user_files:
+            return environment
+        if "GIT_ALLOW_PROTOCOL" in ours:  # the user allows fewer
+            environment["GIT_ALLOW_PROTOCOL"] = ":".join(set(_PROTOCOLS) & set(ours["GIT_ALLOW_PROTOCOL"].split(":")))
+        if not {"GIT_SSH", "GIT_SSH_COMMAND"} & kept and not any(key == "core.sshcommand" for key, _ in self._user_settings):
+            environment["GIT_SSH_COMMAND"] = _SSH
+        straight = () if self._redirects else (("http.followRedirects", "false"),)
+        restrictions = [one for one in self._user_settings if one[0].startswith("protocol.")]
+        settings = [*self._user_settings, *_SAFE, *restrictions, *straight, *self._credentials]
+        environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        environment["GIT_CONFIG_COUNT"] = str(len(settings))
+        for number, (key, value) in enumerate(settings):
+            environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return environment
+
+    def _wait_for(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+        """Wait for git and return its output and its errors. Raise an error after the time limit, or whatever `on_progress` raises."""
         while True:
             if self._on_progress is not None:
                 self._on_progress(_FETCHING)
@@ -238,7 +348,7 @@ class _Git:
         return ServiceError(f"{redact(self.url)} could not be copied (git: {said})")
 
     def _clean(self, complaint: str) -> str:
-        """One line of what git said, without anything secret of the address."""
+        """Return the errors of git as one line, without the secrets of the address."""
         text = complaint.replace(self.url, redact(self.url))
         user_info = self.url.partition("://")[2].rpartition("@")[0]
         for secret in sorted({part for raw in (user_info, user_info.partition(":")[2]) for part in (raw, unquote(raw))}, key=len, reverse=True):
@@ -248,39 +358,23 @@ class _Git:
         return " ".join(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("hint:"))[:400]
 
 
-def _environment(cwd: Path) -> dict[str, str]:
-    """The caller's, so that proxies and ssh agents work, but nothing that points git at another repository (as in a hook)."""
-    ours = os.environ  # noqa: TID251 - not read, only handed on
-    inherited = {name: value for name, value in ours.items() if name not in _LOCAL_VARIABLES and not name.startswith(("GIT_TRACE", "GIT_CURL_"))}
-    return inherited | {
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "",
-        "SSH_ASKPASS": "",
-        "GIT_LFS_SKIP_SMUDGE": "1",
-        "GIT_CEILING_DIRECTORIES": str(cwd.resolve().parent),  # an empty folder inside another work tree is no copy of ours
-        "LC_ALL": "C",
-    }
-
-
-def _secretless(url: str) -> tuple[str, dict[str, str]]:
-    """An address without what is secret of its user, and that as variables by which git sends it to this host alone."""
+def _split_credentials(url: str) -> tuple[str, list[tuple[str, str]]]:
+    """Return an address without its secrets, and the git settings that send them to this host alone."""
     head, user, host, path = _parts(url)
     if user is None or head.lower() == "file":
-        return url, {}
+        return url, []
     name, separator, password = user.partition(":")
     if _is_ssh(head):
-        return f"{head}://{name}@{host}{path}", {}  # ssh takes no password from an address
+        return f"{head}://{name}@{host}{path}", []  # ssh takes no password from an address
     base, bare = f"{head.lower()}://{host}/", f"{head}://{host}{path}"
     if not separator:
-        key, value = f"credential.{base}.username", unquote(name)
-    else:
-        both = f"{unquote(name)}:{unquote(password)}".encode()
-        key, value = f"http.{base}.extraHeader", f"Authorization: Basic {base64.b64encode(both).decode()}"
-    return bare, {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": key, "GIT_CONFIG_VALUE_0": value}
+        return bare, [(f"credential.{base}.username", unquote(name))]
+    both = f"{unquote(name)}:{unquote(password)}".encode()
+    return bare, [(f"http.{base}.extraHeader", f"Authorization: Basic {base64.b64encode(both).decode()}")]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends git and its helpers if they still run."""
+    """End git and its helpers if they still run."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if hasattr(os, "killpg"):
@@ -299,7 +393,7 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()
 
 @atexit.register
 def end_all() -> None:
-    """They are in sessions of their own, and would outlive a process that ends while another of its threads fetches."""
+    """End every running git. Each has its own session and would outlive a process that ends while one of its threads fetches."""
     _STARTING.acquire()  # and never let go of: nothing is started any more
     for process in list(_RUNNING):
         _end(process)

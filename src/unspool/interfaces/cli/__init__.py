@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unspool.interfaces.cli import asking, history, indexing, installing, keys, looking, maintenance, remembering, searching, serving  # noqa: F401 - importing them registers their commands
+from unspool.interfaces.cli import asking, history, indexing, installing, keys, looking, maintenance, remembering, searching, serving, trusting  # noqa: F401 - importing them registers their commands
 from unspool.interfaces.cli.door import main
 
 __all__ = ["main"]

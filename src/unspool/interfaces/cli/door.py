@@ -46,6 +46,7 @@ _ORDER = (
     "key",
     "status",
     "settings",
+    "trust",
     "doctor",
     "repair",
     "reembed",
@@ -216,8 +217,13 @@ def color() -> bool | None:
 
 @contextmanager
 def opened(flags: Mapping[str, str | None]) -> Iterator[Corpus]:
-    """The corpus that the settings name."""
+    """Open the corpus that the settings name."""
     from unspool.corpus import open as open_corpus
 
-    with open_corpus(settings=Settings.load(flags=flags)) as corpus:
+    with open_corpus(settings=load_settings(flags)) as corpus:
         yield corpus
+
+
+def load_settings(flags: Mapping[str, str | None]) -> Settings:
+    """Return the settings of a command. Say on stderr which ones of the current folder are ignored."""
+    return Settings.load(flags=flags, notify=lambda line: note(line, kind="warning"))

@@ -22,12 +22,12 @@ from unspool import settings as known
 from unspool.domain.documents import check_project, storable
 from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
 from unspool.interfaces import clients, configurations, terminal
-from unspool.interfaces.cli.door import ADDRESSES, color, command, note, print_json
+from unspool.interfaces.cli.door import ADDRESSES, color, command, load_settings, note, print_json
 from unspool.interfaces.cli.looking import show
 from unspool.interfaces.cli.mcp import mcp
 from unspool.interfaces.clients import Client, Scope, Server
 from unspool.interfaces.configurations import Entry, UnclearError
-from unspool.settings import Settings, redacted
+from unspool.settings import redact_address
 
 if TYPE_CHECKING:
     from unspool.interfaces.terminal import Line
@@ -137,7 +137,7 @@ def _started(database: str | None, projects: Sequence[str], read_only: bool) -> 
         arguments += ["--project", project]
     if read_only:
         arguments.append("--read-only")
-    settings = Settings.load(flags={"database": database})
+    settings = load_settings({"database": database})
     origins = settings.origins
     if projects:
         _warn_of_missing(projects, settings.database_address)
@@ -183,9 +183,9 @@ def _anywhere(address: str) -> str:
     """An address that means the same in every folder, and that may be read by whoever reads the file."""
     from unspool.catalog.database import place_of
 
-    if redacted(address) != address:
+    if redact_address(address) != address:
         raise InputError(
-            f"the address {redacted(address)} holds a password, which is not written into a configuration; "
+            f"the address {redact_address(address)} holds a password, which is not written into a configuration; "
             f"leave out --database, and set {known.variable('database')} where the client is started"
         )
     place = place_of(address)
@@ -196,10 +196,10 @@ def _anywhere(address: str) -> str:
 def _reached(url: str, no_key: bool) -> Server:
     """The service at an address, with a key that the client takes from its environment."""
     if not _is_service(url):
-        raise InputError(f"{redacted(url)[:200]!r} is no address of a service; give the whole of it, such as http://127.0.0.1:8765/mcp")
-    if urlsplit(url).username is not None or redacted(url) != url:
+        raise InputError(f"{redact_address(url)[:200]!r} is no address of a service; give the whole of it, such as http://127.0.0.1:8765/mcp")
+    if urlsplit(url).username is not None or redact_address(url) != url:
         raise InputError(
-            f"the address {redacted(url)} holds a password or key, which is not written into a configuration; leave it out and set {_KEY}"
+            f"the address {redact_address(url)} holds a password or key, which is not written into a configuration; leave it out and set {_KEY}"
         )
     return Server(url=url, key_variable="" if no_key else _KEY)
 

@@ -11,8 +11,8 @@ import click
 from unspool import settings as known
 from unspool.domain.documents import Status
 from unspool.interfaces import render, terminal
-from unspool.interfaces.cli.door import color, command, note, opened, print_json
-from unspool.settings import Settings, redacted
+from unspool.interfaces.cli.door import color, command, load_settings, note, opened, print_json
+from unspool.settings import redact_address
 
 if TYPE_CHECKING:
     from unspool.interfaces.terminal import Line
@@ -47,7 +47,7 @@ def status(flags: dict[str, str | None], as_json: bool) -> None:
     """Show every project with its counts, and where the catalog is."""
     with opened(flags) as corpus:
         projects = corpus.status()
-        catalog, size = redacted(corpus.settings.database_address), corpus.size_bytes()
+        catalog, size = redact_address(corpus.settings.database_address), corpus.size_bytes()
     if as_json:
         print_json(render.status(projects, catalog=catalog, size_bytes=size))
         return
@@ -58,9 +58,12 @@ def status(flags: dict[str, str | None], as_json: bool) -> None:
 
 @command("settings", "Show every setting and its origin", examples=("unspool settings", "unspool settings --limit 5 --json"), takes=known.names())
 def settings(flags: dict[str, str | None], as_json: bool) -> None:
-    """Show every setting, its value and where that came from: a flag, the environment, .env, unspool.toml or the default."""
-    rows = Settings.load(flags=flags).shown()
+    """Show every setting, its value and its origin: a flag, the environment, .env, unspool.toml or the default. Settings of a folder that is not
+    trusted are listed below, with the reason why they are ignored."""
+    loaded = load_settings(flags)
     if as_json:
-        print_json(render.settings(rows))
-    else:
-        show(terminal.settings(rows))
+        print_json(render.settings(loaded.rows(), loaded.ignored))
+        return
+    show(terminal.settings(loaded.rows()))
+    if loaded.ignored:
+        show([[], *terminal.ignored_settings(loaded.ignored)])

@@ -13,14 +13,14 @@ import click
 from unspool.domain.reports import ReembedPlan
 from unspool.errors import ConfigError, InputError
 from unspool.interfaces import render, terminal
-from unspool.interfaces.cli.door import color, command, note, opened, print_json
+from unspool.interfaces.cli.door import color, command, load_settings, note, opened, print_json
 from unspool.interfaces.cli.looking import show
 from unspool.interfaces.cli.places import stored
 from unspool.interfaces.cli.progress import Bar
-from unspool.settings import Settings
 
 if TYPE_CHECKING:
     from unspool.domain.reports import Check
+    from unspool.settings import Settings
 
 UNWELL = 2
 
@@ -50,7 +50,7 @@ def doctor(flags: dict[str, str | None], as_json: bool) -> int:
     from unspool import diagnosis
 
     try:
-        settings = Settings.load(flags=flags)
+        settings = load_settings(flags)
     except ConfigError as error:
         found: list[Check] = diagnosis.without_settings(error)
     else:
@@ -89,7 +89,7 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
     from unspool.generations import drop_old as drop
     from unspool.generations import reembed as go_over
 
-    settings = Settings.load(flags=flags)
+    settings = load_settings(flags)
     if settings.origins["embedder"] == "default" and not drop_old:
         raise click.UsageError("name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER")
     if drop_old and flags["embedder"] is None:  # what a variable names is not gone over to by the way
@@ -146,7 +146,7 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
         raise InputError(f"revision {target!r} does not exist; it is head, base or one of {', '.join(schema.KNOWN_REVISIONS)}")
     if wanted == "base" and not yes:
         raise click.UsageError("'base' removes every table with all that is in it; give --yes if that is meant")
-    settings = Settings.load(flags=flags)
+    settings = load_settings(flags)
     place = place_of(settings.database_address)
     if partitions is not None:
         _check_partitions(settings, wanted, partitions)
@@ -206,7 +206,7 @@ def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path, server: 
     """Measure search quality on a test set in DIR: corpus.jsonl, queries.jsonl and qrels/test.tsv; your own catalog is not touched."""
     from unspool.evaluation import evaluate as measure
 
-    settings = Settings.load(flags=flags)
+    settings = load_settings(flags)
     with Bar() as bar:
         values: dict[str, Any] = asdict(measure(folder, settings=settings, alpha=settings.alpha, server=server, on_progress=bar))
     if as_json:

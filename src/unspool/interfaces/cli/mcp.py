@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from unspool.interfaces.cli.door import ADDRESSES, group, note
-from unspool.settings import Settings
+from unspool.interfaces.cli.door import ADDRESSES, group, load_settings, note
 
 
 @group("mcp", "Serve agents over MCP", examples=("unspool mcp", "unspool mcp --read-only --project notes"), takes=("mcp_max_tokens", *ADDRESSES))
@@ -17,4 +16,4 @@ def mcp(context: click.Context, flags: dict[str, str | None], projects: tuple[st
     if context.invoked_subcommand is None:
         from unspool.interfaces.mcp import stdio
 
-        stdio.serve(Settings.load(flags=flags), projects=projects, read_only=read_only, warn=lambda text: note(text, kind="warning"))
+        stdio.serve(load_settings(flags), projects=projects, read_only=read_only, warn=lambda text: note(text, kind="warning"))

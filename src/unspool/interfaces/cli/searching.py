@@ -16,7 +16,7 @@ from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note
 from unspool.interfaces.cli.places import split_line, stored
 from unspool.interfaces.cli.progress import Bar
 from unspool.interfaces.cli.scopes import NOTHING_FOUND, given_text, narrowed, scope
-from unspool.settings import redacted
+from unspool.settings import redact_address
 
 if TYPE_CHECKING:
     from unspool.domain.queries import Page
@@ -99,7 +99,7 @@ def addresses(flags: dict[str, str | None]) -> Iterator[str]:
     """The flags that say which corpus is meant, as they were given; an address with a password is not repeated."""
     for name in ADDRESSES:
         value = flags.get(name)
-        if value is not None and redacted(value) == value:
+        if value is not None and redact_address(value) == value:
             yield f"--{name} {shlex.quote(value)}"
 
 

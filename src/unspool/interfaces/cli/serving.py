@@ -10,8 +10,7 @@ import click
 
 from unspool import settings as setting
 from unspool.errors import ConfigError
-from unspool.interfaces.cli.door import ADDRESSES, command, note
-from unspool.settings import Settings
+from unspool.interfaces.cli.door import ADDRESSES, command, load_settings, note
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NAMES = {"host": "ADDRESS", "port": "N", "workers": "N"}
@@ -50,7 +49,7 @@ def serve(
     from unspool.interfaces.http import server
 
     given = {"serve_host": host, "serve_port": port, "serve_workers": workers, "roots": os.pathsep.join(roots) or None}
-    settings = Settings.load(flags={**flags, **given})
+    settings = load_settings({**flags, **given})
     for root in roots_of(settings):
         if not root.is_dir():
             raise ConfigError(f"{root} is no folder, and nothing in it could be indexed; correct --root or UNSPOOL_ROOTS")

@@ -25,7 +25,7 @@ from unspool.interfaces.http.service import Service, in_scope
 from unspool.interfaces.mcp.asgi import McpApp
 from unspool.jobs import Jobs
 from unspool.observability import install
-from unspool.settings import Settings
+from unspool.settings import NO_FOLDER, Settings
 
 LEAVE_S = 1.0  # how long a process may take to end by itself once everything is closed
 ROUTERS = (
@@ -42,8 +42,8 @@ ROUTERS = (
 
 
 def from_environment() -> App:
-    """The application as the settings describe it; for the processes of a service."""
-    return App(Settings.load(), owns_process=True)
+    """Return the application for a process of a service. The process that started it has put all settings into the environment."""
+    return App(Settings.load(folder=NO_FOLDER), owns_process=True)
 
 
 class App:

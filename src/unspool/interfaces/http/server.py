@@ -13,7 +13,7 @@ from unspool.corpus import Corpus
 from unspool.corpus import open as open_corpus
 from unspool.errors import ConfigError, MissingDependencyError, ServiceError
 from unspool.observability import shared_metrics
-from unspool.settings import Settings, handed_on, redacted
+from unspool.settings import Settings, export_settings, redact_address
 
 try:
     import uvicorn
@@ -66,7 +66,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
     if settings.serve_workers == 1:
         Server(config(settings, App(settings, owns_process=True))).run(sockets=[listening])
         return
-    with handed_on(settings):
+    with export_settings(settings):
         workers = Multiprocess(config(settings, _FACTORY), sockets=[listening])
         workers.run()
     if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
@@ -123,4 +123,4 @@ def checked(corpus: Corpus, *, without_keys: bool) -> str:
             "--project NAME`, or listen on 127.0.0.1, or give --without-keys twice to let everybody in"
         )
     counted = f"{valid} {'key' if valid == 1 else 'keys'}" if has_keys else "no keys: everybody who reaches it may do everything"
-    return f"catalog {redacted(settings.database_address)}, {counted}"
+    return f"catalog {redact_address(settings.database_address)}, {counted}"

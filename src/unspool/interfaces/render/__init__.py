@@ -18,6 +18,8 @@ from unspool.interfaces.render.service import (
     status,
     store,
     streams,
+    trust,
+    trusted_folders,
 )
 from unspool.interfaces.render.stored import conversation, conversation_record, document, index_report, message, passage, reembed, remember_report
 from unspool.interfaces.render.values import line
@@ -52,4 +54,6 @@ __all__ = [
     "status",
     "store",
     "streams",
+    "trust",
+    "trusted_folders",
 ]

@@ -13,7 +13,11 @@ from unspool.domain.reports import Check, ProjectStatus, StoreStatus
 from unspool.interfaces.render.values import moment
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from unspool.folder_settings import IgnoredSetting
     from unspool.interfaces import shapes
+    from unspool.trust import FolderState, ReviewedSetting, TrustedFolder
 
 
 def record(record: Record) -> shapes.Record:
@@ -139,9 +143,26 @@ def check(check: Check) -> shapes.Check:
     return {"name": check.name, "ok": check.ok, "detail": check.detail, "cure": check.cure}
 
 
-def settings(rows: Sequence[tuple[str, str, str, str]]) -> shapes.Settings:
-    """Every setting as text, secrets masked."""
-    return {"settings": [{"name": name, "value": value, "origin": origin, "about": about} for name, value, origin, about in rows]}
+def settings(rows: Sequence[tuple[str, str, str, str]], ignored: Sequence[IgnoredSetting]) -> shapes.Settings:
+    """Encode every setting, and the ignored ones, as text with secrets masked."""
+    return {
+        "settings": [{"name": name, "value": value, "origin": origin, "about": about} for name, value, origin, about in rows],
+        "ignored": [{"name": one.name, "value": one.value, "file": one.file, "reason": one.reason} for one in ignored],
+    }
+
+
+def trust(folder: Path, reviewed: Sequence[ReviewedSetting], *, is_trusted: bool) -> shapes.Trust:
+    """Encode a folder and the settings of its files."""
+    return {
+        "folder": str(folder),
+        "trusted": is_trusted,
+        "settings": [{"name": one.name, "value": one.value, "file": one.file, "state": one.state} for one in reviewed],
+    }
+
+
+def trusted_folders(folders: Sequence[tuple[TrustedFolder, FolderState]]) -> shapes.TrustedFolders:
+    """Encode the list of trusted folders."""
+    return {"folders": [{"folder": one.folder, "state": str(state), "trusted_at": one.trusted_at.isoformat()} for one, state in folders]}
 
 
 def error(code: str, message: str) -> shapes.Error:

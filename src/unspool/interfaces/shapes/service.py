@@ -219,10 +219,51 @@ class Setting(TypedDict):
     about: str
 
 
+class IgnoredEntry(TypedDict):
+    """Setting of a folder's file that does not count. `name` is empty where the whole file is ignored."""
+
+    name: str
+    value: str
+    file: str
+    reason: str
+
+
 class Settings(TypedDict):
-    """Every setting."""
+    """Every setting, and those of the folder's files that do not count."""
 
     settings: list[Setting]
+    ignored: list[IgnoredEntry]
+
+
+class ReviewedEntry(TypedDict):
+    """Setting of a folder's file, secrets masked."""
+
+    name: str
+    value: str
+    file: str
+    state: str
+
+
+class Trust(TypedDict):
+    """Folder and the settings that count, or would count, if it is trusted."""
+
+    folder: str
+    trusted: bool
+    settings: list[ReviewedEntry]
+
+
+class TrustedEntry(TypedDict):
+    """Trusted folder and its state."""
+
+    folder: str
+    state: str
+    trusted_at: str
+
+
+class TrustedFolders(TypedDict):
+    """All trusted folders."""
+
+    folders: list[TrustedEntry]
 
 
 class ErrorDetail(TypedDict):
