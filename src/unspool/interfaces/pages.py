@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from unspool.domain.answers import Answer, Citation
 from unspool.domain.queries import Form, Hit, Page, Said
-from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, cells, clean
+from unspool.interfaces.controls import clean
+from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, cells
 
 NAME_CELLS = 24  # columns that speakers share; a longer name pushes only its own message to the right
 
