@@ -108,7 +108,8 @@ def _set_aside(path: Path) -> None:
 
 
 def _prepared(engine: Engine, path: Path) -> Engine:
-    path.touch(mode=0o600)  # it holds what was asked
+    if not path.exists():
+        path.touch(mode=0o600)  # private, because it contains queries
     with engine.connect() as connection:
         application, version = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("application_id", "user_version"))
         foreign = application != APPLICATION_ID and (application or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one())

@@ -27,6 +27,7 @@ class Tail:
     vectors: Vectors
     counts: tuple[Counter[str], ...]
     hidden: frozenset[int]
+    missing: int = 0  # changed chunks that are not in it
 
     def word_scores(self, weights: Mapping[str, float], absorbed: Mapping[str, int], chunks: int, average: float) -> Vectors:
         """BM25 of each chunk, with the statistics of the index and the tail together."""
@@ -38,8 +39,10 @@ class Tail:
         return np.array(scores, dtype=np.float32)
 
 
-def make(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int) -> Tail:
-    """The tail of a change feed."""
+def make(
+    position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int, *, missing: int = 0
+) -> Tail:
+    """Return the tail of a change feed."""
     ids = np.array([chunk.id for chunk in changed], dtype=np.int64)
     return Tail(
         position=position,
@@ -49,6 +52,7 @@ def make(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequ
         vectors=vectors_of(changed, dimension),
         counts=tuple(Counter(terms_of(chunk)) for chunk in changed),
         hidden=frozenset(ids.tolist()) | frozenset(removed),
+        missing=missing,
     )
 
 
