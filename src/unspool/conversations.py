@@ -107,7 +107,8 @@ class Conversations:
 
         if not 0 <= chunk_id < MAX_NUMBER:
             return None  # no database could look for it
-        found = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
+        stored = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
+        found = None if stored is None else stored.chunk
         return found if found is not None and found.project == (project or self._project) and found.kind is Kind.CHAT else None
 
     def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002

@@ -53,9 +53,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_no_command_writes_a_character_that_a_terminal_obeys(
-    cli: Cli, evil: str, flags: tuple[str, ...]
-) -> None:
+def test_no_command_writes_a_character_that_a_terminal_obeys(cli: Cli, evil: str, flags: tuple[str, ...]) -> None:
     for command in COMMANDS:
         answer = cli(*command, *flags)
         assert answer.exit_code in (0, 1, 2), (command, answer.output)

@@ -92,9 +92,7 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_a_bug(
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_a_client_that_leaves_before_the_answer_is_not_a_bug(
-    address: str, place: Path, caplog: pytest.LogCaptureFixture, is_reset: bool
-) -> None:
+def test_a_client_that_leaves_before_the_answer_is_not_a_bug(address: str, place: Path, caplog: pytest.LogCaptureFixture, is_reset: bool) -> None:
     """A writer that holds the catalog keeps the request waiting."""
     route = "/v1/projects/{project}/documents/{path:path}"
     body = b'{"text": "x"}'
@@ -109,13 +107,8 @@ def test_a_client_that_leaves_before_the_answer_is_not_a_bug(
 
 
 @pytest.mark.parametrize("version", [b"2025-06-18", b"2026-07-28"])
-def test_an_agent_that_leaves_before_the_answer_is_not_a_bug(
-    address: str, place: Path, caplog: pytest.LogCaptureFixture, version: bytes
-) -> None:
-    meta = (
-        b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
-        b'"io.modelcontextprotocol/clientCapabilities":{}}'
-    )
+def test_an_agent_that_leaves_before_the_answer_is_not_a_bug(address: str, place: Path, caplog: pytest.LogCaptureFixture, version: bytes) -> None:
+    meta = b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
     arguments = b'{"text":"The owl moved in.","project":"notes"}'
     params = b'{"name":"remember","arguments":' + arguments + b"," + meta + b"}"
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":' + params + b"}"

@@ -96,9 +96,7 @@ def ask(catalog: Path, request: pytest.FixtureRequest) -> Iterator[Ask]:
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_argument_that_cannot_be_parsed_is_an_error_with_the_id_of_the_request(
-    ask: Ask, name: str
-) -> None:
+def test_an_argument_that_cannot_be_parsed_is_an_error_with_the_id_of_the_request(ask: Ask, name: str) -> None:
     id_, argument = INVALID[name]
     answer = ask(call(argument))
     assert (answer["id"], answer["error"]["code"]) == (id_, -32700)
@@ -122,9 +120,7 @@ def test_an_argument_that_makes_no_sense_is_answered_too(ask: Ask, name: str) ->
     ],
     ids=["huge id", "null", "fraction", "batch", "cut"],
 )
-def test_a_message_without_an_id_that_can_be_read_is_an_error_without_one(
-    ask: Ask, line: bytes
-) -> None:
+def test_a_message_without_an_id_that_can_be_read_is_an_error_without_one(ask: Ask, line: bytes) -> None:
     answer = ask(line)
     assert answer["id"] is None
     assert answer["error"]["code"] in (-32600, -32700)

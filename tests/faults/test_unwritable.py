@@ -70,9 +70,7 @@ def unspool_in(base: Path, prefix: Callable[..., list[str]]) -> Unspool:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = prefix(sys.executable, "-m", "unspool", *arguments)
         place = base / "disk" / "catalog.db"
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=120, check=False, env=environment(place), cwd=base
-        )
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment(place), cwd=base)
 
     return run
 
@@ -99,9 +97,7 @@ def run(request: pytest.FixtureRequest) -> Unspool:
     return found
 
 
-def test_commands_that_read_work_and_those_that_write_name_the_file_and_the_reason(
-    run: Unspool, folder: Path
-) -> None:
+def test_commands_that_read_work_and_those_that_write_name_the_file_and_the_reason(run: Unspool, folder: Path) -> None:
     before = contents(folder / "disk")
     for command in READS:
         done = run(*command)
@@ -150,9 +146,7 @@ def test_doctor_reports_that_nothing_can_be_written(run: Unspool, request: pytes
     assert checks["continuations"]["ok"]
 
 
-def test_a_search_of_an_index_that_is_up_to_date_writes_nothing_into_its_folder(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_search_of_an_index_that_is_up_to_date_writes_nothing_into_its_folder(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "disk", tmp_path / "disk")
     before = contents(tmp_path / "disk" / "catalog.db.derived")
     with open_corpus(tmp_path / "disk" / "catalog.db") as corpus:
@@ -180,9 +174,7 @@ def test_a_log_that_a_killed_process_has_left_is_read(folder: Path, tmp_path: Pa
     assert str(place) in refused.stderr
 
 
-def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_the_same(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_the_same(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "disk", tmp_path / "disk")
     place = tmp_path / "disk" / "catalog.db"
     with open_corpus(place) as corpus:
@@ -194,9 +186,7 @@ def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_
     assert len({hit["path"] for hit in page["hits"]} & {f"late{n}.md" for n in range(300)}) == 300
 
 
-def test_a_page_warns_of_what_neither_the_index_nor_memory_holds(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_warns_of_what_neither_the_index_nor_memory_holds(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from unspool.embedded import store
 
     monkeypatch.setattr(store, "TAIL_LIMIT", 2)
@@ -270,9 +260,7 @@ def test_a_service_answers_reads_and_refuses_writes(folder: Path) -> None:
     serve = (sys.executable, "-m", "unspool", "serve", "--port", "0", "--root", str(folder))
     command = disks.read_only(folder / "disk", *serve)
     place = folder / "disk" / "catalog.db"
-    with subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, env=environment(place), cwd=folder
-    ) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(place), cwd=folder) as process:
         assert process.stderr is not None
         try:
             line = process.stderr.readline()

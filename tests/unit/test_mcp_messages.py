@@ -46,9 +46,7 @@ def test_a_request_is_decoded_or_refused_with_its_id(id_: int | str, params: dic
 @given(st.binary(max_size=60), st.integers(0, 200), ids)
 @example(b"\xff", 80, 7)
 @example(b'\\ud800"', 60, "a")
-def test_bytes_inserted_anywhere_lead_to_a_message_or_a_refusal(
-    noise: bytes, place: int, id_: int | str
-) -> None:
+def test_bytes_inserted_anywhere_lead_to_a_message_or_a_refusal(noise: bytes, place: int, id_: int | str) -> None:
     text = json.dumps({"jsonrpc": "2.0", "id": id_, "method": "x", "params": {"a": [{}, "b"]}})
     data = text.encode()[:place] + noise + text.encode()[place:]
     try:

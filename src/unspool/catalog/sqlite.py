@@ -27,9 +27,7 @@ BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a se
 _PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "wal_autocheckpoint=8000")
 
 
-_UNWRITABLE = frozenset(
-    (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
-)
+_UNWRITABLE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
 _NO_SPACE = 65_536  # bytes: with less, not even the log's index can be created
 
 

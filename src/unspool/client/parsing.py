@@ -75,6 +75,7 @@ def hit(data: Json) -> Hit:
         cut=partial(_given, best),
         reason=data.get("reason", ""),
         changed=data["changed"],
+        stale=data["stale"],
         message=None if data["message"] is None else _said({**data["message"], "text": whole}),
         before=tuple(map(_said, data["before"])),
         after=tuple(map(_said, data["after"])),

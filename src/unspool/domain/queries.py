@@ -88,6 +88,7 @@ class Hit:
     cut: Callable[[Chunk], Snippet] = field(repr=False, compare=False)
     reason: str = ""  # one line, only if asked for
     changed: bool = False  # its text has been replaced since the first page; this is the new one
+    stale: bool | None = None  # its file has changed or is missing since it was indexed; None if that is unknown
     message: Said | None = None  # what was said, where the hit is in a conversation
     before: tuple[Said, ...] = ()  # the exchange around it, as far as the budget allows; no message is on a page twice
     after: tuple[Said, ...] = ()

@@ -124,9 +124,7 @@ class EmbeddedStore:
                 belongs = _belongs(connection, project.id, part, seq, floor)
                 return self._with_tail(connection, project.id, part, seq, belongs=belongs, limit=LONG_TAIL_LIMIT)
 
-    def _with_tail(
-        self, connection: Connection, project: int, part: Partition, seq: int, *, belongs: bool, limit: int
-    ) -> int:
+    def _with_tail(self, connection: Connection, project: int, part: Partition, seq: int, *, belongs: bool, limit: int) -> int:
         """Put unabsorbed chunks on top of the absorbed ones, if they are few; return how many are still not findable."""
         now = part.now
         start = now.position if belongs else -1

@@ -39,9 +39,7 @@ class Tail:
         return np.array(scores, dtype=np.float32)
 
 
-def make(
-    position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int, *, missing: int = 0
-) -> Tail:
+def make(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int, *, missing: int = 0) -> Tail:
     """Return the tail of a change feed."""
     ids = np.array([chunk.id for chunk in changed], dtype=np.int64)
     return Tail(

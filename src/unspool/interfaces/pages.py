@@ -99,6 +99,8 @@ def _header(hit: Hit, *, with_project: bool) -> Line:
     line += [("  ", ""), (f"{hit.score:.3f}", FAINT)]
     if hit.changed:
         line.append(("  changed", WARN))
+    if hit.stale:
+        line.append(("  stale", WARN))
     if hit.copies:
         others = f" and {len(hit.copies) - 1} more" if len(hit.copies) > 1 else ""
         line.append((f"  also in {hit.copies[0]}{others}", FAINT))

@@ -98,8 +98,9 @@ def _answer(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        error.message = clean_lines(error.message)
-        error.show()
+        with io.StringIO() as shown:
+            error.show(shown)
+            click.echo(clean_lines(shown.getvalue()), err=True, nl=False)
         _error_object(as_json, "usage", error.format_message())
         return error.exit_code
     except UnspoolError as error:

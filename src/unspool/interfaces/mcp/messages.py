@@ -31,9 +31,7 @@ class MessageError(ValueError):
 
     def __init__(self, reason: str, *, request_id: RequestId | None, code: int) -> None:
         super().__init__(reason)
-        self.response = JSONRPCError(
-            jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason)
-        )
+        self.response = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
 
 
 def decode_message(data: bytes) -> JSONRPCMessage:
@@ -47,9 +45,7 @@ def decode_message(data: bytes) -> JSONRPCMessage:
             code=PARSE_ERROR,
         ) from None
     if not isinstance(value, dict):
-        raise _invalid(
-            "the message is not an object; send one request at a time, batches are not supported"
-        )
+        raise _invalid("the message is not an object; send one request at a time, batches are not supported")
     request_id = _id_of(value)
     if "id" in value and request_id is None and "error" not in value:
         raise _invalid("the id of the message is not a text or a whole number; give one")

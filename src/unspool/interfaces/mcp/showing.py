@@ -26,6 +26,7 @@ class Shown:
     lines: Lines | None
     also: tuple[str, ...]
     is_changed: bool
+    is_stale: bool
 
 
 def room_for(rank: int) -> int:
@@ -45,6 +46,7 @@ def shown(hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: boo
         lines=lines,
         also=hit.copies[:MAX_COPIES],
         is_changed=hit.changed,
+        is_stale=bool(hit.stale),
     )
 
 

@@ -21,9 +21,7 @@ Incoming = SessionMessage | Exception  # as the SDK has it; no exception is ever
 
 
 @asynccontextmanager
-async def connect_stdio() -> AsyncIterator[
-    tuple[MemoryObjectReceiveStream[Incoming], WriteStream[SessionMessage]]
-]:
+async def connect_stdio() -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], WriteStream[SessionMessage]]]:
     """Yield the streams of messages from stdin and to stdout. An invalid message is answered at once."""
     sender, incoming = anyio.create_memory_object_stream[Incoming](0)
     with take_stdin() as stdin:

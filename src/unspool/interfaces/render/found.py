@@ -74,6 +74,7 @@ def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
         "modified": moment(chunk.modified),
         "metadata": metadata(chunk.metadata),
         "changed": hit.changed,
+        "stale": hit.stale,
         "copies": list(hit.copies),
         "message": None if hit.message is None else said(hit.message, with_text=False),
         "before": [said(one) for one in hit.before],
