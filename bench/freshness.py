@@ -8,9 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import Figure, parser, percentile, show, workspace
-
 import unspool
+from common import Figure, parser, percentile, show, workspace
 from unspool.catalog.reading import IndexedFile
 from unspool.search.freshness import find_stale
 

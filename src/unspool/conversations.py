@@ -102,7 +102,7 @@ class Conversations:
         return [chunk for chunk in found if chunk.kind is Kind.CHAT]
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
         from unspool.catalog import reading
 
         if not 0 <= chunk_id < MAX_NUMBER:

@@ -31,7 +31,7 @@ def place(tmp_path: Path, database: Path) -> Path:
     return database
 
 
-def found(hits: list[dict[str, Any]]) -> dict[str, bool | None]:
+def flags(hits: list[dict[str, Any]]) -> dict[str, bool | None]:
     return {hit["path"]: hit["stale"] for hit in hits}
 
 
@@ -40,7 +40,7 @@ def test_the_command_line_tells_people_and_programs(cli: Cli, place: Path) -> No
     marked = [line.split(":")[0] for line in answer.stdout.splitlines() if line.endswith("  stale")]
     assert marked == ["edited.md"]
     hits = json.loads(cli("search", "walrus", "--project", "tree", "--json").stdout)["hits"]
-    assert found(hits) == EXPECTED
+    assert flags(hits) == EXPECTED
 
 
 def test_a_service_and_its_client_tell_it(place: Path) -> None:
@@ -50,7 +50,7 @@ def test_a_service_and_its_client_tell_it(place: Path) -> None:
         body = {"query": "walrus", "projects": ["tree"]}
         headers = {"Authorization": f"Bearer {key}"}
         answer = httpx2.post(f"{address}/v1/search", json=body, headers=headers)
-        assert found(answer.json()["hits"]) == EXPECTED
+        assert flags(answer.json()["hits"]) == EXPECTED
         assert str(place.parent.parent) not in answer.text
         with unspool.open(address, key=key) as remote:
             page = remote.search("walrus", projects=["tree"])

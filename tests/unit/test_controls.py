@@ -20,7 +20,7 @@ lone = texts.filter(lambda text: not re.search(r"[\ud800-\udbff][\udc00-\udfff]"
 
 
 def is_unsafe(character: str) -> bool:
-    """Whether a terminal may obey a character, by what Unicode says of it."""
+    """Return whether a terminal may obey a character, by its properties in Unicode."""
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or unicodedata.bidirectional(character) in DIRECTIONS

@@ -84,7 +84,7 @@ def _catalog(path: Path, size: int) -> Check:
 
 
 def _windows(path: Path) -> Check:
-    """Where continuations are kept. Opened read-only: a damaged file would otherwise be begun anew."""
+    """Check the file of continuations. It is opened read-only: a damaged file would otherwise be replaced."""
     from unspool.catalog.sqlite import open_read_only
     from unspool.catalog.window_file import kept_at
 

@@ -77,7 +77,7 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """One answer: a chunk, how well it fits, and what of it the page shows."""
+    """A chunk that was found, how well it fits, and how much of it the page shows."""
 
     chunk: Chunk
     score: float

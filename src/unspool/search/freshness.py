@@ -21,7 +21,7 @@ def find_stale(files: Sequence[IndexedFile | None]) -> list[bool | None]:
 
 def _is_stale(file: IndexedFile, folders: dict[str, bool]) -> bool | None:
     parts = file.path.split("/")
-    if not os.path.isabs(file.root) or ".." in parts or "\ufffd" in file.path:
+    if not os.path.isabs(file.root) or ".." in parts or "\ufffd" in file.path:  # noqa: PTH117 - ten times faster than a path
         return None  # a git address, or a name that is not UTF-8 and stored in another form
     root = file.root.rstrip(os.sep)
     if not _is_folder(root or os.sep, folders):

@@ -28,7 +28,7 @@ def nearest(
     where: Filter | None,
     count_tokens: Callable[[str], int],
 ) -> list[Hit]:
-    """The k nearest over all the projects, by their vectors alone."""
+    """Return the k nearest chunks of all the projects, by their vectors alone."""
     found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
     pairs = sorted(
         ((float(score), int(id_)) for matches in found for id_, score in zip(matches.ids, matches.scores, strict=True)),

@@ -86,7 +86,7 @@ class Turned:
 
 
 def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
-    """The page at a place in a walk, with the continuation to the next."""
+    """Build the page at a position of a walk, with the continuation to the next."""
     begun = time.perf_counter()
     gathered = _gather(stores, walk, at, how)
     items = [group.chunk for group in gathered.groups]
@@ -253,9 +253,9 @@ def _place(place: reading.Place) -> str:
 def _stand_ins(
     stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], also: Mapping[int, reading.Place], *, start: int
 ) -> dict[int, StoredChunk]:
-    """What is shown in place of chunks that are gone, by row: a copy that is still there, else what now stands in the same place of the document.
+    """Return the chunks to show in place of deleted ones, by row: a copy, else the chunk that is now at the same position of the document.
 
-    What stood in for an entry once stays with it, and is never shown a second time in place of another.
+    A substitute stays with its entry, and is never shown in place of another one.
     """
     before = walk.substitutes()
     taken = set(before.values())

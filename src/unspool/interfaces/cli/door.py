@@ -141,7 +141,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def note(message: str, *, kind: str = "note") -> None:
-    """Something about the result, for people, on stderr."""
+    """Write something about the result to stderr, for people."""
     click.secho(f"{kind}: {clean(message)}", fg="yellow" if kind == "warning" else None, dim=True if kind == "note" else None, err=True)
 
 

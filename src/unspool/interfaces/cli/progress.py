@@ -36,7 +36,7 @@ class Bar:
     def __call__(self, progress: Progress) -> None:
         if not self._wanted or time.monotonic() - self._started < PATIENCE_S:
             return
-        display = self._shown()
+        display = self._open_display()
         if progress.task not in self._tasks:
             for task in self._tasks.values():
                 display.remove_task(task)  # one step at a time: the one before is over
@@ -44,7 +44,7 @@ class Bar:
         chunks = f"{progress.chunks} chunks" if progress.chunks else ""
         display.update(self._tasks[progress.task], completed=progress.done, total=progress.total or None, chunks=chunks)
 
-    def _shown(self) -> Display:
+    def _open_display(self) -> Display:
         if self._display is None:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn

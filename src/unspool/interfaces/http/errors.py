@@ -127,7 +127,7 @@ async def on_invalid(request: Request, error: Exception) -> JsonResponse:
     return response(invalid(error.errors(), _names(request)), request.app.state.service, request.scope)
 
 
-async def on_gone(request: Request, error: Exception) -> Response:
+async def on_disconnect(request: Request, error: Exception) -> Response:
     """Return the response for a client that has disconnected, which only metrics and logs see."""
     return Response(status_code=GONE)
 

@@ -21,7 +21,7 @@ from unspool.views import View
 
 
 class McpApp:
-    """What is mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
+    """The application mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
 
     Who asks and from where is checked before a request gets here: Host, Origin, key and body. `view_of` gives the view of a request's key;
     it is asked for every message, with the very request that carried it, so that no request can see what another may.

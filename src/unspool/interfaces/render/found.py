@@ -51,7 +51,7 @@ def page(page: Page, *, explained: bool = False, full: bool = False) -> shapes.P
 
 
 def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
-    """One hit; `text` is what the budget allows to be shown. With `full` a program gets the rest of the chunk, too."""
+    """Return a hit; `text` is limited by the budget. With `full` a program gets the rest of the chunk, too."""
     chunk = hit.chunk
     values: shapes.Hit = {
         "rank": hit.rank,
