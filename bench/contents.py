@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 import sqlalchemy as sa
-import tantivy
 
 from unspool.catalog import schema
 from unspool.corpus import Corpus
@@ -50,11 +49,9 @@ def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
 
 
 def _word_ids(corpus: Corpus, project: int) -> list[int]:
-    searcher = corpus._parts.ready().partition(project).now.searcher
-    if searcher is None:
-        return []
-    hits = searcher.search(tantivy.Query.all_query(), limit=max(1, searcher.num_docs + 1)).hits
-    return list(searcher.fast_field_values("id", [address for _, address in hits]))
+    parts = corpus._parts.ready().partition(project).now.word_segments
+    lives = [part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live] for part in parts]
+    return [id_ for ids in lives for id_ in ids.tolist()]
 
 
 def _difference(wanted: list[int], found: list[int]) -> list[int]:

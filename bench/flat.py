@@ -13,6 +13,7 @@ import numpy as np
 
 from common import Figure, parser, percentile, show, tell
 from unspool.embedded import flat
+from unspool.embedded.checksums import Column
 
 DIMENSION = 256
 CENTRES = 500
@@ -57,7 +58,7 @@ def _faiss(rows: int, view: flat.View, queries: np.ndarray) -> Iterator[Figure]:
         import faiss
     except ImportError:
         return
-    codes = view.codes.view(np.uint8)
+    codes = view.codes.all().view(np.uint8)
     milliseconds, _ = _timed(lambda query: faiss.knn_hamming(flat.signs(query[None, :]).view(np.uint8), codes, flat.MIN_CANDIDATES)[1][0], queries)
     yield Figure(name=f"{rows} rows: faiss, signs only, p50", value=milliseconds, unit="ms", note=f"{faiss.omp_get_max_threads()} threads")
 
@@ -73,8 +74,8 @@ def _clustered(rng: np.random.Generator, centres: np.ndarray, count: int) -> np.
 def _view(vectors: np.ndarray) -> flat.View:
     """What `flat.open_view` gives, without the files."""
     ids = np.arange(len(vectors), dtype=np.int64)
-    state = flat.State(catalog="", space="", dimension=DIMENSION, rows=len(vectors))
-    return flat.View(state, vectors, flat.signs(vectors), ids, ids, None, ((ids, ids),))
+    state = flat.State(catalog="", project=1, space="", dimension=DIMENSION, rows=len(vectors))
+    return flat.View(state, Column(vectors), Column(flat.signs(vectors)), Column(ids), Column(ids), None, ((ids, ids),))
 
 
 def _timed(call: Callable[[np.ndarray], np.ndarray], queries: np.ndarray) -> tuple[float, list[np.ndarray]]:

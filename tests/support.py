@@ -16,13 +16,12 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import pytest
-import tantivy
 from filelock import FileLock
 
 import unspool
 from servers import NoServer, PostgresServer, RedisServer
 from unspool.catalog import Catalog
-from unspool.embedded import flat
+from unspool.embedded import flat, segments
 
 ENGINES = ("sqlite", "postgresql")
 NOWHERE = Path("/nowhere")  # a folder without settings
@@ -241,13 +240,12 @@ def _held(catalog: Beside, names: dict[int, str], tables: list[str]) -> dict[str
 
 
 def _word_ids(folder: Path) -> list[int]:
-    if not (folder / "meta.json").exists():
+    state = segments.read_state(folder)
+    if state is None:
         return []
-    searcher = tantivy.Index.open(str(folder)).searcher()
-    if not searcher.num_docs:
-        return []
-    hits = searcher.search(tantivy.Query.all_query(), limit=searcher.num_docs).hits
-    return sorted(searcher.fast_field_values("id", [address for _, address in hits]))
+    parts = segments.open_view(folder, state).segments
+    ids = [part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live] for part in parts]
+    return sorted(id_ for some in ids for id_ in some.tolist())
 
 
 def _vector_ids(folder: Path) -> list[int]:

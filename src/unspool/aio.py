@@ -302,9 +302,9 @@ class AsyncCorpus:
         """Where a project was indexed from; empty for one made of documents given as text."""
         return await _run(self._corpus.root_of, project)
 
-    async def refresh(self, *, on_progress: OnProgress | None = None) -> None:
-        """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
-        await _run(self._corpus.refresh, on_progress=on_progress)
+    async def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
+        """Make the index absorb everything that is stored, and rebuild what is missing or damaged. Returns what was repaired."""
+        return await _run(self._corpus.refresh, on_progress=on_progress)
 
 
 class AsyncConversations:

@@ -523,15 +523,16 @@ class Corpus:
         return self._project(project, self._parts.searched).root
 
     @_following
-    def refresh(self, *, on_progress: OnProgress | None = None) -> None:
-        """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
+    def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
+        """Make the index absorb everything that is stored, and rebuild what is missing or damaged. Returns what was repaired."""
         from unspool.catalog import projects
 
         self._parts.look()
         with self._parts.catalog.read() as connection:
             rows = projects.all_projects(connection)
         for row in rows:
-            self._parts.ready().absorb(row.id, on_progress=on_progress)
+            self._parts.ready().absorb(row.id, verify=True, on_progress=on_progress)
+        return self._parts.ready().take_warnings() if rows else []
 
     # Inside
 

@@ -54,8 +54,8 @@ class Store(VectorIndex, Protocol):
         Returns what could not be done though all is stored and found; an error is for what is not found yet.
         """
 
-    def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
-        """Make everything that is missing or damaged again."""
+    def absorb(self, project: int, *, verify: bool = False, on_progress: OnProgress | None = None) -> bool:
+        """Rebuild everything that is missing or damaged. With `verify` every file is read to find damage."""
 
     def build(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
         """Make this space's vectors while another space is in use, and hold nobody up; False where the catalog does not have them all yet."""
@@ -71,6 +71,9 @@ class Store(VectorIndex, Protocol):
 
     def unseen(self, connection: Connection, project: int) -> int:
         """How many chunks have not been taken in."""
+
+    def take_warnings(self) -> list[str]:
+        """Return what users should know about repairs since the last call."""
 
     def position(self, project: int) -> int:
         """The sequence number up to which changes have been taken in, for one that catches up."""

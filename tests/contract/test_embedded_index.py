@@ -9,7 +9,7 @@ import pytest
 
 import unspool
 from support import assert_no_orphans, contents, doc, name, open_corpus, paths
-from unspool.embedded import store
+from unspool.embedded import checksums, store
 
 
 @pytest.fixture
@@ -65,36 +65,91 @@ def test_a_deleted_derived_folder_is_made_again(filled: Path, database: Path) ->
         check(database)
 
 
-def _kind(file: Path) -> str:
-    return (
-        f"{file.parent.name}/{file.suffix or file.name}"
-        if file.parent.name == "words" and file.suffix not in ("", ".json", ".lock")
-        else f"{file.parent.name}/{file.name}"
-    )
-
-
-KINDS = [
-    "words/meta.json", "words/state.json", "words/.managed.json", "words/.idx", "words/.term",
-    "words/.fast", "words/.store", "words/.fieldnorm", "words/.del",
-    "vectors-1/state.json", "vectors-1/vectors-0.f32", "vectors-1/codes-0.u64", "vectors-1/ids-0.i64", "vectors-1/documents-0.i64",
-    "vectors-1/dead-0-1.npy",
+FILES = [
+    "CACHEDIR.TAG", "p1/words/state.json", "p1/words/0-keys.u64", "p1/words/0-starts.i64", "p1/words/0-rows.u32", "p1/words/0-weights.f32",
+    "p1/words/0-ids.i64", "p1/words/0-documents.i64", "p1/words/0-dead-1.u8", "p1/vectors-1/state.json", "p1/vectors-1/vectors-0.f32",
+    "p1/vectors-1/codes-0.u64", "p1/vectors-1/ids-0.i64", "p1/vectors-1/documents-0.i64", "p1/vectors-1/dead-0-1.u8",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "garbage"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_file_of_the_derived_folder_changes_no_result(filled: Path, database: Path, kind: str, damage: str) -> None:
+def test_the_files_of_the_derived_folder_are_those_that_the_tests_damage(filled: Path) -> None:
+    found = {file.relative_to(filled).as_posix() for file in filled.rglob("*") if file.is_file()}
+    assert set(FILES) <= found
+    assert found - set(FILES) <= {"p1/lock", *(name.replace("/0-", "/1-") for name in FILES)}
+
+
+def hurt(file: Path, damage: str) -> None:
+    """Damage a file in one of the ways that disks, copies and people do."""
+    content = bytearray(file.read_bytes())
+    if damage == "missing":
+        file.unlink()
+    elif damage == "folder":
+        file.unlink()
+        file.mkdir()
+    elif damage == "flipped":
+        content[len(content) // 2] ^= 4
+        file.write_bytes(content)
+    else:
+        changed = {"empty": b"", "truncated": content[: len(content) // 2], "garbage": bytes((octet * 7 + 13) % 256 for octet in content)}
+        file.write_bytes(changed[damage])
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "garbage", "flipped", "folder"])
+@pytest.mark.parametrize("file", FILES)
+def test_a_damaged_file_of_the_derived_folder_changes_no_result(filled: Path, database: Path, file: str, damage: str) -> None:
     """The folder is derived: whatever happens to it while nobody has it open, the next search is right."""
-    hurt = [file for file in filled.rglob("*") if file.is_file() and _kind(file) == kind]
-    if not hurt:
-        pytest.skip(f"this version of tantivy writes no {kind}")
-    for file in hurt:
-        data = file.read_bytes()
-        if damage == "missing":
-            file.unlink()
-        else:
-            file.write_bytes({"empty": b"", "truncated": data[: len(data) // 2], "garbage": bytes((b * 7 + 13) % 256 for b in data)}[damage])
+    hurt(filled / file, damage)
     check(database)
+
+
+@pytest.mark.parametrize("file", ["p1/words/0-rows.u32", "p1/vectors-1/codes-0.u64", "p1/vectors-1/state.json"])
+def test_a_search_that_finds_damage_says_so_once_and_rebuilds(filled: Path, database: Path, file: str) -> None:
+    hurt(filled / file, "flipped")
+    with open_corpus(database) as corpus:
+        page = corpus.search("walrus", limit=100)
+        assert len(page.hits) == 39
+        assert any("was damaged" in warning for warning in page.warnings)
+        assert not corpus.search("walrus").warnings
+    with open_corpus(database) as corpus:
+        assert not corpus.search("walrus").warnings
+        assert corpus.refresh() == []
+
+
+@pytest.mark.parametrize("half", ["words", "vectors-1"])
+def test_damage_in_a_large_file_is_found_when_it_is_first_read(filled: Path, database: Path, monkeypatch: pytest.MonkeyPatch, half: str) -> None:
+    monkeypatch.setattr(checksums, "EAGER_BYTES", 0)  # as if every file were larger
+    with open_corpus(database) as corpus:
+        expected = [(hit.chunk.path, hit.score) for hit in corpus.search("walrus", limit=100).hits]
+    hurt(filled / "p1" / half / ("0-weights.f32" if half == "words" else "vectors-0.f32"), "flipped")
+    with open_corpus(database) as corpus:
+        page = corpus.search("walrus", limit=100)
+        assert [(hit.chunk.path, hit.score) for hit in page.hits] == expected
+        assert any("was damaged" in warning for warning in page.warnings)
+
+
+def test_repair_reads_every_file_and_says_what_was_damaged(filled: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checksums, "EAGER_BYTES", 0)
+    hurt(filled / "p1/words/0-weights.f32", "flipped")
+    with open_corpus(database) as corpus:
+        (repaired,) = corpus.refresh()
+        assert "0-weights.f32" in repaired
+        assert corpus.refresh() == []
+    check(database)
+
+
+def test_files_of_another_project_are_not_believed(database: Path) -> None:
+    with open_corpus(database) as corpus:
+        for project in ("one", "two"):
+            corpus.put(*(doc(f"{n}.md", f"{project} walrus {name(n)}", project=project) for n in range(5)))
+        corpus.refresh()
+    derived = database.with_name("catalog.db.derived")
+    for half in ("words", "vectors-1"):
+        shutil.rmtree(derived / "p1" / half)
+        shutil.copytree(derived / "p2" / half, derived / "p1" / half)
+    with open_corpus(database) as corpus:
+        for alpha in (0, 1):
+            assert all("one" in hit.chunk.text for hit in corpus.search("walrus", projects="one", alpha=alpha).hits)
+            assert len(corpus.search("walrus", projects="one", alpha=alpha).hits) == 5
 
 
 @pytest.mark.usefixtures("filled")
@@ -180,7 +235,7 @@ def test_what_is_put_is_findable_at_once_without_being_absorbed(corpus: unspool.
 
 
 def test_the_order_does_not_depend_on_what_is_absorbed(corpus: unspool.Corpus) -> None:
-    """The tail is scored by the same formula as the index; statistics may differ a little, the order of clear cases may not."""
+    """The tail is scored by the same formula as the index, with the statistics of both together."""
     filler = "some other words that make it longer"
     corpus.put(doc("none.md", filler), doc("one.md", f"penguin {filler}"), doc("two.md", f"penguin zebra {filler}"))
     corpus.refresh()

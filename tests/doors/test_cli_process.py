@@ -25,7 +25,7 @@ from unspool.domain.reports import Progress
 from unspool.interfaces.cli import indexing, progress
 
 UNSPOOL = [sys.executable, "-m", "unspool"]
-HEAVY = ("numpy", "sqlalchemy", "alembic", "tantivy", "tokenizers", "rich", "watchfiles", "anyio", "tree_sitter", "platformdirs")
+HEAVY = ("numpy", "sqlalchemy", "alembic", "tokenizers", "rich", "watchfiles", "anyio", "tree_sitter", "platformdirs")
 DEADLINE_S = 30.0
 
 

@@ -11,8 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from unspool.postgres import terms
-from unspool.postgres.terms import AVERAGE, K1, LEVELS, PLACES, B, Places
-from unspool.words import base
+from unspool.postgres.terms import LEVELS, PLACES, Places
+from unspool.words.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
 
 words = st.text(alphabet="abcdeé名 \U0001f600", min_size=1, max_size=4)
 chunks = st.lists(st.lists(words, min_size=1, max_size=80), min_size=1, max_size=12)
@@ -26,7 +26,7 @@ def written_out(query: set[str], chunk: list[str], among: list[list[str]]) -> fl
         frequency = chunk.count(term)
         holding = sum(term in other for other in among)
         rarity = math.log(1 + (len(among) - holding + 0.5) / (holding + 0.5))
-        total += rarity * frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * len(chunk) / AVERAGE))
+        total += rarity * frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * len(chunk) / AVERAGE_LENGTH))
     return total
 
 
@@ -34,7 +34,7 @@ def written_out(query: set[str], chunk: list[str], among: list[list[str]]) -> fl
 def test_the_inner_product_is_bm25(among: list[list[str]], query: set[str], project: int) -> None:
     places = Places(project)
     holding = Counter(term for chunk in among for term in set(chunk))
-    asked = {places[term]: base.rarity(holding[term], len(among)) for term in query}
+    asked = {places[term]: inverse_document_frequency(holding[term], len(among)) for term in query}
     assume(len({places[term] for term in (*holding, *query)}) == len({*holding, *query}))  # a quarter of a billion places, yet it may happen
     for chunk in among:
         body = terms.body(places, chunk)
@@ -118,6 +118,6 @@ def test_the_keys_that_bring_the_most_come_first_until_there_are_enough(query: d
 
 @given(st.integers(1, 10_000))
 def test_a_term_is_worth_more_the_rarer_it_is_and_never_less_than_nothing(total: int) -> None:
-    worth = [base.rarity(frequency, total) for frequency in range(0, total + 1, max(1, total // 20))]
+    worth = [inverse_document_frequency(frequency, total) for frequency in range(0, total + 1, max(1, total // 20))]
     assert worth == sorted(worth, reverse=True) and min(worth) > 0
-    assert base.rarity(total + 5, total) > 0  # a count that another writer has just raised
+    assert inverse_document_frequency(total + 5, total) > 0  # a count that another writer has just raised

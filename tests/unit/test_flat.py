@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unspool.catalog.reading import Position
-from unspool.embedded import flat
-from unspool.embedded.flat import DamagedError, State, View
+from unspool.embedded import checksums, flat
+from unspool.embedded.checksums import DamagedError
+from unspool.embedded.flat import State, View
 from unspool.vectors.base import Points
 
 DIMENSION = 64
-NEW = State(catalog="c", space="s", dimension=DIMENSION)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -38,13 +38,13 @@ class Files:
 
     def __init__(self, folder: Path, dimension: int = DIMENSION) -> None:
         self.folder = folder
-        self.state = State(catalog="c", space="s", dimension=dimension)
+        self.state = State(catalog="c", project=1, space="s", dimension=dimension)
         self.view = flat.open_view(folder, self.state)
         self.expected: dict[int, np.ndarray] = {}
 
     def append(self, added: Points, removed: list[int] | None = None) -> None:
         gone = np.array(removed or [], dtype=np.int64)
-        self.state = flat.append(self.folder, self.state, self.view, added, removed=gone, position=Position(self.state.position + 1, 7))
+        self.state = flat.append(self.folder, self.view, added, removed=gone, position=Position(self.state.position + 1, 7))
         self.view = flat.open_view(self.folder, self.state, self.view)
         for id_ in gone.tolist():
             self.expected.pop(id_, None)
@@ -119,7 +119,7 @@ def test_what_a_killed_writer_left_behind_the_committed_rows_is_ignored_and_over
         with file.open("ab") as handle:
             handle.write(b"\xff" * 1000)
     (files.folder / "state.json.new").write_text("{")
-    (files.folder / "dead-0-1.npy").write_bytes(b"half")
+    (files.folder / "dead-0-1.u8").write_bytes(b"half")
     files.check(files.reopened(), unit(1), 10)
     files.append(points([4]), removed=[1])
     files.check(files.reopened(), unit(1), 10)
@@ -128,8 +128,8 @@ def test_what_a_killed_writer_left_behind_the_committed_rows_is_ignored_and_over
 def test_a_commit_that_did_not_reach_the_state_can_be_done_again(files: Files) -> None:
     files.append(points([1, 2, 3]))
     before, view = files.state, files.view
-    flat.append(files.folder, before, view, points([4, 5]), removed=np.array([1]), position=Position(2, 7))
-    (files.folder / "state.json").write_text(json.dumps({name: getattr(before, name) for name in before.__slots__}))
+    flat.append(files.folder, view, points([4, 5]), removed=np.array([1]), position=Position(2, 7))
+    checksums.write_state(files.folder, asdict(before))
     files.append(points([4, 6]), removed=[2])
     files.check(files.reopened(), unit(1), 10)
 
@@ -203,18 +203,22 @@ def test_two_stages_are_exact_where_the_candidates_cover_everything(rows: int, k
         files.check(files.view, unit(seed), k)
 
 
-def damaged(files: Files) -> bool:
-    state = flat.read_state(files.folder)
-    if state is None:
-        return True
+def is_damaged(files: Files) -> bool:
+    """Whether opening the files, or `find_damage`, reports damage; both must agree. A missing state is a new folder."""
+    found = flat.find_damage(files.folder)
     try:
-        flat.open_view(files.folder, state)
+        state = flat.read_state(files.folder)
+        if state is None:
+            return True
+        flat.open_view(files.folder, state).vectors.all()
     except DamagedError:
+        assert found
         return True
+    assert not found
     return False
 
 
-FILES = ["vectors-0.f32", "codes-0.u64", "ids-0.i64", "documents-0.i64", "dead-0-1.npy", "state.json"]
+FILES = ["vectors-0.f32", "codes-0.u64", "ids-0.i64", "documents-0.i64", "dead-0-1.u8", "state.json"]
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -223,13 +227,13 @@ def test_damage_is_noticed(files: Files, damage: str, file: str) -> None:
     files.append(points(list(range(20))))
     files.append(points([30]), removed=[1])
     path = files.folder / file
-    assert not damaged(files)
+    assert not is_damaged(files)
     size = path.stat().st_size
     if damage == "missing":
         path.unlink()
     else:
         path.write_bytes({"empty": b"", "truncated": path.read_bytes()[: size // 2], "garbage": np.random.default_rng(1).bytes(size)}[damage])
-    assert damaged(files)
+    assert is_damaged(files)
 
 
 def test_files_of_another_generation_are_not_mistaken_for_this_one(files: Files) -> None:
@@ -238,4 +242,4 @@ def test_files_of_another_generation_are_not_mistaken_for_this_one(files: Files)
     other.append(points([4, 5, 6]))
     for file in other.folder.glob("*-0.*"):
         shutil.copy(file, files.folder / file.name)
-    assert damaged(files)
+    assert is_damaged(files)

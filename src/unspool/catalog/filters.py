@@ -39,6 +39,26 @@ class Selection:
         chosen = self.documents if self.chunks is None else self.chunks
         return chosen is not None and len(chosen) == 0
 
+    def accepts(self, chunk_ids: npt.NDArray[np.int64], document_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Return which of some chunks the filter accepts, given their ids and those of their documents."""
+        if self.chunks is not None:
+            return _contains(self.chunks, chunk_ids)
+        assert self.documents is not None
+        return _contains(self.documents, document_ids)
+
+
+def _contains(sorted_ids: npt.NDArray[np.int64], ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    if not len(sorted_ids) or not len(ids):
+        return np.zeros(len(ids), dtype=np.bool_)
+    lowest, highest = min(int(sorted_ids[0]), int(ids.min())), max(int(sorted_ids[-1]), int(ids.max()))
+    if lowest >= 0 and highest < 16 * len(ids):  # document ids are small numbers: a table is ten times faster than a search
+        table = np.zeros(highest + 1, dtype=np.bool_)
+        table[sorted_ids] = True
+        return table[ids]
+    at = np.minimum(np.searchsorted(sorted_ids, ids), len(sorted_ids) - 1)
+    found: npt.NDArray[np.bool_] = sorted_ids[at] == ids
+    return found
+
 
 class Selections:
     """What the last few filters let through, remembered while their projects stay as they are. Safe to use from several threads."""

@@ -113,18 +113,20 @@ def _revision(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def index(catalog: SqliteCatalog, store: EmbeddedStore | None, row: ProjectRow, status: ProjectStatus) -> Check:
-    """A project's derived folder: there, readable, and caught up. A small rest is normal: searches read it from the catalog."""
+    """Check a project's derived folder: present, as it was written, and caught up. Searches read a short tail from the catalog."""
     from unspool.embedded.store import TAIL_LIMIT
 
     name = f"index of {status.name}"
+    cure = "unspool repair rebuilds it; so does the next search"
     folder = catalog.folder("derived") / f"p{row.id}"
     expected = status.chunks > TAIL_LIMIT or (status.chunks and row.root)  # a run always makes one, a few puts do not need it
     if expected and not folder.is_dir():
-        return Check(name=name, ok=False, detail=f"{folder} is missing", cure="unspool repair rebuilds it; so does the next search")
+        return Check(name=name, ok=False, detail=f"{folder} is missing", cure=cure)
+    if folder.is_dir() and store is not None and (damage := store.find_damage(row.id)):
+        more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
+        return Check(name=name, ok=False, detail=f"{folder} is damaged: {', '.join(damage[:_SHOWN])}{more}", cure=cure)
     if folder.is_dir() and status.chunks and status.waiting >= status.chunks and (store is None or store.absorbed(row.id) < 0):
-        return Check(
-            name=name, ok=False, detail=f"{folder} is damaged or of another version", cure="unspool repair rebuilds it; so does the next search"
-        )
+        return Check(name=name, ok=False, detail=f"{folder} is incomplete or of another version", cure=cure)
     ok = status.waiting <= TAIL_LIMIT
     detail = f"{status.chunks} chunks, {status.waiting} not absorbed yet"
     return Check(name=name, ok=ok, detail=detail, cure="" if ok else "unspool repair absorbs them; so does the next search")

@@ -1,60 +1,85 @@
-"""One project's folder as one process sees it: who may write it, and what a search looks at."""
+"""One project's folder as one process sees it: the lock to write it, and the snapshot that a search reads."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
-import tantivy
 from filelock import FileLock, Timeout
 
 from unspool.catalog.reading import Position
-from unspool.embedded import flat, lexical
+from unspool.embedded import flat, segments
+from unspool.embedded.postings import LiveSegment
 from unspool.embedded.tail import Tail
+
+CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n"
+
+
+class Half(StrEnum):
+    """Part of a project's folder."""
+
+    WORDS = "words"
+    VECTORS = "vectors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What a search looks at: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
+    """Everything that a search reads: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
 
     view: flat.View | None = None
-    words: lexical.State | None = None
-    searcher: tantivy.Searcher | None = None
+    words: segments.View | None = None
     tail: Tail | None = None
+    word_segments: tuple[LiveSegment, ...] = ()  # the committed ones without the chunks that the tail hides, and the tail's own
+
+    @classmethod
+    def open(cls, view: flat.View | None, words: segments.View | None) -> Snapshot:
+        """Return a snapshot without a tail."""
+        return cls(view=view, words=words, word_segments=() if words is None else words.segments)
+
+    def with_tail(self, tail: Tail | None) -> Snapshot:
+        """Return the same snapshot with this tail, or without one."""
+        committed = () if self.words is None else self.words.segments
+        if tail is None:
+            return replace(self, tail=None, word_segments=committed)
+        parts = (*(part.hide(tail.hidden) for part in committed), LiveSegment(tail.segment, None))
+        return replace(self, tail=tail, word_segments=parts)
 
     @property
     def position(self) -> int:
-        """The sequence number up to which both halves have absorbed; -1 where one is missing."""
+        """The sequence number up to which both halves have absorbed; -1 if one is missing."""
         return min(self.positions)[0] if self.positions else -1
 
     @property
     def positions(self) -> tuple[Position, ...]:
-        """How far each half has come; none where one is missing."""
+        """The position of each half; none if one is missing."""
         if self.view is None or self.words is None:
             return ()
-        return Position(self.view.state.position, self.view.state.stamp), Position(self.words.position, self.words.stamp)
+        return self.view.state.place, self.words.state.place
 
 
 class Partition:
     """One project's folder as this process sees it."""
 
-    def __init__(self, folder: Path, space_id: int) -> None:
-        self.folder = folder
-        self.vectors = folder / f"vectors-{space_id}"  # each space has its own, so that one is made while another is searched
+    def __init__(self, derived: Path, project: int, space_id: int) -> None:
+        self.project = project
+        self.folder = derived / f"p{project}"
+        self.vectors = self.folder / f"vectors-{space_id}"  # each space has its own, so that one is made while another is searched
+        self.words = self.folder / "words"
         self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
-        self.words = lexical.WordFolder(folder / "words")
         self.now = Snapshot()
+        self.is_damaged = False
         self.seen: tuple[object, ...] = ()  # the state files as they were last read
         self.verified: tuple[object, ...] = ()  # the positions, and the catalog's, that were last found to belong together
         self._mutex = threading.Lock()  # one thread of ours writes at a time
-        self._lock = FileLock(folder / "lock", thread_local=False)  # and one process
+        self._lock = FileLock(self.folder / "lock", thread_local=False)  # and one process
 
     @contextmanager
     def writing(self, *, wait: bool) -> Iterator[bool]:
-        """The right to write the folder; False where someone else has it and we would not wait."""
+        """Hold the right to write the folder; False if another thread or process has it and `wait` is false."""
         if not self._mutex.acquire(blocking=wait):
             yield False
             return
@@ -65,17 +90,9 @@ class Partition:
             try:
                 yield True
             finally:
-                try:
-                    self.words.release()
-                finally:
-                    self._lock.release()
+                self._lock.release()
         finally:
             self._mutex.release()
-
-    def close(self) -> None:
-        """Let go of every file."""
-        with self._mutex:
-            self.words.close()
 
     def _acquire(self, *, wait: bool) -> bool:
         mark_as_cache(self.folder.parent)
@@ -88,8 +105,15 @@ class Partition:
 
 
 def mark_as_cache(folder: Path) -> None:
-    """Make a folder that back-ups, and we ourselves when a catalog lies inside what it indexes, know to leave out."""
+    """Create a folder that back-ups skip, and that is not indexed if the catalog is inside an indexed folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    tag = folder / "CACHEDIR.TAG"
-    if not tag.exists():
-        tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n", encoding="ascii")
+    if not is_marked(folder):
+        (folder / "CACHEDIR.TAG").write_bytes(CACHE_TAG.encode())
+
+
+def is_marked(folder: Path) -> bool:
+    """Return whether the folder's tag is as it was written."""
+    try:
+        return (folder / "CACHEDIR.TAG").read_bytes() == CACHE_TAG.encode()
+    except OSError:
+        return False

@@ -10,11 +10,11 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, reading, spaces
@@ -24,8 +24,9 @@ from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
-from unspool.embedded import flat, lexical, tail
-from unspool.embedded.partition import Partition, Snapshot
+from unspool.embedded import flat, segments, tail
+from unspool.embedded.checksums import DamagedError
+from unspool.embedded.partition import Half, Partition, Snapshot, is_marked
 from unspool.embedded.words import EmbeddedWords
 from unspool.errors import DimensionError, ServiceError, SwitchedError, UnsupportedError
 from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors
@@ -36,6 +37,10 @@ TAIL_LIMIT = 256
 LONG_TAIL_LIMIT = 20_000  # about a second: chunks that are scored directly if the folder cannot be written
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
+_OPEN_ATTEMPTS = 10  # where a writer in another process replaces the files meanwhile
+_LAST = 2**63 - 1  # after every id of a sequence number
+_View = TypeVar("_View", flat.View, segments.View)
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class EmbeddedStore:
         self._partitions: dict[int, Partition] = {}
         self._selections = Selections()
         self._guard = threading.Lock()
+        self._warnings: list[str] = []
         self.words = EmbeddedWords(self)
 
     # Keeping up with the catalog
@@ -102,21 +108,21 @@ class EmbeddedStore:
             now = self._reload(part)
             if now.position == project.seq and part.verified == (project.seq, *now.positions):
                 if now.tail is not None:
-                    part.now = replace(now, tail=None)
+                    part.now = now.with_tail(None)
                 return 0
             with self._catalog.read() as connection:
                 spaces.check_active(connection, self.space_id)
                 seq, floor = reading.counters(connection, project.id)
                 belongs = _belongs(connection, project.id, part, seq, floor)
                 if belongs and now.position == seq:
-                    part.now = replace(now, tail=None)
+                    part.now = now.with_tail(None)
                     return 0
                 pending = self._with_tail(connection, project.id, part, seq, belongs=belongs, limit=TAIL_LIMIT)
-                if not pending:
+                if not pending and not part.is_damaged:
                     return 0
         # Where nothing is absorbed there is nothing to answer from, so this waits; otherwise what is there answers at once.
         try:
-            return 0 if self.absorb(project.id, wait=not belongs, on_progress=on_progress) else pending
+            return 0 if self.absorb(project.id, wait=bool(pending) and not belongs, on_progress=on_progress) else pending
         except ServiceError:  # the folder cannot be written
             with part.guard, self._catalog.read() as connection:
                 self._reload(part)
@@ -136,8 +142,8 @@ class EmbeddedStore:
             return max(pending, 1)
         changed = reading.changed(connection, project, space_id=self.space_id, after=(start, _LAST), limit=limit)
         missing = max(pending - limit, 0)
-        made = tail.make(start, seq, changed, removed, self._dimension, missing=missing)
-        part.now = replace(now if belongs else Snapshot(), tail=made)
+        built = tail.build(start, seq, changed, removed, self._dimension, missing=missing)
+        part.now = (now if belongs else Snapshot()).with_tail(built)
         return missing
 
     def waiting(self, project: int) -> int:
@@ -154,21 +160,32 @@ class EmbeddedStore:
         """How many chunks the folder has not absorbed."""
         return reading.changed_count(connection, project, after=self.absorbed(project))
 
-    def absorb(self, project: int, *, wait: bool = True, anew: bool = False, on_progress: Callable[[Progress], None] | None = None) -> bool:
-        """Write everything that is committed into the folder; False where another process is at it and we did not wait.
+    def absorb(
+        self,
+        project: int,
+        *,
+        wait: bool = True,
+        anew: Collection[Half] = (),
+        verify: bool = False,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> bool:
+        """Write everything that is committed into the folder; False where another process writes it and we did not wait.
 
-        With `anew` the folder is emptied first; for when a search finds it damaged.
+        The halves in `anew` are rebuilt from nothing, for when a search finds them damaged. With `verify` every file is read first.
         """
         part = self.partition(project)
+        if verify:
+            anew = self._find_damaged_halves(part)
         try:
             with part.writing(wait=wait) as allowed:
                 if not allowed:
                     return False
                 try:
                     self._absorb(part, project, on_progress, anew=anew)
-                except (flat.DamagedError, lexical.DamagedError):
-                    self._absorb(part, project, on_progress, anew=True)
-        except (flat.DamagedError, lexical.DamagedError, OSError) as error:
+                except DamagedError as error:
+                    self._note_damage(part, error)
+                    self._absorb(part, project, on_progress, anew=tuple(Half))
+        except (DamagedError, OSError) as error:
             raise ServiceError(
                 f"the index folder {part.folder} cannot be written ({error}); free some space or mend the permissions, "
                 "nothing is lost: it is made again from the catalog"
@@ -189,7 +206,7 @@ class EmbeddedStore:
         """The project's folder."""
         with self._guard:
             if project not in self._partitions:
-                self._partitions[project] = Partition(self.folder / f"p{project}", self.space_id)
+                self._partitions[project] = Partition(self.folder, project, self.space_id)
             return self._partitions[project]
 
     def build(self, project: int, *, on_progress: Callable[[Progress], None] | None = None) -> bool:
@@ -220,14 +237,20 @@ class EmbeddedStore:
             if folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _absorb(self, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: bool = False) -> None:
+    def _absorb(self, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: Collection[Half] = ()) -> None:
         with self._catalog.read() as connection:
             # Once another space is in use, chunks come that have no vector in this one; passing over them would lose their words for both.
             spaces.check_active(connection, self.space_id)
             self._take_in(connection, part, project, on_progress, anew=anew)
 
     def _take_in(
-        self, connection: Connection, part: Partition, project: int, on_progress: Callable[[Progress], None] | None, *, anew: bool = False
+        self,
+        connection: Connection,
+        part: Partition,
+        project: int,
+        on_progress: Callable[[Progress], None] | None,
+        *,
+        anew: Collection[Half] = (),
     ) -> None:
         with part.guard:
             self._reload(part)
@@ -239,7 +262,7 @@ class EmbeddedStore:
         assert now.words is not None
         assert now.view is not None
         total = reading.changed_count(connection, project, after=start) if on_progress else 0
-        behind = now.words.position, now.view.state.position
+        behind = now.words.state.position, now.view.state.position
         gone = [reading.removed(connection, project, after=position) for position in behind]
         for page, position, done in self._pages(connection, project, start, seq):
             for_words, for_vectors = [_News([one for one in page if one.seq > from_], ids) for from_, ids in zip(behind, gone, strict=True)]
@@ -248,22 +271,18 @@ class EmbeddedStore:
             if on_progress:
                 on_progress(Progress(task="rebuilding" if start == 0 else "absorbing", done=done, total=total))
 
-    def _mended(self, connection: Connection, project: int, part: Partition, seq: int, floor: int, *, anew: bool) -> Snapshot:
-        """Both halves; one that is missing, damaged or not derived from this catalog's own past is begun anew, and the other is kept."""
-        words, state = self._states(part)
-        view = searcher = None
-        with suppress(flat.DamagedError):
-            view = None if state is None else _patiently(part.vectors, state, part.now.view)
-        with suppress(lexical.DamagedError):
-            searcher = None if words is None else part.words.searcher(words)
-        if anew or words is None or searcher is None or not _is_past(connection, project, words.place, seq, floor, empty=not words.added_chunks):
-            words = lexical.State(catalog=self._catalog.identity)
-            part.words.reset(words)
-            searcher = part.words.searcher(words)
-        if anew or view is None or not _is_past(connection, project, view.state.place, seq, floor, empty=not view.state.rows):
-            shutil.rmtree(part.vectors, ignore_errors=True)
-            view = flat.open_view(part.vectors, flat.State(catalog=self._catalog.identity, space=self._space, dimension=self._dimension))
-        part.now = Snapshot(view=view, words=words, searcher=searcher)
+    def _mended(self, connection: Connection, project: int, part: Partition, seq: int, floor: int, *, anew: Collection[Half]) -> Snapshot:
+        """Return both halves. One that is missing, damaged or not derived from this catalog's own past is begun anew, and the other is kept."""
+        words, view = self._open_words(part), self._open_vectors(part)
+        if Half.WORDS in anew or words is None or not _is_past(connection, project, words.state.place, seq, floor, empty=not words.segments):
+            _remove(part.words)
+            words = segments.View(segments.State(catalog=self._catalog.identity, project=project))
+        if Half.VECTORS in anew or view is None or not _is_past(connection, project, view.state.place, seq, floor, empty=not view.state.rows):
+            _remove(part.vectors)
+            empty = flat.State(catalog=self._catalog.identity, project=project, space=self._space, dimension=self._dimension)
+            view = flat.open_view(part.vectors, empty)
+        part.now = Snapshot.open(view, words)
+        part.is_damaged = False
         return part.now
 
     def _pages(self, connection: Connection, project: int, start: int, seq: int) -> Iterator[tuple[list[reading.ChangedChunk], int, int]]:
@@ -287,80 +306,145 @@ class EmbeddedStore:
         assert now.view is not None
         assert now.words is not None
         words, view = now.words, now.view
-        if for_words or position.seq > words.position:
-            entries = (lexical.Entry(chunk.id, chunk.document_id, tail.terms_of(chunk)) for chunk in for_words.chunks)
-            words = part.words.apply(words, entries, for_words.replaced, position=max(position, words.place))
+        if for_words or position.seq > words.state.position:
+            entries = map(tail.make_entry, for_words.chunks)
+            reached = max(position, words.state.place)
+            words = segments.open_view(part.words, segments.append(part.words, words, entries, removed=for_words.gone, position=reached), words)
         if for_vectors or position.seq > view.state.position:
             points = Points(
                 ids=np.array([chunk.id for chunk in for_vectors.chunks], dtype=np.int64),
                 documents=np.array([chunk.document_id for chunk in for_vectors.chunks], dtype=np.int64),
-                vectors=tail.vectors_of(for_vectors.chunks, self._dimension),
+                vectors=tail.stack_vectors(for_vectors.chunks, self._dimension),
             )
             removed = np.array(for_vectors.gone, dtype=np.int64)
-            state = flat.append(part.vectors, view.state, view, points, removed=removed, position=max(position, view.state.place))
+            state = flat.append(part.vectors, view, points, removed=removed, position=max(position, view.state.place))
             view = flat.open_view(part.vectors, state, view)
         with part.guard:
-            part.now = Snapshot(view=view, words=words, searcher=part.words.searcher(words))
+            part.now = Snapshot.open(view, words)
             return part.now
 
     def _reload(self, part: Partition) -> Snapshot:
-        """Pick up what was committed since, by us or by another process; what cannot be read counts as missing."""
+        """Read what was committed since, by us or by another process; a half that cannot be read counts as missing."""
         now = part.now
-        files = _signature(part.folder / "words" / "state.json"), _signature(part.vectors / "state.json")
+        files = _signature(part.words / "state.json"), _signature(part.vectors / "state.json")
         if now.view is not None and part.seen == files:
             return now
         part.seen = files
-        words, state = self._states(part)
-        if now.view is not None and (now.view.state, now.words) == (state, words):
-            return now
-        if words is None or state is None:
-            part.now = Snapshot(tail=now.tail)
-            return part.now
-        try:
-            view = now.view if now.view is not None and now.view.state == state else _patiently(part.vectors, state, now.view)
-            part.now = Snapshot(view=view, words=words, searcher=part.words.searcher(words), tail=now.tail)
-        except (flat.DamagedError, lexical.DamagedError):
-            part.now = Snapshot()
+        words, view = self._open_words(part), self._open_vectors(part)
+        if words is None or view is None:
+            part.now = Snapshot().with_tail(now.tail)
+        elif words is not now.words or view is not now.view:
+            part.now = Snapshot.open(view, words).with_tail(now.tail)
         return part.now
 
-    def _states(self, part: Partition) -> tuple[lexical.State | None, flat.State | None]:
-        """What is committed of either half; None for one that is not there, or another catalog's, space's or version's."""
-        words, state = part.words.state(), flat.read_state(part.vectors)
-        if words is not None and (words.format, words.catalog) != (lexical.FORMAT, self._catalog.identity):
-            words = None
-        expected = (self._catalog.identity, self._space, self._dimension, flat.FORMAT)
-        if state is not None and (state.catalog, state.space, state.dimension, state.format) != expected:
-            state = None
-        return words, state
+    def _open_words(self, part: Partition) -> segments.View | None:
+        """Return the words as committed; None if they are missing, damaged, or of another catalog, project or version."""
+        known = part.now.words
 
-    # The VectorIndex port
+        def open_latest() -> segments.View | None:
+            state = segments.read_state(part.words)
+            if state is None or (state.catalog, state.project) != (self._catalog.identity, part.project):
+                return None
+            return known if known is not None and known.state == state else segments.open_view(part.words, state, known)
+
+        return self._open_half(part, part.words, open_latest)
+
+    def _open_vectors(self, part: Partition) -> flat.View | None:
+        """Return the vectors as committed; None if they are missing, damaged, or of another catalog, project, space or version."""
+        known = part.now.view
+
+        def open_latest() -> flat.View | None:
+            state = flat.read_state(part.vectors)
+            expected = self._catalog.identity, part.project, self._space, self._dimension
+            if state is None or (state.catalog, state.project, state.space, state.dimension) != expected:
+                return None
+            return known if known is not None and known.state == state else flat.open_view(part.vectors, state, known)
+
+        return self._open_half(part, part.vectors, open_latest)
+
+    def _open_half(self, part: Partition, folder: Path, open_latest: Callable[[], _View | None]) -> _View | None:
+        """Open a half. A writer in another process may replace its files between the reading of the state and that of the files."""
+        for _ in range(_OPEN_ATTEMPTS):
+            before = _signature(folder / "state.json")
+            try:
+                return open_latest()
+            except DamagedError as error:
+                if _signature(folder / "state.json") == before:
+                    self._note_damage(part, error)
+                    break
+        return None
+
+    # Damage
+
+    def answer(self, project: int, half: Half, read: Callable[[], _T]) -> _T:
+        """Return the result of a read. If it finds damage, the half is rebuilt and read again."""
+        try:
+            return read()
+        except DamagedError as error:
+            self._note_damage(self.partition(project), error)
+            self.absorb(project, anew=(half,))
+            return read()
+
+    def take_warnings(self) -> list[str]:
+        """Return the warnings since the last call, each once."""
+        with self._guard:
+            warnings, self._warnings = list(dict.fromkeys(self._warnings)), []
+        return warnings
+
+    def find_damage(self, project: int) -> list[str]:
+        """Return how the project's files on disk differ from what was committed, whatever this process has open."""
+        part = self.partition(project)
+        found = [] if is_marked(self.folder) else ["CACHEDIR.TAG is not as it was written"]
+        found += (f"{part.words.name}/{one}" for one in segments.find_damage(part.words))
+        return [*found, *(f"{part.vectors.name}/{one}" for one in flat.find_damage(part.vectors))]
+
+    def _find_damaged_halves(self, part: Partition) -> list[Half]:
+        found = {Half.WORDS: segments.find_damage(part.words), Half.VECTORS: flat.find_damage(part.vectors)}
+        for damage in (one for half in found.values() for one in half[:1]):
+            self._note_damage(part, DamagedError(damage))
+        return [half for half, damage in found.items() if damage]
+
+    def _note_damage(self, part: Partition, error: DamagedError) -> None:
+        part.is_damaged = True
+        with self._guard:
+            self._warnings.append(f"the index folder {part.folder} was damaged ({error}); it is rebuilt from the catalog, nothing is lost")
+
+    # Search
 
     def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
         """The k nearest by cosine. This store has no native continuation, so a hint is refused."""
         if hint is not None:
             raise UnsupportedError("the embedded store has no native continuation; search again with a larger k")
         self._check(vector)
-        now = self.partition(project).now
-        view, rest = now.view, now.tail
         selection = self.select(project, where)
         if selection is not None and selection.is_empty:
             return Matches.none()
-        more = 0 if rest is None else len(rest.hidden)
-        found = Matches.none() if view is None else flat.search(view, vector, k + more, _chosen(view, selection))
-        if rest is None:
-            return found
-        scores = flat.cosines(rest.vectors, vector)
-        return tail.merge(found, rest, scores, tail.chosen(rest, selection), k)
+
+        def search() -> Matches:
+            now = self.partition(project).now
+            view, rest = now.view, now.tail
+            more = 0 if rest is None else len(rest.hidden)
+            chosen = None if selection is None or view is None else selection.accepts(view.chunk_ids, view.document_ids)
+            found = Matches.none() if view is None else flat.search(view, vector, k + more, chosen)
+            if rest is None:
+                return found
+            return tail.merge(found, rest, flat.cosines(rest.vectors, vector), tail.choose(rest, selection), k)
+
+        return self.answer(project, Half.VECTORS, search)
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         """Cosine of each id; NaN for what is absent."""
         self._check(vector)
-        now = self.partition(project).now
-        view, rest = now.view, now.tail
-        scores = np.full(len(ids), np.nan, dtype=np.float32) if view is None else flat.score(view, vector, ids)
-        if rest is not None:
-            tail.overlay(scores, ids, rest, flat.cosines(rest.vectors, vector), np.nan)
-        return scores
+
+        def score() -> Vectors:
+            now = self.partition(project).now
+            view, rest = now.view, now.tail
+            scores = np.full(len(ids), np.nan, dtype=np.float32) if view is None else flat.score(view, vector, ids)
+            if rest is not None:
+                tail.overlay(scores, ids, rest, flat.cosines(rest.vectors, vector))
+            return scores
+
+        return self.answer(project, Half.VECTORS, score)
 
     def count(self, project: int) -> int:
         """How many points are findable."""
@@ -369,7 +453,7 @@ class EmbeddedStore:
         absorbed = 0 if view is None else view.state.rows - view.state.dead
         if rest is None:
             return absorbed
-        hidden = 0 if view is None else int((flat.rows_of(view, np.fromiter(rest.hidden, dtype=np.int64)) >= 0).sum())
+        hidden = 0 if view is None else int((flat.rows_of(view, rest.hidden) >= 0).sum())
         return absorbed - hidden + len(rest.ids)
 
     def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
@@ -392,10 +476,9 @@ class EmbeddedStore:
         """Remove the project's folder; a project that still exists is rebuilt when it is next searched."""
         part = self.partition(project)
         with part.writing(wait=True):
-            part.words.close()
             with part.guard:
                 part.now = Snapshot()
-            for child in (part.folder / "words", part.vectors):
+            for child in (part.words, part.vectors):
                 shutil.rmtree(child, ignore_errors=True)
         shutil.rmtree(part.folder, ignore_errors=True)
         with self._guard:
@@ -404,8 +487,6 @@ class EmbeddedStore:
     def close(self) -> None:
         """Let go of every file."""
         with self._guard:
-            for part in self._partitions.values():
-                part.close()
             self._partitions.clear()
 
     def select(self, project: int, where: Filter | None) -> Selection | None:
@@ -425,6 +506,14 @@ def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, o
     if options.metric is not Metric.COSINE:
         raise UnsupportedError(f"the embedded store compares by cosine, not by {options.metric}; leave UNSPOOL_VECTOR_METRIC at cosine")
     return EmbeddedStore(catalog, space_id=space_id, space=space, dimension=dimension)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder, or whatever is in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _signature(file: Path) -> tuple[int, ...]:
@@ -453,33 +542,3 @@ def _is_past(connection: Connection, project: int, position: reading.Position, s
     if empty and position.seq == 0:
         return True
     return floor <= position.seq <= seq and position.stamp >= 0 and position == reading.position_at(connection, project, position.seq)
-
-
-_LAST = 2**63 - 1  # after every id of a sequence number
-
-
-def _patiently(folder: Path, state: flat.State, previous: flat.View | None) -> flat.View:
-    """A writer may have moved on to the next generation between our reading the state and mapping its files; then look again."""
-    for _ in range(3):
-        try:
-            return flat.open_view(folder, state, previous)
-        except flat.DamagedError:
-            newer = flat.read_state(folder)
-            if newer is None or newer == state:
-                raise
-            state = newer
-    return flat.open_view(folder, state, previous)
-
-
-def _chosen(view: flat.View, selection: Selection | None) -> npt.NDArray[np.bool_] | None:
-    if selection is None:
-        return None
-    chosen = np.zeros(view.state.rows, dtype=np.bool_)
-    if selection.chunks is not None:
-        rows = flat.rows_of(view, selection.chunks)
-        chosen[rows[rows >= 0]] = True
-    elif selection.documents is not None and view.state.rows:
-        allowed = np.zeros(max(int(view.document_ids.max()), int(selection.documents[-1])) + 1, dtype=np.bool_)
-        allowed[selection.documents] = True
-        chosen = allowed[view.document_ids]
-    return chosen

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from unspool.catalog.filters import Selection
 from unspool.domain.filters import Filter
-from unspool.embedded import lexical, tail
-from unspool.embedded.partition import Snapshot
-from unspool.embedded.tail import Tail
-from unspool.vectors.base import Ids, Matches, Vectors, in_order
+from unspool.embedded import postings
+from unspool.embedded.partition import Half
+from unspool.vectors.base import Ids, Matches, Vectors
 from unspool.words.base import Statistics
 
 if TYPE_CHECKING:
@@ -24,63 +22,30 @@ class EmbeddedWords:
         self._store = store
 
     def search(self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None) -> Matches:
-        """The k best chunks that hold at least one of the terms."""
+        """Return the k best chunks that contain at least one of the terms."""
         selection = self._store.select(project, where)
         if not weights or (selection is not None and selection.is_empty):
             return Matches.none()
-        try:
-            return self._search(project, weights, k, selection)
-        except lexical.DamagedError:  # what was opened whole may still turn out to be damaged inside
-            self._store.absorb(project, anew=True)
-            return self._search(project, weights, k, selection)
+
+        def search() -> Matches:
+            parts = self._store.partition(project).now.word_segments
+            chosen = None
+            if selection is not None:
+                chosen = [selection.accepts(part.segment.ids.all(), part.segment.documents.all()) for part in parts]
+            return postings.search(parts, weights, k, chosen)
+
+        return self._store.answer(project, Half.WORDS, search)
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
-        """The score of each id; 0 for what holds none of the terms."""
-        try:
-            return self._score(project, weights, ids)
-        except lexical.DamagedError:
-            self._store.absorb(project, anew=True)
-            return self._score(project, weights, ids)
+        """Return the score of each id; 0 for a chunk that contains none of the terms."""
+        return self._store.answer(project, Half.WORDS, lambda: postings.score(self._store.partition(project).now.word_segments, weights, ids))
 
     def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
-        """Counted in the index and the tail together; a replaced chunk may be counted twice until the index merges it away."""
-        now = self._store.partition(project).now
-        rest = () if now.tail is None else now.tail.counts
-        searcher = now.searcher
-        held = {term: (0 if searcher is None else searcher.doc_freq("body", term)) + sum(term in counts for counts in rest) for term in terms}
-        return Statistics(chunks=(0 if searcher is None else searcher.num_docs) + len(rest), frequencies=held)
+        """Count live chunks, in the index and the tail together."""
+        wanted = list(terms)
 
-    def _search(self, project: int, weights: Mapping[str, float], k: int, selection: Selection | None) -> Matches:
-        part = self._store.partition(project)
-        now = part.now
-        rest = now.tail
-        among = None if selection is None else _among(selection)
-        more = 0 if rest is None else len(rest.hidden)
-        found = Matches.none() if now.searcher is None else part.words.search(now.searcher, weights, k + more, among)
-        if rest is None:
-            return found
-        scores = _tail_scores(now, rest, weights)
-        return tail.merge(found, rest, scores, tail.chosen(rest, selection) & (scores > 0), k)
+        def count() -> Statistics:
+            parts = self._store.partition(project).now.word_segments
+            return Statistics(chunks=postings.count_chunks(parts), frequencies=postings.count_frequencies(parts, wanted))
 
-    def _score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
-        part = self._store.partition(project)
-        now = part.now
-        known = {} if now.searcher is None or not weights else part.words.score(now.searcher, weights, ids)
-        scores = in_order(known, ids, absent=0.0)
-        if now.tail is not None:
-            tail.overlay(scores, ids, now.tail, _tail_scores(now, now.tail, weights), 0.0)
-        return scores
-
-
-def _tail_scores(now: Snapshot, rest: Tail, weights: Mapping[str, float]) -> Vectors:
-    if now.searcher is None or now.words is None:
-        return rest.word_scores(weights, {}, 0, 0.0)
-    frequencies = {term: now.searcher.doc_freq("body", term) for term in weights}
-    return rest.word_scores(weights, frequencies, now.searcher.num_docs, now.words.added_terms / max(now.words.added_chunks, 1))
-
-
-def _among(selection: Selection) -> tuple[str, Ids]:
-    if selection.chunks is not None:
-        return "id", selection.chunks
-    assert selection.documents is not None
-    return "document", selection.documents
+        return self._store.answer(project, Half.WORDS, count)

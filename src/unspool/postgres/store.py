@@ -27,7 +27,7 @@ from unspool.errors import ConflictError, DimensionError, ServiceError, UnspoolE
 from unspool.postgres import indexes, mending, tables, textsearch, words
 from unspool.postgres.tables import OPERATOR, VectorTable
 from unspool.postgres.words import PostgresWords
-from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_first, in_order
+from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_matches, in_order
 from unspool.vectors.options import Metric, VectorOptions
 
 # Up to here every vector of a project, or of what a filter lets through, is compared, and nothing is missed. An index that misses 2 % takes as
@@ -193,7 +193,7 @@ class PostgresStore:
             self._put[project] = 0
             return True
 
-    def absorb(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
+    def absorb(self, project: int, *, verify: bool = False, on_progress: OnProgress | None = None) -> bool:
         """Make what is missing again, remove what should not be there, and build the index if there should be one."""
 
         def mend(connection: Connection) -> None:
@@ -268,6 +268,10 @@ class PostgresStore:
             return IndexState(ok=False, detail=f"no {self._options.index} index yet, so every vector is compared")
         return IndexState(ok=True, detail="few enough to compare every vector")
 
+    def take_warnings(self) -> list[str]:
+        """Return nothing: the server keeps its tables sound."""
+        return []
+
     def position(self, project: int) -> int:
         """Refused: nothing is ever behind."""
         raise UnsupportedError("the PostgreSQL store takes part in every change; it has no position")
@@ -325,7 +329,7 @@ class PostgresStore:
     def _matches(self, connection: Connection, statement: str, values: Mapping[str, object]) -> Matches:
         rows = driving.rows(connection, statement, values)
         ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
-        return best_first(ids, self._scores(np.fromiter((row[1] for row in rows), dtype=np.float64, count=len(rows))))
+        return best_matches(ids, self._scores(np.fromiter((row[1] for row in rows), dtype=np.float64, count=len(rows))))
 
     def _scores(self, distances: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Vectors:
         if self._options.metric is Metric.COSINE:

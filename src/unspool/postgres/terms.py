@@ -20,13 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unspool.words.analysis import PADDING
+from unspool.words.bm25 import weigh_terms
 
 PLACES = 2**28  # of a vector; with a level a place still fits into 31 bits
-K1, B = 1.2, 0.75  # as the embedded index has them
-# The terms of a chunk on average. It is the same for every project, so that what is kept of a chunk depends on the chunk alone, not on what
-# was there before it. Against each test set's own average (19 to 125) this one changes nDCG@10 by words alone by -.003 to +.018; a larger
-# one does harm where chunks are short (150: -.031 on cosqa).
-AVERAGE = 60
 LEVELS = (0.6, 0.9, 1.3)  # weights that part one level from the next; a weight is below 2.2
 _TYPICAL = (0.5, 0.75, 1.1, 1.6)  # the weight that a level stands for
 _MAX_REMEMBERED = 400_000  # terms; about 40 MB at worst
@@ -73,8 +69,8 @@ def body(places: Places, terms: Iterable[str]) -> Body:
     counts.pop(PADDING, None)  # makes a text longer, and is not looked for
     # Of two terms in one place, which is one pair in a quarter of a billion, one counts.
     at, first = np.unique(np.fromiter(map(places.__getitem__, counts), dtype=np.int32, count=len(counts)), return_index=True)
-    found = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))[first]
-    return Body(at, (found * (K1 + 1) / (found + K1 * (1 - B + B * total / AVERAGE))).astype(np.float32))
+    frequencies = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))[first]
+    return Body(at, weigh_terms(frequencies, total))
 
 
 def keys_of(places: Iterable[int]) -> list[int]:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy.engine import Connection
 
 from unspool.postgres import partitioning, tables
-from unspool.postgres.terms import K1, B, Places
+from unspool.postgres.terms import Places
+from unspool.words.bm25 import K1, B
 
 EXTENSION, INDEX = "pg_textsearch", "ix_words_tokens"
 CANDIDATES, CANDIDATES_PER_HIT = 400, 2

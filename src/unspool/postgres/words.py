@@ -17,7 +17,8 @@ from unspool.postgres import terms as bm25
 from unspool.postgres import textsearch
 from unspool.vectors.base import Ids, Matches, Vectors, in_order
 from unspool.words import analysis
-from unspool.words.base import Statistics, rarity
+from unspool.words.base import Statistics
+from unspool.words.bm25 import inverse_document_frequency
 
 if TYPE_CHECKING:
     from unspool.postgres.store import PostgresStore
@@ -101,7 +102,7 @@ class PostgresWords:
         counts = self._counts(connection, project, wanted)
         held = _frequencies(counts)
         chunks = self._store.chunks(connection, project)
-        return {at: weight * rarity(held[at], chunks) for at, weight in wanted.items()}, counts
+        return {at: weight * inverse_document_frequency(held[at], chunks) for at, weight in wanted.items()}, counts
 
     def _counts(self, connection: Connection, project: int, places: Iterable[int]) -> dict[int, int]:
         statement = "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = ANY(%(keys)b::int4[]) AND chunks > 0"

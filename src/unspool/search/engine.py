@@ -22,7 +22,8 @@ from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_idle
 from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
 from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
-from unspool.words.base import WordIndex, rarity
+from unspool.words.base import WordIndex
+from unspool.words.bm25 import inverse_document_frequency
 
 POOL = 100  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
 
@@ -305,9 +306,9 @@ def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
         return {project.id: weights for project in request.projects}
     own = {project.id: words.statistics(project.id, weights) for project in request.projects}
     total = sum(one.chunks for one in own.values())
-    overall = {term: rarity(sum(one.frequencies[term] for one in own.values()), total) for term in weights}
+    overall = {term: inverse_document_frequency(sum(one.frequencies[term] for one in own.values()), total) for term in weights}
     return {
-        id_: {term: weight * overall[term] / rarity(one.frequencies[term], one.chunks) for term, weight in weights.items()}
+        id_: {term: weight * overall[term] / inverse_document_frequency(one.frequencies[term], one.chunks) for term, weight in weights.items()}
         for id_, one in own.items()
     }
 

@@ -110,6 +110,8 @@ class Finder:
                 first = engine.first(self._stores, request, depth=self._habits.window)
             clock.search_s, clock.searched = time.perf_counter() - begun, True
             turned = self._first_page(question, first, turn, None if query is None else query.kept, caller)
+        for warning in self._store.take_warnings():
+            turned = turned.warning(warning)
         if waiting:
             turned = turned.warning(_WAITING.format(waiting))
         if query is not None and is_cut(self._embedder, planned.query):

@@ -46,8 +46,12 @@ class Matches:
         return cls(ids=np.zeros(0, dtype=np.int64), scores=np.zeros(0, dtype=np.float32))
 
 
-def best_first(ids: Ids, scores: Vectors, k: int | None = None) -> Matches:
-    """Matches in their order, the k best if there is a k: by score, ties by id."""
+def best_matches(ids: Ids, scores: Vectors, k: int | None = None) -> Matches:
+    """Order matches by score, ties by id, and keep the k best if there is a k."""
+    if k is not None and 0 < k < len(scores):
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        kept = np.flatnonzero(scores >= threshold)
+        ids, scores = ids[kept], scores[kept]
     order = np.lexsort((ids, -scores))[:k]
     return Matches(ids=ids[order], scores=scores[order])
 

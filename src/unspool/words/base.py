@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,11 +16,6 @@ class Statistics:
 
     chunks: int
     frequencies: Mapping[str, int]
-
-
-def rarity(frequency: int, chunks: int) -> float:
-    """How much a term tells that so many of the chunks hold: BM25's inverse document frequency."""
-    return math.log(1 + (max(chunks - frequency, 0) + 0.5) / (frequency + 0.5))
 
 
 class WordIndex(Protocol):

@@ -66,11 +66,12 @@ def doctor(flags: dict[str, str | None], as_json: bool) -> int:
 def repair(flags: dict[str, str | None], as_json: bool) -> None:
     """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
     with opened(flags) as corpus, Bar() as bar:
-        corpus.refresh(on_progress=bar)
+        repaired = corpus.refresh(on_progress=bar)
         projects = corpus.status()
     if as_json:
-        print_json({"projects": [render.project_status(one) for one in projects]})
+        print_json({"projects": [render.project_status(one) for one in projects], "repaired": repaired})
         return
+    show([[(one, "")] for one in repaired])
     show([[("repaired: ", ""), (f"{len(projects)} projects, {sum(one.chunks for one in projects)} chunks", terminal.NAME)]])
 
 

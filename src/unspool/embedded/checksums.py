@@ -1,0 +1,208 @@
+"""Checksums of the derived folder: a CRC-32 for each block of a file's committed bytes.
+
+Files of up to `EAGER_BYTES` are verified when they are opened, larger ones block by block when they are first read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+
+BLOCK_BYTES = 1 << 20
+EAGER_BYTES = 64_000_000  # 20 ms at the 3 GB/s of zlib's CRC-32 on one core (bench/corruption.py)
+
+
+class DamagedError(Exception):
+    """Files of the derived folder that differ from what was committed. They are rebuilt from the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    """Size of a file's committed bytes, and the CRC-32 of each block of them."""
+
+    size: int = 0
+    blocks: tuple[int, ...] = ()
+
+    def extend(self, data: memoryview) -> Checksums:
+        """Return the checksums after `data` is appended."""
+        blocks = list(self.blocks)
+        filled = self.size % BLOCK_BYTES
+        at = 0
+        if filled and len(data):
+            at = min(BLOCK_BYTES - filled, len(data))
+            blocks[-1] = zlib.crc32(data[:at], blocks[-1])
+        blocks += (zlib.crc32(data[start : start + BLOCK_BYTES]) for start in range(at, len(data), BLOCK_BYTES))
+        return Checksums(self.size + len(data), tuple(blocks))
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Return the checksums that a state file contains; raises `ValueError` or `TypeError` if they are malformed."""
+        size, blocks = int(value["size"]), tuple(int(one) for one in value["blocks"])
+        if size < 0 or len(blocks) != math.ceil(size / BLOCK_BYTES):
+            raise ValueError("the number of blocks does not fit the size")
+        return cls(size, blocks)
+
+
+Files = Mapping[str, Checksums]  # by the name of a column
+
+
+def append(file: Path, sums: Checksums, data: npt.NDArray[Any]) -> Checksums:
+    """Write an array behind a file's committed bytes; whatever a killed writer left there is overwritten."""
+    octets = _view_bytes(np.ascontiguousarray(data))
+    with open(file, "r+b" if file.exists() else "w+b") as handle:
+        handle.truncate(sums.size)
+        handle.seek(sums.size)
+        handle.write(octets)
+    return sums.extend(octets)
+
+
+class Column:
+    """A memory-mapped array that is verified before it is read. The rows beyond the committed ones are not visible."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self._array = array
+        self._file = Path()
+        self._sums = Checksums()
+        self._pending: npt.NDArray[np.bool_] | None = None  # blocks that are not verified yet; None if all are
+
+    @classmethod
+    def open(cls, file: Path, sums: Checksums, dtype: type[np.generic], *, width: int | None = None, previous: Column | None = None) -> Self:
+        """Map a file's committed bytes, as rows of `width` values if that is given. Blocks that `previous` has verified are not read again.
+
+        Raises `DamagedError` if the file is missing, too short, or differs from its checksums.
+        """
+        row_bytes = np.dtype(dtype).itemsize * (width or 1)
+        if sums.size % row_bytes:
+            raise DamagedError(f"{file.name} does not have whole rows")
+        shape: tuple[int, ...] = (sums.size // row_bytes,) if width is None else (sums.size // row_bytes, width)
+        column = cls(np.zeros(shape, dtype=dtype))
+        column._file, column._sums = file, sums
+        if not sums.size:
+            return column
+        try:
+            with open(file, "rb") as handle:
+                if file.stat().st_size < sums.size:
+                    raise DamagedError(f"{file.name} is shorter than committed")
+                mapped = mmap.mmap(handle.fileno(), sums.size, access=mmap.ACCESS_READ)
+                column._array = np.frombuffer(mapped, dtype=dtype).reshape(shape)
+                column._pending = column._unverified(previous)
+                if sums.size <= EAGER_BYTES:
+                    column._verify_through(handle)
+        except (OSError, ValueError) as error:
+            raise DamagedError(f"{file.name} cannot be read ({error})") from error
+        return column
+
+    def all(self) -> npt.NDArray[Any]:
+        """Return every row."""
+        self._verify(0, self._array.nbytes)
+        return self._array
+
+    def slice(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Return the rows from `start` to before `stop`."""
+        if self._pending is not None:
+            row_bytes = self._row_bytes
+            self._verify(start * row_bytes, stop * row_bytes)
+        return self._array[start:stop]
+
+    def take(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+        """Return the rows with these numbers."""
+        if self._pending is not None and len(rows):
+            first = rows * self._row_bytes // BLOCK_BYTES
+            last = ((rows + 1) * self._row_bytes - 1) // BLOCK_BYTES
+            for block in np.union1d(first, last).tolist():  # a row is far shorter than a block, so it is in two at most
+                self._verify(block * BLOCK_BYTES, block * BLOCK_BYTES + 1)
+        return self._array[rows]
+
+    @property
+    def _row_bytes(self) -> int:
+        return self._array.itemsize * math.prod(self._array.shape[1:])
+
+    def _unverified(self, previous: Column | None) -> npt.NDArray[np.bool_]:
+        pending = np.ones(len(self._sums.blocks), dtype=np.bool_)
+        if previous is None or previous._file != self._file:
+            return pending
+        known = previous._sums
+        for block in range(min(len(known.blocks), len(pending))):
+            same = known.blocks[block] == self._sums.blocks[block] and _block_end(known, block) == _block_end(self._sums, block)
+            pending[block] = not same or (previous._pending is not None and bool(previous._pending[block]))
+        return pending
+
+    def _verify(self, start: int, stop: int) -> None:
+        """Verify the blocks of a byte range, in memory: they are about to be read."""
+        if self._pending is None or start >= stop:
+            return
+        octets = _view_bytes(self._array)
+        for block in range(start // BLOCK_BYTES, math.ceil(stop / BLOCK_BYTES)):
+            if self._pending[block]:
+                self._check(block, octets[block * BLOCK_BYTES : _block_end(self._sums, block)])
+        if not self._pending.any():
+            self._pending = None
+
+    def _verify_through(self, handle: BinaryIO) -> None:
+        """Verify everything through the file, so that the memory of this process does not grow by it."""
+        assert self._pending is not None
+        for block in np.flatnonzero(self._pending).tolist():
+            handle.seek(block * BLOCK_BYTES)
+            self._check(block, memoryview(handle.read(_block_end(self._sums, block) - block * BLOCK_BYTES)))
+        self._pending = None
+
+    def _check(self, block: int, octets: memoryview) -> None:
+        assert self._pending is not None
+        if zlib.crc32(octets) != self._sums.blocks[block]:
+            raise DamagedError(f"{self._file.name} differs from its checksum in block {block}")
+        self._pending[block] = False
+
+
+def _view_bytes(array: npt.NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _block_end(sums: Checksums, block: int) -> int:
+    return min((block + 1) * BLOCK_BYTES, sums.size)
+
+
+def find_damage(file: Path, sums: Checksums) -> str:
+    """Return how a file on disk differs from its checksums, whatever was verified before; empty if it does not."""
+    try:
+        with open(file, "rb") as handle:
+            for block, expected in enumerate(sums.blocks):
+                octets = handle.read(_block_end(sums, block) - block * BLOCK_BYTES)
+                if zlib.crc32(octets) != expected or len(octets) != _block_end(sums, block) - block * BLOCK_BYTES:
+                    return f"{file.name} differs from its checksum"
+    except FileNotFoundError:
+        return f"{file.name} is missing" if sums.size else ""
+    except OSError as error:
+        return f"{file.name} cannot be read ({error.strerror})"
+    return ""
+
+
+def write_state(folder: Path, state: Mapping[str, Any]) -> None:
+    """Replace a folder's state file in one rename."""
+    body = json.dumps(state, sort_keys=True)
+    temporary = folder / "state.json.new"
+    temporary.write_text(json.dumps({"checksum": zlib.crc32(body.encode()), "state": body}), encoding="utf-8")
+    temporary.replace(folder / "state.json")
+
+
+def read_state(folder: Path) -> dict[str, Any] | None:
+    """Return what was written last, or None where nothing was. Raises `DamagedError` if the file is not as it was written."""
+    try:
+        outer = json.loads((folder / "state.json").read_bytes())
+        body = outer["state"]
+        if zlib.crc32(body.encode()) != outer["checksum"] or outer.keys() != {"checksum", "state"}:
+            raise DamagedError("state.json differs from its checksum")
+        state: dict[str, Any] = json.loads(body)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"state.json cannot be read ({type(error).__name__})") from error
+    return state
