@@ -34,7 +34,7 @@ from unspool.vectors.options import Metric, VectorOptions
 
 # A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a commit to the folder (60 to 150 ms).
 TAIL_LIMIT = 256
-LONG_TAIL_LIMIT = 20_000  # about a second: chunks that are scored directly if the folder cannot be written
+LONG_TAIL_LIMIT = 5_000  # about a second: chunks that are scored directly if the folder cannot be written
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
 _OPEN_ATTEMPTS = 10  # where a writer in another process replaces the files meanwhile
