@@ -95,14 +95,14 @@ def talk_of(mark: str, project: str, id_: str) -> Conversation:
 
 def settle(corpus: unspool.Corpus, jobs: Jobs, folder: Path, mark: str) -> Neighbour:
     """Give a project something of every kind."""
-    root = write(
-        folder / f"{mark}root",
-        {
-            f"{mark}dir/{mark}path.py": f'"""{mark}text."""\n\n\ndef {mark}symbol(name):\n    """Open a session: {mark}word."""\n    return 1\n',
-            f"{mark}dir/{mark}read.md": f"# {mark}title\n\n{SHARED}\n{mark}text\n",
-            f"{mark}dir/{mark}secret.env": f"password = '{mark}Zq8Rk2Lm5Tn9'\n",
-        },
-    )
+    files = {
+        f"{mark}dir/{mark}path.py": f'"""{mark}text."""\n\n\ndef {mark}symbol(name):\n    """Open a session: {mark}word."""\n    return 1\n',
+        f"{mark}dir/{mark}read.md": f"# {mark}title\n\n{SHARED}\n{mark}text\n",
+        f"{mark}dir/{mark}secret.env": f"password = '{mark}Zq8Rk2Lm5Tn9'\n",
+    }
+    root = folder / f"{mark}root"
+    if not root.exists():  # written again, its files would be stale to who has indexed them before
+        write(root, files)
     one = Neighbour(mark=mark, root=str(root))
     job = jobs.start(one.project, one.root, lambda tell: corpus.index(root, project=one.project, on_progress=tell))
     while not (seen := jobs.get(job.id)).state.is_over:

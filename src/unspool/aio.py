@@ -368,7 +368,7 @@ class AsyncConversations:
         return await _run(self._conversations.chunks, id, project=project)
 
     async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
         return await _run(self._conversations.chunk, chunk_id, project=project)
 
     async def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002

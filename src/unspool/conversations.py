@@ -102,12 +102,13 @@ class Conversations:
         return [chunk for chunk in found if chunk.kind is Kind.CHAT]
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
         from unspool.catalog import reading
 
         if not 0 <= chunk_id < MAX_NUMBER:
             return None  # no database could look for it
-        found = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
+        stored = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
+        found = None if stored is None else stored.chunk
         return found if found is not None and found.project == (project or self._project) and found.kind is Kind.CHAT else None
 
     def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002

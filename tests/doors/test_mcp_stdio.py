@@ -159,13 +159,13 @@ def test_the_oldest_protocol_is_spoken_and_stdout_carries_nothing_else(place: Pa
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"this is no JSON\n" + b"".join(json.dumps(one).encode() + b"\n" for one in asked))
         process.stdin.flush()
-        answers = [json.loads(process.stdout.readline()) for _ in range(2)]
+        answers = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.stdin.close()
         assert process.stdout.read() == b""
         assert process.wait(timeout=60) == 0
-    assert [one["id"] for one in answers] == [1, 2]
-    assert answers[0]["result"]["protocolVersion"] == version
-    assert "garden.md:1-3" in answers[1]["result"]["content"][0]["text"]
+    assert [one["id"] for one in answers] == [None, 1, 2]
+    assert answers[1]["result"]["protocolVersion"] == version
+    assert "garden.md:1-3" in answers[2]["result"]["content"][0]["text"]
 
 
 def test_read_only_and_one_project(place: Path) -> None:

@@ -25,7 +25,7 @@ from unspool.domain.reports import ProjectStatus
 from unspool.errors import InputError
 from unspool.interfaces.mcp import answers, resources
 from unspool.interfaces.mcp.server import Caller, Door
-from unspool.interfaces.mcp.showing import shown
+from unspool.interfaces.mcp.showing import shorten_hit
 from unspool.views import View
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -92,7 +92,7 @@ def test_after_some_pages_the_model_is_told_to_search_again(agent: Agent) -> Non
 
 def test_the_model_is_told_to_stop_when_the_rest_is_hardly_relevant(agent: Agent) -> None:
     page = replace(agent.corpus.search("tomatoes", projects="garden", limit=1), relevance_dropped=True)
-    answer = answers.page(page, [shown(hit, agent.corpus.count_tokens) for hit in page.hits])
+    answer = answers.page(page, [shorten_hit(hit, agent.corpus.count_tokens) for hit in page.hits])
     assert "the rest is hardly relevant" in answer.values["advice"] and answer.text.endswith(f"stop: {answer.values['advice']}")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import disks
 from support import assert_no_orphans, doc, open_corpus, paths, write
 
 TREE = {f"m{n}.py": f'"""Module {n} of the walrus."""\n\n\ndef walrus_{n}():\n    return "{chr(97 + n % 26) * 9} {n}"\n' * 6 for n in range(90)}
@@ -37,15 +38,8 @@ def unspool_index(tree: Path, database: Path, *, file_bytes: int | None = None) 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of its own that holds little."""
-    mounted = tmp_path / "disk"
-    mounted.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(mounted)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"a small disk cannot be mounted here ({done.stderr.strip()}); run the tests as root with CAP_SYS_ADMIN")
-    try:
+    with disks.small_disk(tmp_path / "disk") as mounted:
         yield mounted
-    finally:
-        subprocess.run(["umount", "-l", str(mounted)], check=True, capture_output=True)
 
 
 def check(done: subprocess.CompletedProcess[str], tree: Path, database: Path) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog.projects import name_sha
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, sequences
 from unspool.catalog.statements import ByIds
-from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Status, moment
+from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Origin, Status, moment
 
 
 class Candidate(NamedTuple):
@@ -99,9 +99,33 @@ _NEIGHBOURS = ByIds(
 )
 
 
-def hydrate(connection: Connection, ids: Sequence[int]) -> dict[int, Chunk]:
-    """Whole chunks by id; what is gone is left out."""
-    return {row[0]: _chunk(row) for row in _HYDRATE.rows(connection, ids)}
+class IndexedFile(NamedTuple):
+    """A file as it was when it was indexed: its project's root, its path there, its size and its time."""
+
+    root: str
+    path: str
+    size_bytes: int
+    modified_ns: int
+
+
+class StoredChunk(NamedTuple):
+    """A whole chunk, and the file that it was cut from; None for a document that was given as text."""
+
+    chunk: Chunk
+    file: IndexedFile | None
+
+
+def hydrate(connection: Connection, ids: Sequence[int]) -> dict[int, StoredChunk]:
+    """Return whole chunks by id; missing ones are left out."""
+    return {row[0]: StoredChunk(_chunk(row), _file(row)) for row in _HYDRATE.rows(connection, ids)}
+
+
+def _file(row: Sequence[Any]) -> IndexedFile | None:
+    path, modified_ns = row[2], row[_MODIFIED]
+    size_bytes, origin, root = row[-3:]
+    if origin != Origin.FILE or modified_ns is None:
+        return None
+    return IndexedFile(root, path, size_bytes, modified_ns)
 
 
 _WHOLE = (
@@ -126,16 +150,20 @@ _WHOLE = (
         documents.c.modified_ns,
         documents.c.status,
         documents.c.metadata,
+        documents.c.size_bytes,
+        documents.c.origin,
+        projects.c.root,
     )
     .join(documents, documents.c.id == chunks.c.document_id)
     .join(projects, projects.c.id == documents.c.project_id)
 )
+_MODIFIED = 17  # the column of `modified_ns`
 _HYDRATE = ByIds(_WHOLE, chunks.c.id)
 
 
 def _chunk(row: Sequence[Any]) -> Chunk:
     id_, project, path, position, text, start, end, first, last, tokens, title, headings, level, symbol, defines, language, kind, *rest = row
-    modified_ns, status, metadata = rest
+    modified_ns, status, metadata, *_ = rest
     return Chunk(
         id=id_,
         project=project,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote
 
 import sqlalchemy as sa
@@ -23,6 +25,10 @@ BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a se
 
 # The log is folded back into the file every 32 MB rather than every 4: each time waits for the disk, and a batch writes 4 to 8 MB.
 _PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "wal_autocheckpoint=8000")
+
+
+_UNWRITABLE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
+_NO_SPACE = 65_536  # bytes: with less, not even the log's index can be created
 
 
 class SqliteCatalog(Catalog):
@@ -93,8 +99,9 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Sqlit
     engine = engine_for(path)
     try:
         with translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)  # it holds all that was indexed; SQLite gives its log the same permissions
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch(mode=0o600)  # private, because it contains all indexed text; SQLite gives its log the same permissions
             with engine.connect() as connection:
                 revision = revision_of(connection, path)
             if revision != schema.HEAD:
@@ -139,8 +146,17 @@ def path_of(address: str) -> Path:
     return Path(unquote(rest[1:])).expanduser().absolute()
 
 
+class ReadOnlyConnection(sqlite3.Connection):
+    """A connection to a file that SQLite cannot open for writing.
+
+    Without a write-ahead log the file is read as immutable, without locks: `version` tells whether it still is the same.
+    """
+
+    version: tuple[int, ...] | None = None
+
+
 def engine_for(path: Path) -> Engine:
-    """An engine whose transactions are SQLite's own, opened by us rather than guessed by the driver."""
+    """Return an engine whose transactions are SQLite's own, opened by us rather than guessed by the driver."""
     engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(path), poolclass=sa.pool.QueuePool, pool_size=8, max_overflow=64)
 
     @event.listens_for(engine, "begin")
@@ -148,27 +164,89 @@ def engine_for(path: Path) -> Engine:
         # IMMEDIATE, because a transaction that begins by reading and then writes fails at once when another wrote in between.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("unspool_write") else "BEGIN")
 
+    @event.listens_for(engine, "checkout")
+    def _check_version(connection: sqlite3.Connection, record: object, proxy: object) -> None:
+        if isinstance(connection, ReadOnlyConnection) and connection.version not in (None, _version(path)):
+            raise sa.exc.DisconnectionError  # the pool opens another one
+
     return engine
 
 
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
-    """A connection that has the file to itself for writing, until all is committed or none."""
+    """Yield a connection that locks the file for writing, until all is committed or none."""
     with engine.connect() as raw:
+        if isinstance(raw.connection.dbapi_connection, ReadOnlyConnection):
+            raw.invalidate()  # the file may be writable by now
         connection = raw.execution_options(unspool_write=True)
         with connection.begin():
             yield connection
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False)
+    """Open a file for writing, or only for reading on a read-only file system, without permission and on a full disk."""
+    try:
+        return _open(str(path), sqlite3.Connection)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in _UNWRITABLE or not path.exists():
+            raise
+        try:
+            return open_read_only(path)
+        except sqlite3.Error:
+            raise error from None
+
+
+def open_read_only(path: Path) -> ReadOnlyConnection:
+    """Open a file for reading, also where its log cannot be created or locked."""
+    address = path.as_uri()
+    try:
+        return _open(f"{address}?mode=ro", ReadOnlyConnection)
+    except sqlite3.OperationalError:
+        version = _version(path)
+        if _log_size(path):  # it contains committed rows, without which the file is outdated
+            return _open(f"{address}?mode=ro&readonly_shm=1", ReadOnlyConnection)
+        found = _open(f"{address}?immutable=1", ReadOnlyConnection)
+        found.version = version
+        return found
+
+
+_C = TypeVar("_C", bound=sqlite3.Connection)
+
+
+def _open(name: str, factory: type[_C]) -> _C:
+    timeout_s = BUSY_TIMEOUT_MS / 1000
+    connection = sqlite3.connect(
+        name,
+        timeout=timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=factory,
+        uri=factory is ReadOnlyConnection,
+    )
     try:
         for pragma in _PRAGMAS:
             connection.execute(f"PRAGMA {pragma}")
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").close()  # opens the log
     except sqlite3.Error:
         connection.close()
         raise
     return connection
+
+
+def _version(path: Path) -> tuple[int, ...]:
+    """Return numbers that change with a file, or with its log."""
+    try:
+        found = path.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_size, found.st_mtime_ns, _log_size(path)
+
+
+def _log_size(path: Path) -> int:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except OSError:
+        return 0
 
 
 @contextmanager
@@ -196,10 +274,14 @@ def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path, what: str
         return ServiceTimeoutError(
             f"the {what} at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another process; try again when that has finished"
         )
-    if "full" in text:
+    is_readonly = "readonly" in text or "read-only" in text
+    if "full" in text or (is_readonly and shutil.disk_usage(path.parent).free < _NO_SPACE):
         return ServiceError(f"the disk that holds {path} is full; free some space and run again, what was finished is kept")
-    if "readonly" in text or "read-only" in text:
-        return ServiceError(f"the {what} at {path} is read-only; give write permission or another UNSPOOL_DATABASE")
+    if is_readonly:
+        return ServiceError(
+            f"the {what} at {path} is read-only: its file system is, or this user may not write it; "
+            "make it writable, or give another UNSPOOL_DATABASE"
+        )
     if "unable to open" in text:
         return ServiceError(f"the {what} at {path} cannot be opened; check that the folder exists and can be written")
     if isinstance(cause, sqlite3.IntegrityError):

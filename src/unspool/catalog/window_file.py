@@ -63,7 +63,7 @@ class WindowFile:
     def _ready(self) -> Engine:
         with self._opening:
             if self._engine is None:
-                self._engine = _opened(self._path)
+                self._engine = _open_file(self._path)
             return self._engine
 
 
@@ -72,17 +72,17 @@ def kept_at(catalog: Path) -> Path:
     return catalog.with_name(catalog.name + ".windows")
 
 
-def _opened(path: Path) -> Engine:
-    """The file, made if need be. One that is damaged is moved aside and begun anew: what it held was short-lived."""
+def _open_file(path: Path) -> Engine:
+    """Open the file, and create it if it is missing. A damaged one is moved aside: its content is short-lived."""
     engine = engine_for(path)
     try:
-        return _prepared(engine, path)
+        return _prepare(engine, path)
     except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
         engine.dispose()
         if not _is_damage(error):
             raise
         _set_aside(path)
-        return _prepared(engine_for(path), path)
+        return _prepare(engine_for(path), path)
 
 
 def _is_damage(error: Exception) -> bool:
@@ -107,8 +107,10 @@ def _set_aside(path: Path) -> None:
             path.replace(path.with_name(path.name + ".damaged"))
 
 
-def _prepared(engine: Engine, path: Path) -> Engine:
-    path.touch(mode=0o600)  # it holds what was asked
+def _prepare(engine: Engine, path: Path) -> Engine:
+    """Create the tables if they are missing or of another format."""
+    if not path.exists():
+        path.touch(mode=0o600)  # private, because it contains queries
     with engine.connect() as connection:
         application, version = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("application_id", "user_version"))
         foreign = application != APPLICATION_ID and (application or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one())

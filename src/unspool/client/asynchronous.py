@@ -278,7 +278,7 @@ class AsyncRemoteConversations:
         return await self._sender.run(flows.absent(calls.conversation_chunks(project or self._project, id), []))
 
     async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
         return await self._sender.run(flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None))
 
     async def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002

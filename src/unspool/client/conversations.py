@@ -58,7 +58,7 @@ class RemoteConversations:
         return self._sender.run(flows.absent(calls.conversation_chunks(project or self._project, id), []))
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """One of those by its id, as a hit names it; None where the project has none of that id."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
         return self._sender.run(flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None))
 
     def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002

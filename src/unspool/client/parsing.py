@@ -60,7 +60,7 @@ def page(data: Json) -> Page:
 
 
 def hit(data: Json) -> Hit:
-    """A hit with what is stored of its chunk, which is there when it is asked for."""
+    """Return a hit with its whole chunk, which the service sends if it is asked for."""
     rest = data["chunk"]
     whole = data["text"] if rest["text"] is None else rest["text"]
     snippet = data["snippet"]
@@ -75,6 +75,7 @@ def hit(data: Json) -> Hit:
         cut=partial(_given, best),
         reason=data.get("reason", ""),
         changed=data["changed"],
+        stale=data["stale"],
         message=None if data["message"] is None else _said({**data["message"], "text": whole}),
         before=tuple(map(_said, data["before"])),
         after=tuple(map(_said, data["after"])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -58,9 +59,9 @@ def _file(path: Path) -> Iterator[Check]:
     from unspool.catalog import schema, sqlite
 
     try:
-        with sqlite.translated(path), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+        with sqlite.translated(path), closing(sqlite.open_read_only(path)) as connection:
             revision = _revision(connection, path)
-            yield Check(name="catalog", ok=True, detail=f"{path}, {sqlite.size_bytes(path) / 1e6:.1f} MB")
+            yield _catalog(path, sqlite.size_bytes(path))
             current = revision == schema.HEAD
             cure = "" if current else "unspool migrate brings it to the newest; so does any command that opens it"
             yield Check(name="migrations", ok=current, detail=f"at {revision or 'base'}, the newest is {schema.HEAD}", cure=cure)
@@ -73,15 +74,25 @@ def _file(path: Path) -> Iterator[Check]:
     yield Check(name="integrity", ok=sound, detail="SQLite finds nothing wrong" if sound else "; ".join(problems[:_SHOWN]), cure=cure)
 
 
+def _catalog(path: Path, size: int) -> Check:
+    """Return the size of the catalog, and report one that cannot be written: that may be meant."""
+    detail, cure = f"{path}, {size / 1e6:.1f} MB", ""
+    if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+        detail += ", read-only: it can be searched, but nothing can be indexed"
+        cure = "if that is not meant, mount its disk writable and give this user write permission"
+    return Check(name="catalog", ok=True, detail=detail, cure=cure)
+
+
 def _windows(path: Path) -> Check:
-    """Where continuations are kept. Opened read-only: a damaged file would otherwise be begun anew."""
+    """Check the file of continuations. It is opened read-only: a damaged file would otherwise be replaced."""
+    from unspool.catalog.sqlite import open_read_only
     from unspool.catalog.window_file import kept_at
 
     name, file = "continuations", kept_at(path)
     if not file.exists():
         return Check(name=name, ok=True, detail="none kept yet")
     try:
-        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=10)) as connection:
+        with closing(open_read_only(file)) as connection:
             count = connection.execute("SELECT count(*) FROM windows").fetchone()[0]
             size = connection.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").fetchone()[0]
     except (sqlite3.Error, OSError) as error:

@@ -77,7 +77,7 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """One answer: a chunk, how well it fits, and what of it the page shows."""
+    """A chunk that was found, how well it fits, and how much of it the page shows."""
 
     chunk: Chunk
     score: float
@@ -88,6 +88,7 @@ class Hit:
     cut: Callable[[Chunk], Snippet] = field(repr=False, compare=False)
     reason: str = ""  # one line, only if asked for
     changed: bool = False  # its text has been replaced since the first page; this is the new one
+    stale: bool | None = None  # its file has changed or is missing since it was indexed; None if that is unknown
     message: Said | None = None  # what was said, where the hit is in a conversation
     before: tuple[Said, ...] = ()  # the exchange around it, as far as the budget allows; no message is on a page twice
     after: tuple[Said, ...] = ()

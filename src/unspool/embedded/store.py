@@ -34,6 +34,7 @@ from unspool.vectors.options import Metric, VectorOptions
 
 # A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a commit to the folder (60 to 150 ms).
 TAIL_LIMIT = 256
+LONG_TAIL_LIMIT = 5_000  # about a second: chunks that are scored directly if the folder cannot be written
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
 _OPEN_ATTEMPTS = 10  # where a writer in another process replaces the files meanwhile
@@ -116,30 +117,34 @@ class EmbeddedStore:
                 if belongs and now.position == seq:
                     part.now = now.with_tail(None)
                     return 0
-                pending = self._with_tail(connection, project.id, part, seq, belongs=belongs)
+                pending = self._with_tail(connection, project.id, part, seq, belongs=belongs, limit=TAIL_LIMIT)
                 if not pending and not part.is_damaged:
                     return 0
         # Where nothing is absorbed there is nothing to answer from, so this waits; otherwise what is there answers at once.
         try:
             return 0 if self.absorb(project.id, wait=bool(pending) and not belongs, on_progress=on_progress) else pending
-        except ServiceError:
-            if pending and not belongs:
-                raise
-            return pending
+        except ServiceError:  # the folder cannot be written
+            with part.guard, self._catalog.read() as connection:
+                self._reload(part)
+                seq, floor = reading.counters(connection, project.id)
+                belongs = _belongs(connection, project.id, part, seq, floor)
+                return self._with_tail(connection, project.id, part, seq, belongs=belongs, limit=LONG_TAIL_LIMIT)
 
-    def _with_tail(self, connection: Connection, project: int, part: Partition, seq: int, *, belongs: bool) -> int:
-        """Put what is not absorbed on top of what is, if it is little; returns how many chunks wait if it is not."""
+    def _with_tail(self, connection: Connection, project: int, part: Partition, seq: int, *, belongs: bool, limit: int) -> int:
+        """Put unabsorbed chunks on top of the absorbed ones, if they are few; return how many are still not findable."""
         now = part.now
         start = now.position if belongs else -1
         if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
-            return 0
+            return now.tail.missing
         pending = reading.changed_count(connection, project, after=start)
         removed = reading.removed(connection, project, after=start) if belongs else []
-        if pending + len(removed) > TAIL_LIMIT:
+        if pending + len(removed) > limit == TAIL_LIMIT:
             return max(pending, 1)
-        changed = reading.changed(connection, project, space_id=self.space_id, after=(start, _LAST), limit=TAIL_LIMIT)
-        part.now = (now if belongs else Snapshot()).with_tail(tail.build(start, seq, changed, removed, self._dimension))
-        return 0
+        changed = reading.changed(connection, project, space_id=self.space_id, after=(start, _LAST), limit=limit)
+        missing = max(pending - limit, 0)
+        built = tail.build(start, seq, changed, removed, self._dimension, missing=missing)
+        part.now = (now if belongs else Snapshot()).with_tail(built)
+        return missing
 
     def waiting(self, project: int) -> int:
         """How many changes the folder has not absorbed; all of them where it has to be made anew."""

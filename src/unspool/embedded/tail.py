@@ -27,9 +27,10 @@ class Tail:
     vectors: Vectors
     segment: Segment
     hidden: Ids
+    missing: int = 0  # changed chunks that are not in it
 
 
-def build(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int) -> Tail:
+def build(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int, *, missing: int = 0) -> Tail:
     """Return the tail of a change feed."""
     ids = np.array([chunk.id for chunk in changed], dtype=np.int64)
     return Tail(
@@ -40,6 +41,7 @@ def build(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Seq
         vectors=stack_vectors(changed, dimension),
         segment=postings.build([make_entry(chunk) for chunk in changed]),
         hidden=np.union1d(ids, np.array(removed, dtype=np.int64)),
+        missing=missing,
     )
 
 

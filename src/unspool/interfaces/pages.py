@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from unspool.domain.answers import Answer, Citation
 from unspool.domain.queries import Form, Hit, Page, Said
-from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, cells, clean
+from unspool.interfaces.controls import clean
+from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, cells
 
 NAME_CELLS = 24  # columns that speakers share; a longer name pushes only its own message to the right
 
@@ -98,6 +99,8 @@ def _header(hit: Hit, *, with_project: bool) -> Line:
     line += [("  ", ""), (f"{hit.score:.3f}", FAINT)]
     if hit.changed:
         line.append(("  changed", WARN))
+    if hit.stale:
+        line.append(("  stale", WARN))
     if hit.copies:
         others = f" and {len(hit.copies) - 1} more" if len(hit.copies) > 1 else ""
         line.append((f"  also in {hit.copies[0]}{others}", FAINT))

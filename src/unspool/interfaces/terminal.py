@@ -6,7 +6,6 @@ the same layout as a terminal and rich is not even imported.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +14,7 @@ from unspool.domain.documents import DocumentRecord, Kind, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, StreamStatus
 from unspool.domain.keys import Key
 from unspool.domain.reports import Check, IndexReport, ProjectStatus, ReembedPlan, ReembedReport, RememberReport
+from unspool.interfaces.controls import clean, clean_lines
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,14 +27,6 @@ Line = list[Span]
 
 PATH, NAME, FAINT, MARK, GOOD, BAD, WARN = "magenta", "cyan", "dim", "bold yellow", "green", "bold red", "yellow"
 SHOWN = 20  # masked secrets and failures that are listed; the rest is counted
-
-# Indexed text is not ours: an escape sequence in it would be obeyed by the terminal. Tabs stay; line ends were split on before.
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def clean(text: str) -> str:
-    """Text that a terminal only shows and never obeys; what is replaced stays visible."""
-    return _CONTROL.sub(lambda match: chr(0x2400 + ord(match.group())) if ord(match.group()) < 0x20 else "\ufffd", text)
 
 
 class Screen:
@@ -56,7 +48,7 @@ class Screen:
 
     def put(self, text: str) -> None:
         """Write text as it comes, at once and as it is; where it ends, the next goes on."""
-        self._stream.write(_encodable("\n".join(map(clean, text.split("\n"))), self._stream))
+        self._stream.write(_encodable(clean_lines(text), self._stream))
         self._stream.flush()
 
     def _pretty(self, line: Line) -> None:

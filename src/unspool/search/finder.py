@@ -152,10 +152,8 @@ class Finder:
             return self._turned(signed, Bookmark(), turn)
         try:
             return self._turned(StoredWalk.new(self._windows, seal, question, first, query), Bookmark(), turn)
-        except ServiceError as error:
-            # Whatever keeps the window from being written, the caller can go on.
-            turned = self._turned(signed, Bookmark(), turn)
-            return turned.warning(f"the continuation carries the ranking itself, because it could not be kept: {error}")
+        except ServiceError:  # the caller can resume whatever the reason is, which names a path of this machine
+            return self._turned(signed, Bookmark(), turn).warning(_SIGNED)
 
     def _turned(self, walk: Walk, at: Bookmark, turn: Turn) -> Turned:
         turned = paging.turn(self._stores, walk, at, turn)
@@ -254,4 +252,5 @@ def _request(question: Question, planned: Plan, projects: tuple[AskedProject, ..
 
 
 _TOO_LONG = "of the query's meaning only the beginning was looked for: the first {} tokens are what {} reads"
-_WAITING = "{} chunks are stored but not in the index yet, so they were not searched; ask again soon"
+_SIGNED = "the continuation carries the ranking itself, because nothing can be written beside the catalog; `unspool doctor` tells more"
+_WAITING = "{} chunks are stored but not in the index yet, so they were not searched; ask again soon, or see `unspool doctor`"

@@ -13,7 +13,7 @@ from unspool.domain.documents import Chunk
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Form, Hit, Origin, Page
 from unspool.errors import NotFoundError
-from unspool.search import budget, paging
+from unspool.search import budget, freshness, paging
 from unspool.search.snippets import cutter
 from unspool.vectors.base import VectorIndex, Vectors
 
@@ -28,7 +28,7 @@ def nearest(
     where: Filter | None,
     count_tokens: Callable[[str], int],
 ) -> list[Hit]:
-    """The k nearest over all the projects, by their vectors alone."""
+    """Return the k nearest chunks of all the projects, by their vectors alone."""
     found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
     pairs = sorted(
         ((float(score), int(id_)) for matches in found for id_, score in zip(matches.ids, matches.scores, strict=True)),
@@ -37,7 +37,8 @@ def nearest(
     with catalog.read() as connection:
         chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
     present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
-    around = paging.exchanges_of(catalog, [chunk for _, chunk in present])
+    around = paging.exchanges_of(catalog, [chunk for _, (chunk, _) in present])
+    stale = freshness.find_stale([file for _, (_, file) in present])
     return [
         Hit(
             chunk=chunk,
@@ -47,11 +48,12 @@ def nearest(
             form=Form.WHOLE,
             cut=cutter(frozenset()),
             tokens=chunk.token_count + count_tokens(budget.header(chunk)) + (count_tokens(exchange.context) if exchange.context else 0),
+            stale=is_stale,
             message=exchange.message,
             before=exchange.before,
             after=exchange.after,
         )
-        for rank, ((score, chunk), exchange) in enumerate(zip(present, around, strict=True), 1)
+        for rank, ((score, (chunk, _)), exchange, is_stale) in enumerate(zip(present, around, stale, strict=True), 1)
     ]
 
 

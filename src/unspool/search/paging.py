@@ -11,11 +11,12 @@ from itertools import pairwise
 import numpy as np
 
 from unspool.catalog import Catalog, conversations, reading
+from unspool.catalog.reading import IndexedFile, StoredChunk
 from unspool.domain.continuations import Bookmark
 from unspool.domain.documents import Chunk, Kind, Lines, Status
 from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
 from unspool.errors import MalformedContinuationError
-from unspool.search import budget, engine, exchanges
+from unspool.search import budget, engine, exchanges, freshness
 from unspool.search.engine import SCORE_DIGITS, Request, Stores
 from unspool.search.exchanges import Exchange
 from unspool.search.plan import Plan
@@ -49,6 +50,7 @@ class Group:
     """An entry as it is shown: a chunk, where in the walk it ends, and the other places that hold its text."""
 
     chunk: Chunk
+    file: IndexedFile | None
     score: float
     stop: int
     served: Served
@@ -84,7 +86,7 @@ class Turned:
 
 
 def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
-    """The page at a place in a walk, with the continuation to the next."""
+    """Build the page at a position of a walk, with the continuation to the next."""
     begun = time.perf_counter()
     gathered = _gather(stores, walk, at, how)
     items = [group.chunk for group in gathered.groups]
@@ -92,9 +94,10 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     around = exchanges_of(stores.catalog, items)
     spending = _fit(items, cut, how, around, total=walk.question.max_total_tokens, spent=at.spent)
     shown = len(spending.fitted)
+    stale = freshness.find_stale([group.file for group in gathered.groups[:shown]])
     hits = [
-        _hit(group, cut, fit, exchange, at.shown + rank, how)
-        for rank, (group, fit, exchange) in enumerate(zip(gathered.groups, spending.fitted, around, strict=False), 1)
+        _hit(group, cut, fit, exchange, at.shown + rank, how, stale=is_stale)
+        for rank, (group, fit, exchange, is_stale) in enumerate(zip(gathered.groups, spending.fitted, around, stale, strict=False), 1)
     ]
     position = gathered.position if shown == len(items) else gathered.groups[shown - 1].stop if shown else at.position
     is_end = spending.used_up or (gathered.is_end and shown == len(items))
@@ -223,14 +226,16 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
     for begin, end in pairwise(bounds):
         found.position += end - begin
         lead = int(rows["id"][begin])
-        chunk = chunks.get(lead) or stand_ins.get(begin)
-        if chunk is None:
+        stored = chunks.get(lead) or stand_ins.get(begin)
+        if stored is None:
             found.gone.append(found.position)
             continue
+        chunk = stored.chunk
         others = [also[id_] for id_ in rows["id"][begin + 1 : end].tolist() if id_ in also and id_ != chunk.id]
         found.groups.append(
             Group(
                 chunk=chunk,
+                file=stored.file,
                 score=float(rows["score"][begin]),
                 stop=found.position,
                 served=segment.served,
@@ -245,10 +250,12 @@ def _place(place: reading.Place) -> str:
     return f"{place.path}:{Lines(place.first_line, place.last_line)}"
 
 
-def _stand_ins(stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], also: Mapping[int, reading.Place], *, start: int) -> dict[int, Chunk]:
-    """What is shown in place of chunks that are gone, by row: a copy that is still there, else what now stands in the same place of the document.
+def _stand_ins(
+    stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], also: Mapping[int, reading.Place], *, start: int
+) -> dict[int, StoredChunk]:
+    """Return the chunks to show in place of deleted ones, by row: a copy, else the chunk that is now at the same position of the document.
 
-    What stood in for an entry once stays with it, and is never shown a second time in place of another.
+    A substitute stays with its entry, and is never shown in place of another one.
     """
     before = walk.substitutes()
     taken = set(before.values())
@@ -307,7 +314,7 @@ def _is_end(last: Segment, how: Turn) -> bool:
     return last.frontier.is_end or (how.min_score is not None and last.low is not None and round(last.low, SCORE_DIGITS) < how.min_score)
 
 
-def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, exchange: Exchange, rank: int, how: Turn) -> Hit:
+def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, exchange: Exchange, rank: int, how: Turn, *, stale: bool | None) -> Hit:
     return Hit(
         chunk=group.chunk,
         score=round(group.score, SCORE_DIGITS),
@@ -318,6 +325,7 @@ def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, exch
         tokens=fit.tokens,
         reason=_reason(group, how.plan) if how.explain else "",
         changed=group.changed,
+        stale=stale,
         message=exchange.message,
         before=exchange.before if fit.with_context else (),
         after=exchange.after if fit.with_context else (),
@@ -371,7 +379,7 @@ def insights(hits: Sequence[Hit]) -> Insights:
 
 
 def _notes(hits: Sequence[Hit], how: Turn, spending: _Spending, *, gone: int, repeats: int, dropped: bool) -> Iterator[str]:
-    stale = sum(hit.chunk.status is not Status.INDEXED for hit in hits)
+    stale = sum(hit.stale or hit.chunk.status is not Status.INDEXED for hit in hits)
     if stale:
         yield f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them"
     if gone:

@@ -19,6 +19,7 @@ import click
 from unspool import __version__, settings
 from unspool.errors import ServiceError, UnspoolError
 from unspool.interfaces import render
+from unspool.interfaces.controls import clean, clean_lines, escape_json
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
@@ -98,18 +99,20 @@ def _answer(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     except click.Abort:
         return INTERRUPTED
     except click.ClickException as error:
-        error.show()
+        with io.StringIO() as shown:
+            error.show(shown)
+            click.echo(clean_lines(shown.getvalue()), err=True, nl=False)
         _error_object(as_json, "usage", error.format_message())
         return error.exit_code
     except UnspoolError as error:
         if debug:
-            traceback.print_exc()
+            _print_traceback()
         _complain(str(error))
         _error_object(as_json, error.code, str(error))
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what was indexed, so only its type is shown
         if debug:
-            traceback.print_exc()
+            _print_traceback()
         message = f"this is a bug in unspool: {type(error).__name__}; run again with --debug and report it"
         _complain(message)
         _error_object(as_json, "bug", message)
@@ -117,9 +120,11 @@ def _answer(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _complain(message: str) -> None:
-    from unspool.interfaces.terminal import clean
+def _print_traceback() -> None:
+    click.echo(clean_lines(traceback.format_exc()), err=True, nl=False)
 
+
+def _complain(message: str) -> None:
     click.secho("error: ", fg="red", bold=True, err=True, nl=False)
     click.echo(clean(message), err=True)
 
@@ -130,16 +135,14 @@ def _error_object(as_json: bool, code: str, message: str) -> None:
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """One object on one line of stdout. JSON is UTF-8 whatever the terminal is; a lone surrogate becomes its escape."""
+    """Write one object on one line of stdout, in UTF-8. All output of --json passes here."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    click.echo(render.line(value))
+        sys.stdout.reconfigure(encoding="utf-8")
+    click.echo(escape_json(render.line(value)))
 
 
 def note(message: str, *, kind: str = "note") -> None:
-    """Something about the result, for people, on stderr."""
-    from unspool.interfaces.terminal import clean
-
+    """Write something about the result to stderr, for people."""
     click.secho(f"{kind}: {clean(message)}", fg="yellow" if kind == "warning" else None, dim=True if kind == "note" else None, err=True)
 
 

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from unspool.domain.reports import Progress
+from unspool.interfaces.controls import clean
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
@@ -35,21 +36,23 @@ class Bar:
     def __call__(self, progress: Progress) -> None:
         if not self._wanted or time.monotonic() - self._started < PATIENCE_S:
             return
-        display = self._shown()
+        display = self._open_display()
         if progress.task not in self._tasks:
             for task in self._tasks.values():
                 display.remove_task(task)  # one step at a time: the one before is over
-            self._tasks = {progress.task: display.add_task(progress.task, total=None, chunks="")}
+            self._tasks = {progress.task: display.add_task(clean(progress.task), total=None, chunks="")}
         chunks = f"{progress.chunks} chunks" if progress.chunks else ""
         display.update(self._tasks[progress.task], completed=progress.done, total=progress.total or None, chunks=chunks)
 
-    def _shown(self) -> Display:
+    def _open_display(self) -> Display:
         if self._display is None:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
             from rich.progress import Progress as Display
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[chunks]}"), TimeElapsedColumn())
+            name = TextColumn("{task.description}", markup=False)
+            chunks = TextColumn("{task.fields[chunks]}", markup=False)
+            columns = (name, BarColumn(), MofNCompleteColumn(), chunks, TimeElapsedColumn())
             self._display = Display(*columns, console=Console(stderr=True), transient=True)
             self._display.start()
         return self._display

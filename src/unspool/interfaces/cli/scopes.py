@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from unspool.errors import InputError
+from unspool.errors import InputError, ServiceError
+from unspool.interfaces.cli.door import note
 from unspool.interfaces.cli.indexing import refresh
-from unspool.interfaces.cli.places import default_projects
+from unspool.interfaces.cli.places import Place, default_projects, exists, place_of
 
 if TYPE_CHECKING:
     from unspool.corpus import Corpus
@@ -45,12 +46,24 @@ def given_text(text: str) -> str:
 
 
 def scope(corpus: Corpus, paths: Sequence[str], named: Sequence[str]) -> tuple[list[str] | None, dict[str, Any] | None]:
-    """The projects to search, once the paths are up to date, and the filter that keeps to the paths."""
+    """Refresh the paths. Return the projects to search, and the filter that keeps to the paths."""
     if not paths:
         return default_projects(corpus, named), None
     if (len(paths) > 1 and named) or len(named) > 1 or "*" in named:
         raise InputError("--project names the one project of one path; leave out the path to search several, or the project to search several paths")
     otherwise = corpus.settings.project if len(paths) == 1 else ""
-    places = [refresh(corpus, path, project=named[0] if named else None, otherwise=otherwise) for path in paths]
+    places = [_refresh_path(corpus, path, project=named[0] if named else None, otherwise=otherwise) for path in paths]
     narrow = any(place.inside for place in places)
     return list(dict.fromkeys(place.project for place in places)), {"any": [place.condition for place in places]} if narrow else None
+
+
+def _refresh_path(corpus: Corpus, path: str, *, project: str | None, otherwise: str) -> Place:
+    """Index what a path stands for. If the catalog cannot be written, a path that was indexed before is searched as it was."""
+    try:
+        return refresh(corpus, path, project=project, otherwise=otherwise)
+    except ServiceError as error:
+        known = place_of(corpus, path) if exists(path) else None
+        if known is None or project not in (None, known.project):
+            raise
+        note(f"{path} is searched as it was indexed before: {error}", kind="warning")
+        return known

@@ -127,7 +127,7 @@ def api() -> FastAPI:
     made.state.table = [*(route for router in ROUTERS for route in router.routes), made.routes[-1]]
     handlers: dict[type[Exception], Callable[..., object]] = {
         UnspoolError: errors.on_error,
-        GoneError: errors.on_gone,
+        GoneError: errors.on_disconnect,
         RequestValidationError: errors.on_invalid,
         HTTPException: errors.on_http,
     }

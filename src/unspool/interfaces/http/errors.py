@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SHOWN = 60  # characters of a value in a message
 CALLER = "unspool.caller"  # where a request's scope has its `Caller`
+GONE = 499  # the status that proxies record for a client that has disconnected
 BUG = "this is a bug in unspool; its log says more under this request id"
 
 
@@ -126,9 +127,9 @@ async def on_invalid(request: Request, error: Exception) -> JsonResponse:
     return response(invalid(error.errors(), _names(request)), request.app.state.service, request.scope)
 
 
-async def on_gone(request: Request, error: Exception) -> Response:
-    """For those who do not hear it any more; the number is what proxies write down for that."""
-    return Response(status_code=499)
+async def on_disconnect(request: Request, error: Exception) -> Response:
+    """Return the response for a client that has disconnected, which only metrics and logs see."""
+    return Response(status_code=GONE)
 
 
 async def on_http(request: Request, error: Exception) -> JsonResponse:

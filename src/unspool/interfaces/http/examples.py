@@ -28,6 +28,7 @@ HIT: shapes.Hit = {
     "modified": _AT,
     "metadata": {"author": "ann"},
     "changed": False,
+    "stale": False,
     "copies": [],
     "message": None,
     "before": [],

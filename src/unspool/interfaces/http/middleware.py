@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unspool.errors import InputError, OverdueError, TooLargeError, UnspoolError
-from unspool.interfaces.http.errors import BUG, BugError, HostError, OriginError, SlowError, response, stopping
+from unspool.interfaces.http.errors import BUG, GONE, BugError, HostError, OriginError, SlowError, response, stopping
 from unspool.interfaces.http.responses import EVENTS
 from unspool.interfaces.http.service import Service
 
@@ -60,6 +61,8 @@ class Outermost:
                 await send(message)
 
             error = await self._attempt(scope, arriving.receive, sending)
+            if error is None and arriving.is_over and not seen.status:
+                await Response(status_code=GONE)(scope, receive, sending)
             if error is not None:
                 answer = response(error, self._service, scope)
                 if not seen.status:  # else half an answer is out, and the server closes the connection on it
@@ -77,6 +80,8 @@ class Outermost:
     async def _attempt(self, scope: Scope, receive: Receive, send: Send) -> UnspoolError | None:
         try:
             await self._app(scope, receive, send)
+        except ClientDisconnect:
+            return None
         except UnspoolError as error:
             return error
         except asyncio.CancelledError:
@@ -221,9 +226,11 @@ class _Arriving:
         self._receive = receive
         self._is_held_back = header(scope, b"expect").lower() == b"100-continue"  # nothing is sent before somebody wants to read
         self.is_whole = not has_body(scope)
+        self.is_over = False  # the client has disconnected
 
     async def receive(self) -> Message:
         message = await self._receive()
+        self.is_over = self.is_over or message["type"] == "http.disconnect"
         self._is_held_back = False
         self.is_whole = self.is_whole or not message.get("more_body", False)
         return message

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from unspool.errors import UnspoolError
@@ -52,6 +52,8 @@ class Route(APIRoute):
                 return await handle(own)
             except (UnspoolError, HTTPException, RequestValidationError, GoneError):
                 raise
+            except ClientDisconnect:
+                raise GoneError from None
             except Exception as error:
                 raise BugError(BUG) from error
 

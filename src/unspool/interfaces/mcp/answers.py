@@ -103,6 +103,7 @@ def _hit(one: Shown) -> dict[str, Any]:
         "text": one.text,
         "also": list(one.also),
         "changed": one.is_changed,
+        "stale": one.is_stale,
     }
     return _lean(values)
 

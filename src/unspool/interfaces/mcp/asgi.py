@@ -9,10 +9,11 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import INVALID_REQUEST
 from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.types import Receive, Send
+from starlette.responses import JSONResponse, Response
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from unspool.interfaces.mcp.messages import MessageError, decode_message
 from unspool.interfaces.mcp.server import Caller, Context, Door
 from unspool.observability import Observer
 from unspool.settings import Settings
@@ -20,7 +21,7 @@ from unspool.views import View
 
 
 class McpApp:
-    """What is mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
+    """The application mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
 
     Who asks and from where is checked before a request gets here: Host, Origin, key and body. `view_of` gives the view of a request's key;
     it is asked for every message, with the very request that carried it, so that no request can see what another may.
@@ -47,9 +48,28 @@ class McpApp:
             return
         if scope["method"] != "POST":  # without sessions there is nothing to listen to, and none to end
             refused = {"code": INVALID_REQUEST, "message": "messages are sent by POST; there is no session to listen to, and none to end"}
-            body = {"jsonrpc": "2.0", "id": None, "error": refused}
-            await JSONResponse(body, status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            answer = {"jsonrpc": "2.0", "id": None, "error": refused}
+            await JSONResponse(answer, status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        body = await Request(scope, receive).body()
+        try:
+            decode_message(body)  # the SDK answers some invalid requests as if they were notifications
+        except MessageError as error:
+            content = error.response.model_dump_json(exclude_unset=True)
+            response = Response(content, status_code=400, media_type="application/json")
+            await response(scope, receive, send)
             return
         # Spaces around a header's value are no part of it, and not every server takes them away; the SDK compares values with the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
-        await self._sessions.handle_request({**scope, "headers": headers}, receive, send)
+        replay = _replay_body(body, receive)
+        await self._sessions.handle_request({**scope, "headers": headers}, replay, send)
+
+
+def _replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read already, and then whatever comes."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay

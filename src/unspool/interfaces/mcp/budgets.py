@@ -12,7 +12,7 @@ from unspool.domain.reports import ProjectStatus
 from unspool.errors import InputError
 from unspool.interfaces.mcp import answers
 from unspool.interfaces.mcp.answers import Answer
-from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, Shown, clipped, room_for, shown
+from unspool.interfaces.mcp.showing import SHOWN_TOKENS, Count, Shown, clipped, room_for, shorten_hit
 
 MAX_LINES = 2_000  # that are read at once
 _NARROWER = (SHOWN_TOKENS, 120, 80, 40, 20, 0)  # tokens of text for a hit that has no room even alone
@@ -32,7 +32,7 @@ def page(ask: Callable[[int], Page], limit: int, *, most: int, count: Count, ren
 
 
 def _seen(page: Page, count: Count, most: int = SHOWN_TOKENS) -> list[Shown]:
-    return [shown(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in page.hits]
+    return [shorten_hit(hit, count, most=min(most, room_for(hit.rank)), with_project=len(page.projects) > 1) for hit in page.hits]
 
 
 def _narrowed(found: Page, *, most: int, count: Count, render: Callable[[Page, Sequence[Shown]], Answer]) -> Answer:

@@ -35,6 +35,7 @@ PAGE = _object(
             text=_STRING,
             also=_list(_STRING, "where the same text stands"),
             changed=_of("boolean", "rewritten since the first page"),
+            stale=_of("boolean", "its file has changed since it was indexed"),
         ),
         "best first",
     ),

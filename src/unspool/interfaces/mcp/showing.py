@@ -26,6 +26,7 @@ class Shown:
     lines: Lines | None
     also: tuple[str, ...]
     is_changed: bool
+    is_stale: bool
 
 
 def room_for(rank: int) -> int:
@@ -33,8 +34,8 @@ def room_for(rank: int) -> int:
     return SHOWN_TOKENS if rank <= BEST else LATER_TOKENS
 
 
-def shown(hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: bool = False) -> Shown:
-    """A hit in at most that many tokens of text."""
+def shorten_hit(hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: bool = False) -> Shown:
+    """Return a hit with at most that many tokens of text."""
     chunk = hit.chunk
     text, lines = _message(hit, count, most) if hit.message is not None else _lines(hit, count, most)
     return Shown(
@@ -45,6 +46,7 @@ def shown(hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: boo
         lines=lines,
         also=hit.copies[:MAX_COPIES],
         is_changed=hit.changed,
+        is_stale=bool(hit.stale),
     )
 
 

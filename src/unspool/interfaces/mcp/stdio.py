@@ -65,9 +65,9 @@ def _warm(corpus: Corpus) -> None:
 def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) -> None:
     try:
         import anyio
-        from mcp.server.stdio import stdio_server
 
         from unspool.interfaces.mcp.server import Caller, Door
+        from unspool.interfaces.mcp.transport import connect_stdio
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
@@ -87,7 +87,7 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
     server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer).server()
 
     async def answer() -> None:
-        async with stdio_server() as (read, write):
+        async with connect_stdio() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
     with _interruptible():

@@ -41,6 +41,7 @@ def _header(hit: Shown, rank: int) -> str:
     head += f" (project {hit.project})" if hit.project else ""
     head += f" (showing {'line' if hit.lines.first == hit.lines.last else 'lines'} {hit.lines})" if hit.lines is not None else ""
     head += " (changed since the first page)" if hit.is_changed else ""
+    head += " (file changed since it was indexed)" if hit.is_stale else ""
     return line(head + (f" (also in {', '.join(hit.also)})" if hit.also else ""))
 
 

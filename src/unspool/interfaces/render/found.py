@@ -51,7 +51,7 @@ def page(page: Page, *, explained: bool = False, full: bool = False) -> shapes.P
 
 
 def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
-    """One hit; `text` is what the budget allows to be shown. With `full` a program gets the rest of the chunk, too."""
+    """Return a hit; `text` is limited by the budget. With `full` a program gets the rest of the chunk, too."""
     chunk = hit.chunk
     values: shapes.Hit = {
         "rank": hit.rank,
@@ -74,6 +74,7 @@ def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
         "modified": moment(chunk.modified),
         "metadata": metadata(chunk.metadata),
         "changed": hit.changed,
+        "stale": hit.stale,
         "copies": list(hit.copies),
         "message": None if hit.message is None else said(hit.message, with_text=False),
         "before": [said(one) for one in hit.before],

@@ -89,6 +89,7 @@ class Hit(TypedDict):
     modified: str | None
     metadata: dict[str, Scalar | None]
     changed: bool
+    stale: bool | None
     copies: list[str]
     message: Said | None
     before: list[Said]
