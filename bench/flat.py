@@ -52,7 +52,7 @@ def _figures(rows: int, seed: int) -> Iterator[Figure]:
     yield Figure(name=f"{rows} rows: recall@200 of two stages", value=_recall(exact_200, signs_200))
 
 
-def _faiss(rows: int, view: flat.View, queries: np.ndarray) -> Iterator[Figure]:
+def _faiss(rows: int, view: flat.VectorView, queries: np.ndarray) -> Iterator[Figure]:
     """The first stage alone, done by faiss; the candidates would still have to be scored."""
     try:
         import faiss
@@ -71,11 +71,11 @@ def _clustered(rng: np.random.Generator, centres: np.ndarray, count: int) -> np.
     return rows
 
 
-def _view(vectors: np.ndarray) -> flat.View:
+def _view(vectors: np.ndarray) -> flat.VectorView:
     """What `flat.open_view` gives, without the files."""
     ids = np.arange(len(vectors), dtype=np.int64)
-    state = flat.State(catalog="", project=1, space="", dimension=DIMENSION, rows=len(vectors))
-    return flat.View(state, Column(vectors), Column(flat.signs(vectors)), Column(ids), Column(ids), None, ((ids, ids),))
+    state = flat.VectorState(catalog="", project=1, space="", dimension=DIMENSION, rows=len(vectors))
+    return flat.VectorView(state, Column(vectors), Column(flat.signs(vectors)), Column(ids), Column(ids), None, ((ids, ids),))
 
 
 def _timed(call: Callable[[np.ndarray], np.ndarray], queries: np.ndarray) -> tuple[float, list[np.ndarray]]:

@@ -40,7 +40,7 @@ def measure(folder: Path, entries: list[Entry], queries: list[list[str]]) -> Ite
     """Write both indexes, then ask both in turn."""
     count = len(entries)
     begun = time.perf_counter()
-    view = segments.View(segments.State(catalog="", project=1))
+    view = segments.WordView(segments.WordState(catalog="", project=1))
     for some in _batches(entries):
         view = segments.open_view(folder / "own", segments.append(folder / "own", view, some, removed=[], position=Position(1, 1)), view)
     own_s = time.perf_counter() - begun

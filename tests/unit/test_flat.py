@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from unspool.catalog.reading import Position
 from unspool.embedded import checksums, flat
 from unspool.embedded.checksums import DamagedError
-from unspool.embedded.flat import State, View
+from unspool.embedded.flat import VectorState, VectorView
 from unspool.vectors.base import Points
 
 DIMENSION = 64
@@ -38,7 +38,7 @@ class Files:
 
     def __init__(self, folder: Path, dimension: int = DIMENSION) -> None:
         self.folder = folder
-        self.state = State(catalog="c", project=1, space="s", dimension=dimension)
+        self.state = VectorState(catalog="c", project=1, space="s", dimension=dimension)
         self.view = flat.open_view(folder, self.state)
         self.expected: dict[int, np.ndarray] = {}
 
@@ -50,7 +50,7 @@ class Files:
             self.expected.pop(id_, None)
         self.expected.update(zip(added.ids.tolist(), added.vectors, strict=True))
 
-    def reopened(self) -> View:
+    def reopened(self) -> VectorView:
         state = flat.read_state(self.folder)
         assert state == self.state
         return flat.open_view(self.folder, state)
@@ -59,7 +59,7 @@ class Files:
         scores = {id_: round(float(np.dot(vector.astype(np.float64), query.astype(np.float64))), 6) for id_, vector in self.expected.items()}
         return sorted(scores, key=lambda id_: (-scores[id_], id_))[:k]
 
-    def check(self, view: View, query: np.ndarray, k: int) -> None:
+    def check(self, view: VectorView, query: np.ndarray, k: int) -> None:
         found = flat.search(view, query, k, None)
         assert found.ids.tolist() == self.brute_force(query, k)
         assert (np.diff(found.scores) <= 0).all()

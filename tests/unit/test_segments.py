@@ -29,7 +29,7 @@ class Index:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.view = segments.View(segments.State(catalog="c", project=1))
+        self.view = segments.WordView(segments.WordState(catalog="c", project=1))
         self.expected: dict[int, list[str]] = {}
 
     def append(self, added: dict[int, list[str]], removed: list[int] | None = None) -> None:
@@ -40,7 +40,7 @@ class Index:
             self.expected.pop(id_, None)
         self.expected.update(added)
 
-    def reopen(self) -> segments.View:
+    def reopen(self) -> segments.WordView:
         state = segments.read_state(self.folder)
         assert state == self.view.state
         return segments.open_view(self.folder, state)

@@ -43,7 +43,7 @@ _BLOCK = 65_536  # rows per step of the scan over signs: the working set stays i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class VectorState:
     """Committed state of a folder. `catalog`, `project` and `space` identify the source of the rows."""
 
     catalog: str
@@ -76,10 +76,10 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class VectorView:
     """A consistent view of the committed rows. `runs` are sorted ids with their rows, newest last, to find a chunk's row."""
 
-    state: State
+    state: VectorState
     vectors: Column
     codes: Column
     ids: Column
@@ -98,19 +98,19 @@ class View:
         return self.documents.all()
 
 
-def read_state(folder: Path) -> State | None:
+def read_state(folder: Path) -> VectorState | None:
     """Return the committed state, or None where nothing is committed or another version wrote it. Raises `DamagedError`."""
     values = checksums.read_state(folder)
     if values is None or values.get("format") != FORMAT:
         return None
     try:
         files = {name: Checksums.from_json(one) for name, one in values.pop("files").items()}
-        return State(files=files, **values)
+        return VectorState(files=files, **values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError("state.json is malformed") from error
 
 
-def open_view(folder: Path, state: State, previous: View | None = None) -> View:
+def open_view(folder: Path, state: VectorState, previous: VectorView | None = None) -> VectorView:
     """Map the files as the state describes them; raises `DamagedError` when they contradict it.
 
     With an earlier view of the same generation only the rows since are verified and sorted.
@@ -123,7 +123,7 @@ def open_view(folder: Path, state: State, previous: View | None = None) -> View:
         return Column.open(folder / state.name(name), state.sums(name), dtype, width=width, previous=known)
 
     ids = column("ids", np.int64)
-    view = View(
+    view = VectorView(
         state=state,
         vectors=column("vectors", np.float32, state.dimension),
         codes=column("codes", np.uint64, math.ceil(state.dimension / 64)),
@@ -152,7 +152,7 @@ def _add_run(runs: tuple[tuple[Ids, Ids], ...], chunk_ids: Ids, start: int) -> t
     return (*runs, (chunk_ids[start:][order], order + start))
 
 
-def rows_of(view: View, ids: Ids) -> Ids:
+def rows_of(view: VectorView, ids: Ids) -> Ids:
     """Return the live row of each id, or -1."""
     found = np.full(len(ids), -1, dtype=np.int64)
     for sorted_ids, rows in view.runs:  # newest last, and within a run the last of equals: a replaced chunk's older row is dead
@@ -164,7 +164,7 @@ def rows_of(view: View, ids: Ids) -> Ids:
     return found
 
 
-def append(folder: Path, view: View, points: Points, *, removed: Ids, position: Position) -> State:
+def append(folder: Path, view: VectorView, points: Points, *, removed: Ids, position: Position) -> VectorState:
     """Commit points and removals in one step; returns the new state."""
     folder.mkdir(parents=True, exist_ok=True)
     state = view.state
@@ -182,7 +182,7 @@ def append(folder: Path, view: View, points: Points, *, removed: Ids, position: 
     return _commit(folder, replace(new, position=position.seq, stamp=position.stamp), state)
 
 
-def search(view: View, vector: Vectors, k: int, chosen: npt.NDArray[np.bool_] | None) -> Matches:
+def search(view: VectorView, vector: Vectors, k: int, chosen: npt.NDArray[np.bool_] | None) -> Matches:
     """Return the k nearest of the rows that are alive and chosen; ties by chunk id."""
     rows = _select_rows(view, chosen)
     count = view.state.rows if rows is None else len(rows)
@@ -194,7 +194,7 @@ def search(view: View, vector: Vectors, k: int, chosen: npt.NDArray[np.bool_] | 
     return best_matches(view.chunk_ids if rows is None else view.chunk_ids[rows], scores, k)
 
 
-def score(view: View, vector: Vectors, ids: Ids) -> Vectors:
+def score(view: VectorView, vector: Vectors, ids: Ids) -> Vectors:
     """Return the score of each id; NaN for an absent one."""
     out = np.full(len(ids), np.nan, dtype=np.float32)
     rows = rows_of(view, ids)
@@ -222,13 +222,13 @@ def cosines(vectors: Vectors, vector: Vectors) -> Vectors:
     return np.round(products, 6)
 
 
-def _select_rows(view: View, chosen: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.intp] | None:
+def _select_rows(view: VectorView, chosen: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.intp] | None:
     if chosen is None:
         return None if view.alive is None else np.flatnonzero(view.alive)
     return np.flatnonzero(chosen if view.alive is None else chosen & view.alive)
 
 
-def _nearest_signs(view: View, vector: Vectors, rows: npt.NDArray[np.intp] | None, wanted: int) -> npt.NDArray[np.intp]:
+def _nearest_signs(view: VectorView, vector: Vectors, rows: npt.NDArray[np.intp] | None, wanted: int) -> npt.NDArray[np.intp]:
     query = signs(vector[None, :])[0]
     codes = view.codes.all() if rows is None else view.codes.take(rows)
     distances = np.empty(len(codes), dtype=np.uint16)
@@ -250,7 +250,7 @@ def _row_sums(counts: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
     return plain
 
 
-def _write_rows(folder: Path, state: State, points: Points) -> State:
+def _write_rows(folder: Path, state: VectorState, points: Points) -> VectorState:
     vectors = np.ascontiguousarray(points.vectors, dtype=np.float32)
     columns: Mapping[str, npt.NDArray[Any]] = {
         "vectors": vectors,
@@ -262,7 +262,7 @@ def _write_rows(folder: Path, state: State, points: Points) -> State:
     return replace(state, rows=state.rows + len(points.ids), files={**state.files, **written})
 
 
-def _compact(folder: Path, view: View, points: Points, *, keep: npt.NDArray[np.bool_], position: Position) -> State:
+def _compact(folder: Path, view: VectorView, points: Points, *, keep: npt.NDArray[np.bool_], position: Position) -> VectorState:
     state = view.state
     if damage := find_damage(folder):  # a fault that came after the files were opened must not get new checksums
         raise DamagedError(damage[0])
@@ -275,7 +275,7 @@ def _compact(folder: Path, view: View, points: Points, *, keep: npt.NDArray[np.b
     return _commit(folder, replace(new, position=position.seq, stamp=position.stamp), state)
 
 
-def _commit(folder: Path, new: State, old: State) -> State:
+def _commit(folder: Path, new: VectorState, old: VectorState) -> VectorState:
     checksums.write_state(folder, asdict(new))
     kept = {new.name(name) for name in new.files}
     for name in {old.name(name) for name in old.files} - kept:

@@ -31,13 +31,13 @@ class Half(StrEnum):
 class Snapshot:
     """Everything that a search reads: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
 
-    view: flat.View | None = None
-    words: segments.View | None = None
+    view: flat.VectorView | None = None
+    words: segments.WordView | None = None
     tail: Tail | None = None
     word_segments: tuple[LiveSegment, ...] = ()  # the committed ones without the chunks that the tail hides, and the tail's own
 
     @classmethod
-    def open(cls, view: flat.View | None, words: segments.View | None) -> Snapshot:
+    def open(cls, view: flat.VectorView | None, words: segments.WordView | None) -> Snapshot:
         """Return a snapshot without a tail."""
         return cls(view=view, words=words, word_segments=() if words is None else words.segments)
 

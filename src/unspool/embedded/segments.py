@@ -75,7 +75,7 @@ class SegmentState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class WordState:
     """Committed state of a folder. `catalog` and `project` identify the source of the rows."""
 
     catalog: str
@@ -98,20 +98,20 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class WordView:
     """A consistent view of the committed segments."""
 
-    state: State
+    state: WordState
     segments: tuple[LiveSegment, ...] = ()
 
 
-def read_state(folder: Path) -> State | None:
+def read_state(folder: Path) -> WordState | None:
     """Return the committed state, or None where nothing is committed or another version wrote it. Raises `DamagedError`."""
     values = checksums.read_state(folder)
     if values is None or values.get("format") != FORMAT:
         return None
     try:
-        return State(segments=tuple(map(_parse_segment, values.pop("segments"))), **values)
+        return WordState(segments=tuple(map(_parse_segment, values.pop("segments"))), **values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError("state.json is malformed") from error
 
@@ -121,7 +121,7 @@ def _parse_segment(values: dict[str, Any]) -> SegmentState:
     return SegmentState(files=files, **values)
 
 
-def open_view(folder: Path, state: State, previous: View | None = None) -> View:
+def open_view(folder: Path, state: WordState, previous: WordView | None = None) -> WordView:
     """Map the segments as the state describes them; raises `DamagedError` when the files contradict it.
 
     Segments that an earlier view has open are not read again.
@@ -130,7 +130,7 @@ def open_view(folder: Path, state: State, previous: View | None = None) -> View:
     if previous is not None:
         opened = zip(previous.state.segments, previous.segments, strict=True)
         known = {_identify(one): part.segment for one, part in opened}
-    return View(state, tuple(_open_segment(folder, one, known.get(_identify(one))) for one in state.segments))
+    return WordView(state, tuple(_open_segment(folder, one, known.get(_identify(one))) for one in state.segments))
 
 
 def _identify(segment: SegmentState) -> object:
@@ -160,7 +160,7 @@ def find_damage(folder: Path) -> list[str]:
     return [found for name, sums in files if (found := checksums.find_damage(folder / name, sums))]
 
 
-def append(folder: Path, view: View, entries: Iterable[Entry], *, removed: Sequence[int], position: Position) -> State:
+def append(folder: Path, view: WordView, entries: Iterable[Entry], *, removed: Sequence[int], position: Position) -> WordState:
     """Commit entries, and the removal of ids. An entry replaces an earlier one of the same id. Returns the new state."""
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(folder, view)
@@ -174,7 +174,7 @@ def append(folder: Path, view: View, entries: Iterable[Entry], *, removed: Seque
 class _Writer:
     """One commit to a folder. Until the state is written, readers see the earlier one."""
 
-    def __init__(self, folder: Path, view: View) -> None:
+    def __init__(self, folder: Path, view: WordView) -> None:
         self._folder = folder
         self._old = view.state
         self._next = view.state.next_number
@@ -193,7 +193,7 @@ class _Writer:
         if len(self._parts) > MAX_SEGMENTS:
             self._merge()
 
-    def commit(self, position: Position) -> State:
+    def commit(self, position: Position) -> WordState:
         """Write the state, then remove the files that it does not name."""
         if any(_is_wasteful(part) for _, part in self._parts):
             self._merge()

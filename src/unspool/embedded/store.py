@@ -39,7 +39,7 @@ PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild
 _OPEN_ATTEMPTS = 10  # where a writer in another process replaces the files meanwhile
 _LAST = 2**63 - 1  # after every id of a sequence number
-_View = TypeVar("_View", flat.View, segments.View)
+_View = TypeVar("_View", flat.VectorView, segments.WordView)
 _T = TypeVar("_T")
 
 
@@ -276,10 +276,10 @@ class EmbeddedStore:
         words, view = self._open_words(part), self._open_vectors(part)
         if Half.WORDS in anew or words is None or not _is_past(connection, project, words.state.place, seq, floor, empty=not words.segments):
             remove(part.words)
-            words = segments.View(segments.State(catalog=self._catalog.identity, project=project))
+            words = segments.WordView(segments.WordState(catalog=self._catalog.identity, project=project))
         if Half.VECTORS in anew or view is None or not _is_past(connection, project, view.state.place, seq, floor, empty=not view.state.rows):
             remove(part.vectors)
-            empty = flat.State(catalog=self._catalog.identity, project=project, space=self._space, dimension=self._dimension)
+            empty = flat.VectorState(catalog=self._catalog.identity, project=project, space=self._space, dimension=self._dimension)
             view = flat.open_view(part.vectors, empty)
         part.now = Snapshot.open(view, words)
         part.is_damaged = False
@@ -337,11 +337,11 @@ class EmbeddedStore:
             part.now = Snapshot.open(view, words).with_tail(now.tail)
         return part.now
 
-    def _open_words(self, part: Partition) -> segments.View | None:
+    def _open_words(self, part: Partition) -> segments.WordView | None:
         """Return the words as committed; None if they are missing, damaged, or of another catalog, project or version."""
         known = part.now.words
 
-        def open_latest() -> segments.View | None:
+        def open_latest() -> segments.WordView | None:
             state = segments.read_state(part.words)
             if state is None or (state.catalog, state.project) != (self._catalog.identity, part.project):
                 return None
@@ -349,11 +349,11 @@ class EmbeddedStore:
 
         return self._open_half(part, part.words, open_latest)
 
-    def _open_vectors(self, part: Partition) -> flat.View | None:
+    def _open_vectors(self, part: Partition) -> flat.VectorView | None:
         """Return the vectors as committed; None if they are missing, damaged, or of another catalog, project, space or version."""
         known = part.now.view
 
-        def open_latest() -> flat.View | None:
+        def open_latest() -> flat.VectorView | None:
             state = flat.read_state(part.vectors)
             expected = self._catalog.identity, part.project, self._space, self._dimension
             if state is None or (state.catalog, state.project, state.space, state.dimension) != expected:
