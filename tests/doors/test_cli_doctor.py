@@ -118,6 +118,25 @@ def test_a_missing_or_damaged_index_is_a_finding_that_repair_cures(cli: Cli, sma
     assert failing(cli("doctor", "--json")) == {}
 
 
+def test_a_flipped_bit_in_any_file_of_the_index_is_a_finding_that_repair_cures(cli: Cli, small: Path, database: Path) -> None:
+    derived = database.with_name(database.name + ".derived")
+    files = [file for file in sorted(derived.rglob("*")) if file.is_file() and file.stat().st_size]
+    assert len(files) > 10
+    for file in files:
+        sound = file.read_bytes()
+        for at in (0, len(sound) // 2, len(sound) - 1):
+            content = bytearray(sound)
+            content[at] ^= 1
+            file.write_bytes(content)
+            detail = failing(cli("doctor", "--json"))["index of small"]["detail"]
+            assert "damaged" in detail and file.name in detail
+            file.write_bytes(sound)
+    file = derived / "p1" / "words" / "0-weights.f32"
+    file.write_bytes(bytes(file.stat().st_size))
+    assert any("0-weights.f32" in one for one in json.loads(cli("repair", "--json").stdout)["repaired"])
+    assert failing(cli("doctor", "--json")) == {}
+
+
 def test_failed_and_interrupted_documents_are_findings(cli: Cli, folder: Path, database: Path) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing of the kind")
     cli("index", str(folder))
