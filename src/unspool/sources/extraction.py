@@ -51,12 +51,14 @@ def extract(data: bytes, path: str) -> Extracted | None:
 
     Raises `MissingDependencyError` with the install command, and `InputError` for what is encrypted, damaged or too large.
     """
-    suffix = extension(path)
-    if suffix == ".pdf" or data.startswith(b"%PDF-"):
-        return _pdf(data, path)
-    if suffix == ".docx":
-        return _docx(data, path)
-    return None
+    if not is_document(data, path):
+        return None
+    return _docx(data, path) if extension(path) == ".docx" else _pdf(data, path)
+
+
+def is_document(data: bytes, path: str) -> bool:
+    """Return whether a file is a PDF or DOCX, by its name or, for PDF, its first bytes."""
+    return extension(path) in (".pdf", ".docx") or data.startswith(b"%PDF-")
 
 
 def html_title(text: str) -> str:

@@ -13,7 +13,7 @@ from unspool.domain.documents import sha256
 from unspool.domain.reports import Masked, Skip
 from unspool.errors import InputError, MissingDependencyError, NotFoundError, ServiceError
 from unspool.sources import decoding
-from unspool.sources.extraction import Extracted, extract, html_title
+from unspool.sources.extraction import Extracted, extract, html_title, is_document
 from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
 from unspool.sources.names import extension
 from unspool.sources.pages import page
@@ -26,6 +26,8 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # databases refuse NUL and lone surrogates
 _HTML = frozenset({".html", ".htm", ".xhtml"})
+_PARSED = _HTML | {".ipynb"}
+SMALL_BYTES = 100_000  # of text that is read and chunked within 2 seconds, whatever is in it
 _MINIFIABLE = frozenset({".js", ".mjs", ".cjs", ".css", ".json", *_HTML})
 _LONGEST_LINE = 5_000
 _AVERAGE_LINE = 500
@@ -65,9 +67,21 @@ def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
     if it may not be read or is damaged, `ServiceError` if the disk fails or the file keeps changing.
     """
     content = _stable(found, max_bytes_of(found.path, max_bytes))
+    return content if isinstance(content, Skip) else _read_content(found, *content)
+
+
+def read_small_text(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip | None:
+    """Read a file as `read` does, or return None if it is large or needs a parser, and so a process with limits."""
+    content = _stable(found, max_bytes_of(found.path, max_bytes))
     if isinstance(content, Skip):
         return content
-    data, status = content
+    data, _ = content
+    if len(data) > SMALL_BYTES or extension(found.path) in _PARSED or is_document(data, found.path):
+        return None
+    return _read_content(found, *content)
+
+
+def _read_content(found: Found, data: bytes, status: os.stat_result) -> Reading | Skip:
     taken = _taken(data, found.path)
     if isinstance(taken, Skip):
         return taken
