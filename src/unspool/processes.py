@@ -7,8 +7,9 @@ imports the caller's main module again: a script without a guard around its last
 from __future__ import annotations
 
 import contextlib
-import faulthandler
+import copyreg
 import importlib
+import io
 import json
 import os
 import pickle
@@ -18,11 +19,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import BinaryIO, TextIO, cast
+from types import MappingProxyType
+from typing import Any, BinaryIO, cast
 
 from unspool.errors import ServiceError
 
@@ -41,6 +43,7 @@ from unspool.processes import run_target
 run_target(setup["target"], setup["memory_bytes"])
 """
 _TICK_S = 0.1
+_ORPHANED_S = 1.0
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parent.parent)
 _OUT_OF_MEMORY = pickle.dumps(MemoryError())
 
@@ -62,8 +65,8 @@ class Limits:
     """Bounds of a child that reads files of strangers."""
 
     seconds: float = 25.0  # without a message: with the start and the end of the process less than 30
-    # Private memory. Libraries and tables that are mapped from files add 40 to 60 MB, so that 500 MB are never reached.
-    memory_bytes: int = 400_000_000
+    # Private memory. Libraries that are mapped from files add 40 MB, and the parent has 100 to 130 MB: below 500 MB together.
+    memory_bytes: int = 350_000_000
 
 
 class Child:
@@ -99,7 +102,7 @@ class Child:
     def send(self, value: object) -> None:
         """Send a message. A child that has ended is reported by the next `receive`."""
         with contextlib.suppress(BrokenPipeError):
-            _write(self._input, pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+            _write(self._input, _dump(value))
 
     def receive(self, seconds: float | None = None) -> object:
         """Return the next message, and raise the child's error if the message is one. Kill the child if none arrives in time."""
@@ -168,18 +171,11 @@ class Channel:
 
     def receive(self) -> object:
         """Return the next message of the parent. Raise `EOFError` when there is no parent any more."""
-        faulthandler.cancel_dump_traceback_later()
         return _read(self._incoming)
 
-    def send(self, value: object, *, seconds: float = 0) -> None:
-        """Send a message to the parent. With `seconds`, this process ends if it sends no other within twice that time.
-
-        The parent kills a child that is overdue. This second limit holds when the parent was killed itself.
-        """
-        faulthandler.cancel_dump_traceback_later()
-        _write(self._outgoing, pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
-        if seconds:
-            faulthandler.dump_traceback_later(2 * seconds, file=_open_null(), exit=True)
+    def send(self, value: object) -> None:
+        """Send a message to the parent."""
+        _write(self._outgoing, _dump(value))
 
 
 def run_target(target: str, memory_bytes: int) -> None:
@@ -190,7 +186,10 @@ def run_target(target: str, memory_bytes: int) -> None:
     sys.stdout = sys.stderr  # text that a library prints must not reach the pipe
     channel = Channel(sys.stdin.buffer, outgoing)
     channel.send(None)
-    _limit_memory(memory_bytes)
+    _limit_crash_dumps()
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    if memory_bytes:
+        limit_memory(memory_bytes, memory_bytes)
     module, _, name = target.partition(":")
     try:
         getattr(importlib.import_module(module), name)(channel)
@@ -202,7 +201,6 @@ def run_target(target: str, memory_bytes: int) -> None:
     except Exception as error:  # noqa: BLE001 - the parent raises it again
         with contextlib.suppress(BrokenPipeError):
             channel.send(portable(error))
-    faulthandler.cancel_dump_traceback_later()
 
 
 def portable(error: Exception) -> Exception:
@@ -247,19 +245,44 @@ def _replace_environment(variables: Mapping[str, str]) -> None:
     os.environ.update(variables)  # noqa: TID251
 
 
-def _limit_memory(bytes_: int) -> None:
-    """Bound this process's private memory. Only Linux enforces the limit."""
+def limit_memory(soft_bytes: int, hard_bytes: int | None = None) -> None:
+    """Bound this process's private memory. A hard limit is final, a soft one can be changed below it. Only Linux enforces them."""
     with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has no limits, and a lower one may be set already
         import resource
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would contain what was read
-        if bytes_:
-            resource.setrlimit(resource.RLIMIT_DATA, (bytes_, bytes_))
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1] if hard_bytes is None else hard_bytes
+        resource.setrlimit(resource.RLIMIT_DATA, (soft_bytes, hard))
 
 
-@cache
-def _open_null() -> TextIO:
-    return open(os.devnull, "w")
+def _limit_crash_dumps() -> None:
+    """Let no crash write a file that contains the texts of this process."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when its parent was killed, also in the middle of a file that takes for ever."""
+    while os.getppid() == parent:
+        time.sleep(_ORPHANED_S)
+    os._exit(1)
+
+
+def _dump(value: object) -> bytes:
+    out = io.BytesIO()
+    pickler = pickle.Pickler(out, protocol=pickle.HIGHEST_PROTOCOL)
+    pickler.dispatch_table = _REDUCERS
+    pickler.dump(value)
+    return out.getvalue()
+
+
+def _freeze(values: dict[object, object]) -> MappingProxyType[object, object]:
+    return MappingProxyType(values)
+
+
+# Values of the domain contain read-only mappings, which pickle does not know.
+_REDUCERS: ChainMap[type, Any] = ChainMap({MappingProxyType: lambda mapping: (_freeze, (dict(mapping),))}, copyreg.dispatch_table)
 
 
 def _write(pipe: BinaryIO, data: bytes) -> None:

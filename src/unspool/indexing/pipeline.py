@@ -185,7 +185,7 @@ class _Run:
             self._store(self.maker.gathered(self._prepare_inline(tasks, deferred)))
             tasks = _portions(deferred)
         recipe = self._recipe()
-        with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1, memory_bytes=workers.LIMITS.memory_bytes)) as pool:
+        with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
             results = pool.map(tasks)
             self._store(results if recipe.embedder else self.maker.gathered(map(self._chunk, results)))
 
@@ -204,6 +204,7 @@ class _Run:
             chunk_tokens=indexer.chunk_tokens,
             max_bytes=indexer.max_file_bytes,
             seconds=workers.LIMITS.seconds,
+            memory_bytes=workers.LIMITS.memory_bytes,
         )
 
     def _prepare_inline(self, tasks: Iterator[list[Work]], deferred: list[Work]) -> Iterator[list[Outcome]]:

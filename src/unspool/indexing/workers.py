@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import queue
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ from typing import NamedTuple, cast
 
 from unspool.indexing.changes import Work
 from unspool.indexing.preparing import Failed, Outcome
-from unspool.processes import Channel, Child, ChildEndedError, ChildMemoryError, ChildOverdueError, Limits
+from unspool.processes import Channel, Child, ChildEndedError, ChildMemoryError, ChildOverdueError, Limits, limit_memory
 
 LIMITS = Limits()
 # Batches per worker that are under way or wait to be stored: enough to keep it busy while the parent commits to the index for two seconds.
 UNDER_WAY = 8
 # There is a worker per core, and numpy's own threads would compete with them.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+_COLLECTED_AFTER_S = 0.1  # trees of parsers contain cycles, and the memory of a slow file must not count for the next one
+_EMBEDDING_BYTES = 50_000_000  # beyond the limit of a file: libraries that find no memory there hang instead of raising an error
 
 Prepare = Callable[[Sequence[Work], Callable[["Phase"], None]], list[Outcome]]
 
@@ -36,11 +40,12 @@ class Recipe:
     tokenizer_file: str
     chunk_tokens: int
     max_bytes: int
-    seconds: float
+    seconds: float  # for one file, or for one portion of texts that are embedded
+    memory_bytes: int
 
 
 class Phase(NamedTuple):
-    """Announcement of a worker: the number of the file that it begins, None for the embedding of all of them."""
+    """Announcement of a worker: the number of the file that it begins, None for the embedding of texts of all of them."""
 
     file: int | None
 
@@ -48,10 +53,9 @@ class Phase(NamedTuple):
 class Pool:
     """Worker processes, started when first used."""
 
-    def __init__(self, recipe: Recipe, jobs: int, *, memory_bytes: int = LIMITS.memory_bytes) -> None:
+    def __init__(self, recipe: Recipe, jobs: int) -> None:
         self._recipe = recipe
         self._jobs = jobs
-        self._memory_bytes = memory_bytes
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._workers: list[Child] = []
         self._closed = False
@@ -83,17 +87,14 @@ class Pool:
         if self._closed or not batch:
             return []
         worker = self._take()
-        message: object = Phase(None)
+        phase: Phase | None = None  # until the first announcement the worker imports modules and opens the catalog
         try:
             worker.send(batch)
-            while True:
-                current = message.file if isinstance(message, Phase) else None
-                message = worker.receive(None if current is None else self._recipe.seconds)
-                if not isinstance(message, Phase):
-                    break
+            while isinstance(message := worker.receive(self._recipe.seconds if phase else None), Phase):
+                phase = message
         except ChildEndedError as error:
             self._discard(worker)
-            return self._recover(batch, current, error)
+            return self._recover(batch, phase.file if phase else None, error)
         self._idle.put(worker)
         return cast(list[Outcome], message)
 
@@ -112,14 +113,14 @@ class Pool:
         if isinstance(error, ChildOverdueError):
             return f"reading it took more than the limit of {self._recipe.seconds:g} seconds; {advice}"
         if isinstance(error, ChildMemoryError):
-            return f"reading it needs more than the memory limit of {self._memory_bytes // 10**6} MB; {advice}"
-        return f"the process that read it died, perhaps at the memory limit of {self._memory_bytes // 10**6} MB; {advice}"
+            return f"reading it needs more than the memory limit of {self._recipe.memory_bytes // 10**6} MB; {advice}"
+        return f"the process that read it died, perhaps at the memory limit of {self._recipe.memory_bytes // 10**6} MB; {advice}"
 
     def _take(self) -> Child:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            worker = Child("unspool.indexing.workers:serve", memory_bytes=self._memory_bytes, variables=_ONE_THREAD)
+            worker = Child("unspool.indexing.workers:serve", memory_bytes=self._recipe.memory_bytes + _EMBEDDING_BYTES, variables=_ONE_THREAD)
             self._workers.append(worker)
             worker.send(self._recipe)
             return worker
@@ -136,11 +137,23 @@ def serve(channel: Channel) -> None:
     prepare = open_preparer(recipe)
     while True:
         batch = cast(Sequence[Work], channel.receive())
-        channel.send(prepare(batch, partial(_announce, channel, recipe.seconds)))
+        channel.send(prepare(batch, _Announcer(channel, recipe)))
 
 
-def _announce(channel: Channel, seconds: float, phase: Phase) -> None:
-    channel.send(phase, seconds=0 if phase.file is None else seconds)
+class _Announcer:
+    """Announcements of one batch to the parent, and the memory limit of the phase that begins."""
+
+    def __init__(self, channel: Channel, recipe: Recipe) -> None:
+        self._channel = channel
+        self._recipe = recipe
+        self._began_at = time.monotonic()
+
+    def __call__(self, phase: Phase) -> None:
+        if time.monotonic() - self._began_at > _COLLECTED_AFTER_S:
+            gc.collect()
+        limit_memory(self._recipe.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
+        self._began_at = time.monotonic()
+        self._channel.send(phase)
 
 
 def open_preparer(recipe: Recipe) -> Prepare:
@@ -174,12 +187,14 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
         with catalog.read() as connection:
             return documents.known_embeddings(connection, recipe.space_id, shas)
 
+    embedder.embed_passages(["load the weights before a file uses the memory"])
     maker = Maker(embedder=embedder, known=find_known)
 
     def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
         outcomes = prepare_files(
             batch, counter=embedder, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes, on_file=lambda number: announce(Phase(number))
         )
+        maker.on_portion = partial(announce, Phase(None))
         announce(Phase(None))
         return maker.complete(outcomes)
 
