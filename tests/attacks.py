@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any
 
 # Names of the standard library, of packages that unspool needs, of optional ones, and those that Python imports by itself.
 PLANTED = (
@@ -34,6 +42,117 @@ def plant(folder: Path, log: Path) -> Path:
     for name in PLANTED:
         (folder / f"{name}.py").write_text(_PLANTED_CODE.format(log=str(log)))
     return folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """A user in a stranger's folder, and how unspool is started there."""
+
+    folder: Path
+    database: str
+    launcher: tuple[str, ...] = (str(Path(sys.executable).with_name("unspool")),)
+
+    def run(self, *arguments: str) -> str:
+        """Return the output of a command that succeeds."""
+        done = subprocess.run(
+            [*self.launcher, *arguments], cwd=self.folder, env=self._environment(), capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a command, and end it."""
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen([*self.launcher, *arguments], cwd=self.folder, env=self._environment(), text=True, **pipes) as process:
+            try:
+                yield process
+            finally:
+                process.terminate()
+                process.communicate(timeout=60)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("UNSPOOL_", "PYTHON"))}
+        return {**kept, "UNSPOOL_DATABASE": self.database}
+
+
+def prey(folder: Path, log: Path) -> Path:
+    """Write what a stranger's folder contains: planted modules, enough notes for several workers, documents and a chat."""
+    plant(folder, log)
+    for number in range(90):
+        (folder / f"note{number}.md").write_text(f"# Note {number}\n\nAbout walrus number {number}.\n")
+    (folder / "manual.docx").write_bytes(docx_of_paragraphs(3))
+    (folder / "chat.jsonl").write_text('{"id": "c", "messages": [{"text": "the walrus sails at noon"}]}\n')
+    return folder
+
+
+def _index(victim: Victim) -> None:
+    assert "added" in victim.run("index", ".")
+
+
+def _search(victim: Victim) -> None:
+    assert "walrus" in victim.run("search", "walrus", ".")
+
+
+def _remember(victim: Victim) -> None:
+    victim.run("remember", "chat.jsonl")
+
+
+def _watch(victim: Victim) -> None:
+    with victim.start("watch", ".", "--debounce-ms", "50") as process:
+        _wait_for(process.stderr, "watching")
+        (victim.folder / "new.html").write_text("<h1>walrus</h1>")
+        _wait_for(process.stdout, "1 added")
+
+
+def _mcp(victim: Victim) -> None:
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    with victim.start("mcp") as process:
+        for id_, method, params in ((1, "initialize", about), (2, "tools/call", {"name": "index", "arguments": {"path": "."}})):
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": id_, "method": method, "params": params}) + "\n")
+            process.stdin.flush()
+            answer = process.stdout.readline()
+        assert "added" in answer, answer
+
+
+def _serve(victim: Victim, workers: int) -> None:
+    with victim.start("serve", "--port", "0", "--workers", str(workers), "--root", ".") as process:
+        address = _wait_for(process.stderr, "listening on ").split("listening on ")[1].partition(",")[0]
+        job = _request(f"{address}/v1/projects/prey/index", {"source": str(victim.folder)})
+        deadline = time.monotonic() + 60
+        while (state := _request(f"{address}/v1/jobs/{job['id']}")["state"]) != "done":
+            assert state in ("waiting", "queued", "pending", "running") and time.monotonic() < deadline, state
+            time.sleep(0.1)
+
+
+def _wait_for(stream: IO[str] | None, text: str) -> str:
+    assert stream is not None
+    said = ""
+    for line in stream:
+        said += line
+        if text in line:
+            return line
+    raise AssertionError(said)
+
+
+def _request(address: str, body: object = None) -> Any:
+    request = urllib.request.Request(address, None if body is None else json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as response:
+        return json.load(response)
+
+
+# Every way to have a folder's files read. Each fails if nothing was read.
+DOORS: dict[str, Callable[[Victim], None]] = {
+    "index": _index,
+    "search": _search,
+    "remember": _remember,
+    "watch": _watch,
+    "mcp": _mcp,
+    "serve, 1 process": lambda victim: _serve(victim, 1),
+    "serve, 2 processes": lambda victim: _serve(victim, 2),
+}
+MODULE = (sys.executable, "-m", "unspool")
 
 
 def docx(body: str, parts: dict[str, bytes] | None = None) -> bytes:
@@ -121,8 +240,8 @@ def deep_pdf(depth: int) -> bytes:
 
 
 def attributes_html(count: int) -> bytes:
-    """Return a page of prose with one tag that has many attributes."""
-    prose = "<p>The walrus lives on the island, and it swims well.</p>\n" * (count // 5)
+    """Return a page of prose, a third of it, with one tag that has many attributes."""
+    prose = "<p>The walrus lives on the island, and it swims well.</p>\n" * (count // 12)
     return f"<html><body>{prose}<p {' '.join(f'a{number}' for number in range(count))}>x</body></html>".encode()
 
 

@@ -38,7 +38,7 @@ folders = set(site.getsitepackages())
 first = next((number for number, entry in enumerate(own) if entry in folders), len(own))
 for folder in setup["user_sites"]:
     site.addsitedir(folder)
-sys.path[:] = dict.fromkeys([*own[:first], *setup["path"], *own[first:], setup["package"]])
+sys.path[:] = dict.fromkeys([*own[:first], *setup["path"], *sys.path[first:], setup["package"]])
 from unspool.processes import run_target
 run_target(setup["target"], setup["memory_bytes"])
 """
@@ -94,6 +94,7 @@ class Child:
         threading.Thread(target=self._watch, name="unspool-watchdog", daemon=True).start()
         with contextlib.suppress(BrokenPipeError):  # the next `receive` reports that the child has ended
             self._input.write(json.dumps(setup).encode() + b"\n")
+            self._input.flush()
 
     @property
     def pid(self) -> int:
@@ -184,6 +185,7 @@ def run_target(target: str, memory_bytes: int) -> None:
     # Buffered, because a plain write that a signal interrupts may end halfway, and the parent would wait for the rest.
     outgoing = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 - open as long as the process lives
     sys.stdout = sys.stderr  # text that a library prints must not reach the pipe
+    sys.unraisablehook = lambda error: None  # finalizers that find no memory: the parent reports the file
     channel = Channel(sys.stdin.buffer, outgoing)
     channel.send(None)
     _limit_crash_dumps()

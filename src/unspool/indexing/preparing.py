@@ -24,6 +24,8 @@ PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings an
 # that reads more keeps its chunks.
 MOST_TOKENS = 512
 
+_SPARE_BYTES = 30_000_000
+
 
 class TokenCounter(Protocol):
     """What cutting needs to know of an embedder."""
@@ -143,6 +145,7 @@ def _failing(path: str, outcomes: list[Outcome]) -> Iterator[None]:
     except UnspoolError as error:
         outcomes.append(Failed(path=path, error=str(error)))
     except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
+        bytearray(_SPARE_BYTES)  # raises MemoryError where a parser has turned that into another error
         outcomes.append(Failed(path=path, error=f"this is a bug in unspool: {type(error).__name__} while it was prepared; please report it"))
 
 

@@ -164,6 +164,8 @@ def open_preparer(recipe: Recipe) -> Prepare:
     if recipe.embedder:
         return _open_embedding_preparer(recipe)
     counter = TokenCounting(recipe.max_tokens, recipe.tokenizer_file) if recipe.counts else None
+    if counter is not None:
+        counter.count_tokens("load the tokenizer before a file uses the time and memory")
 
     def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
         return prepare_files(
@@ -187,7 +189,7 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
         with catalog.read() as connection:
             return documents.known_embeddings(connection, recipe.space_id, shas)
 
-    embedder.embed_passages(["load the weights before a file uses the memory"])
+    embedder.embed_passages(["load the weights before a file uses the time and memory"])
     maker = Maker(embedder=embedder, known=find_known)
 
     def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:

@@ -32,6 +32,7 @@ _MAX_RATIO = 500  # XML packs at most about 1:100; bombs lie above 1:1000
 
 # What the parsers let through on damaged files besides their own errors, seen with files cut or altered at random.
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError, OSError, zlib.error, struct.error)
+_LXML_NO_MEMORY = 2
 
 _LITERAL = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|=+[ \t]*$|-+[ \t]*$|`{3}|~{3})", re.MULTILINE)
 
@@ -115,7 +116,7 @@ def _docx(data: bytes, path: str) -> Extracted:
     except InputError:
         raise
     except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:  # SyntaxError: lxml's, of damaged XML
-        if isinstance(error, SyntaxError) and "allocation" in str(error):  # it found no memory for the tree
+        if getattr(error, "code", 0) == _LXML_NO_MEMORY:
             raise MemoryError from error
         raise InputError(f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
     return Extracted(text=text, title=" ".join(title.split()), language="markdown")
