@@ -44,13 +44,17 @@ def plant(folder: Path, log: Path) -> Path:
     return folder
 
 
+PROGRAM = (str(Path(sys.executable).with_name("unspool")),)
+MODULE = (sys.executable, "-m", "unspool")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
     """A user in a stranger's folder, and how unspool is started there."""
 
     folder: Path
     database: str
-    launcher: tuple[str, ...] = (str(Path(sys.executable).with_name("unspool")),)
+    launcher: tuple[str, ...] = PROGRAM
 
     def run(self, *arguments: str) -> str:
         """Return the output of a command that succeeds."""
@@ -152,7 +156,6 @@ DOORS: dict[str, Callable[[Victim], None]] = {
     "serve, 1 process": lambda victim: _serve(victim, 1),
     "serve, 2 processes": lambda victim: _serve(victim, 2),
 }
-MODULE = (sys.executable, "-m", "unspool")
 
 
 def docx(body: str, parts: dict[str, bytes] | None = None) -> bytes:
@@ -294,3 +297,21 @@ DOCUMENTS: dict[str, Callable[[], bytes]] = {
     "passwords.txt": lambda: b"password=" * 210_000,
     "disguised.txt": slow_pdf,
 }
+
+_CHAT = '{"id": "a", "messages": [{"text": "the walrus sails at noon"}]}'
+# Every export of conversations, with the name of its file.
+EXPORTS: dict[str, Callable[[], bytes]] = {
+    "lists.json": lambda: f'[{_CHAT}, {{"id": "x", "messages": [{"[], " * 12_000_000}[]]}}]'.encode(),
+    "lists.jsonl": lambda: f'{_CHAT}\n{{"id": "x", "messages": [{"[], " * 12_000_000}[]]}}\n{_CHAT.replace("a", "b", 1)}\n'.encode(),
+    "nested.json": lambda: f'[{_CHAT}, {{"id": "x", "messages": {"[" * 5_000_000}'.encode(),
+    "long-text.jsonl": lambda: f'{_CHAT}\n{{"id": "x", "messages": [{{"text": "{"walrus " * 8_000_000}"}}]}}\n'.encode(),
+    "escapes.json": lambda: f'[{_CHAT}, {{"id": "x", "messages": [{{"text": "'.encode() + rb"\ud800" * 8_000_000 + b'"}]}]',
+    "bomb.zip": lambda: _zip("conversations.json", b"[" + b" " * 400_000_000 + b"]"),
+}
+
+
+def _zip(name: str, data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, data)
+    return out.getvalue()
