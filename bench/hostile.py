@@ -1,7 +1,7 @@
 """A stranger's folder: which of its modules are executed, and what one hostile file costs.
 
-First modules with the names of the standard library, of needed and of optional packages are planted in a folder, and every command
-that reads the folder is run in it. Then each hostile document is indexed, and each hostile export imported, in a catalog of its own.
+First modules are planted in a folder, with names of the standard library, of needed and of optional packages. Every command that reads
+the folder is run in it. Then each hostile document is indexed, and each hostile export imported, in a catalog of its own.
 The time is that of the whole command, and the memory the peak of all its processes together, looked at fifty times a second.
 """
 

@@ -48,7 +48,7 @@ def works(tree: Path) -> list[Work]:
     return [Work(found=found) for found in scan(tree).found]
 
 
-def prepared(recipe: Recipe, batches: list[list[Work]], *, jobs: int = 1) -> dict[str, Outcome]:
+def prepare_all(recipe: Recipe, batches: list[list[Work]], *, jobs: int = 1) -> dict[str, Outcome]:
     with closing(Pool(recipe, jobs)) as pool:
         return {outcome.path: outcome for outcomes in pool.map(iter(batches)) for outcome in outcomes}
 
@@ -81,7 +81,7 @@ def test_a_worker_that_is_stopped_in_the_middle_of_an_answer_sends_all_of_it(tmp
 
 def test_a_file_that_takes_too_long_fails_alone_and_its_error_names_the_limit(tmp_path: Path) -> None:
     tree = slow_tree(tmp_path)
-    outcomes = prepared(replace(RECIPE, seconds=3), [works(tree)])
+    outcomes = prepare_all(replace(RECIPE, seconds=3), [works(tree)])
     assert [path for path, outcome in outcomes.items() if isinstance(outcome, PreparedDocument)] == ["a.md", "b.md", "z.md"]
     failed = outcomes["m.docx"]
     assert isinstance(failed, Failed)
@@ -93,7 +93,7 @@ def test_a_file_that_needs_too_much_memory_fails_alone_and_its_error_names_the_l
     tree = write(tmp_path / "tree", {f"{name}.md": f"About walrus {name}." for name in ("a", "z")})
     (tree / "m.docx").write_bytes(attacks.docx_of_cells(600, 200))
     (tree / "n.pdf").write_bytes(attacks.pdf_of_content(b"BT /F1 12 Tf (" + b"walrus " * 5_000_000 + b") Tj ET"))
-    outcomes = prepared(replace(RECIPE, memory_bytes=120_000_000), [works(tree)])
+    outcomes = prepare_all(replace(RECIPE, memory_bytes=120_000_000), [works(tree)])
     for name in ("m.docx", "n.pdf"):
         failed = outcomes.pop(name)
         assert isinstance(failed, Failed)
@@ -126,7 +126,7 @@ def _kill_at_slow_file(pool: Pool) -> None:
 
 def test_without_a_counter_a_worker_only_reads(tmp_path: Path) -> None:
     tree = write(tmp_path / "tree", {"a.md": "About a walrus."})
-    (outcome,) = prepared(replace(RECIPE, counts=False), [works(tree)]).values()
+    (outcome,) = prepare_all(replace(RECIPE, counts=False), [works(tree)]).values()
     assert isinstance(outcome, Unchunked)
     assert outcome.reading.text == "About a walrus."
 

@@ -183,13 +183,13 @@ class _Run:
         if len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES:
             deferred: list[Work] = []
             self._store(self.maker.gathered(self._prepare_inline(tasks, deferred)))
-            tasks = _portions(deferred)
-        recipe = self._recipe()
+            tasks = _divide(deferred)
+        recipe = self._make_recipe()
         with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
             results = pool.map(tasks)
             self._store(results if recipe.embedder else self.maker.gathered(map(self._chunk, results)))
 
-    def _recipe(self) -> Recipe:
+    def _make_recipe(self) -> Recipe:
         indexer = self.indexer
         embeds = indexer.embedder.is_cheap and bool(indexer.opened_as)
         counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
@@ -231,7 +231,7 @@ class _Run:
             paths = [one.found.path for one in group]
             taken = self.indexer.catalog.transact(partial(self._claim, paths))
             self.tally.busy += len(group) - len(taken)
-            yield from _portions([one for one in group if one.found.path in taken])
+            yield from _divide([one for one in group if one.found.path in taken])
 
     def _claim(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
         projects.take(connection, self.project.id)
@@ -300,7 +300,7 @@ class _Run:
         tally.masked += chain.from_iterable(one.masked for one in written.prepared)
 
 
-def _portions(work: Sequence[Work]) -> Iterator[list[Work]]:
+def _divide(work: Sequence[Work]) -> Iterator[list[Work]]:
     """Divide work into portions for one worker each."""
     portion: list[Work] = []
     size = 0

@@ -28,7 +28,7 @@ _SPARE_BYTES = 30_000_000
 
 
 class TokenCounter(Protocol):
-    """What cutting needs to know of an embedder."""
+    """Limit and token count of an embedder, as chunking needs them."""
 
     @property
     def max_tokens(self) -> int: ...
@@ -107,7 +107,7 @@ def prepare_files(
     outcomes: list[Outcome] = []
     for number, one in enumerate(work):
         on_file(number)
-        with _failing(one.found.path, outcomes):
+        with _note_failure(one.found.path, outcomes):
             outcomes.append(_prepare(one, read(one.found, max_bytes=max_bytes), counter, chunk_tokens))
     return outcomes
 
@@ -117,7 +117,7 @@ def prepare_small_files(work: Sequence[Work], *, counter: TokenCounter, chunk_to
     outcomes: list[Outcome] = []
     deferred: list[Work] = []
     for one in work:
-        with _failing(one.found.path, outcomes):
+        with _note_failure(one.found.path, outcomes):
             reading = read_small_text(one.found, max_bytes=max_bytes)
             if reading is None:
                 deferred.append(one)
@@ -130,13 +130,13 @@ def chunk_readings(outcomes: Iterable[Outcome], *, counter: TokenCounter, chunk_
     """Chunk the files that a worker has only read."""
     done: list[Outcome] = []
     for one in outcomes:
-        with _failing(one.path, done):
+        with _note_failure(one.path, done):
             done.append(_from_reading(one.path, one.reading, counter, chunk_tokens) if isinstance(one, Unchunked) else one)
     return done
 
 
 @contextmanager
-def _failing(path: str, outcomes: list[Outcome]) -> Iterator[None]:
+def _note_failure(path: str, outcomes: list[Outcome]) -> Iterator[None]:
     """Note a file that cannot be prepared. A lack of memory ends the process instead, and its parent notes the file."""
     try:
         yield

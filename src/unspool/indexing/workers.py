@@ -185,12 +185,12 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
     embedder = open_embedder(recipe.embedder)
     catalog = Catalog.open(recipe.database, create=False, connecting=Connecting(**recipe.connecting))  # type: ignore[arg-type]
 
-    def find_known(shas: Iterable[bytes]) -> set[bytes]:
+    def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
             return documents.known_embeddings(connection, recipe.space_id, shas)
 
     embedder.embed_passages(["load the weights before a file uses the time and memory"])
-    maker = Maker(embedder=embedder, known=find_known)
+    maker = Maker(embedder=embedder, known=look_up_embeddings)
 
     def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
         outcomes = prepare_files(

@@ -39,7 +39,7 @@ _LITERAL = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|=+[ \t]*$|-+[ \t]*$|`{3}|~{3})", r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """What was in a document. An empty `text` means that it has none, as in a scanned PDF."""
+    """Text and title of a document. The text of a scanned PDF is empty."""
 
     text: str
     title: str = ""
@@ -83,7 +83,7 @@ def _pdf(data: bytes, path: str) -> Extracted:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{path!r} is encrypted; index a copy without a password")
-        text = _joined(_pages(reader, path), path)
+        text = _join(_pages(reader, path), path)
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except DependencyError as error:
         raise InputError(f"{path!r} is encrypted in a way that needs another package; index a copy without a password") from error
@@ -111,7 +111,7 @@ def _docx(data: bytes, path: str) -> Extracted:
     try:
         _check_archive(data, path)
         document = docx.Document(io.BytesIO(data))
-        text = _joined(_blocks(document, path), path)
+        text = _join(_blocks(document, path), path)
         title = document.core_properties.title or ""
     except InputError:
         raise
@@ -140,10 +140,10 @@ def _blocks(document: DocxDocument, path: str) -> Iterator[str]:
 
     levels = _HeadingLevels(document)
     for block in document.iter_inner_content():
-        yield _paragraph(block, levels) if isinstance(block, Paragraph) else literal("\n".join(_bounded(_rows(block), path)))
+        yield _render_paragraph(block, levels) if isinstance(block, Paragraph) else literal("\n".join(_limit_size(_render_rows(block), path)))
 
 
-def _paragraph(paragraph: Any, levels: _HeadingLevels) -> str:
+def _render_paragraph(paragraph: Any, levels: _HeadingLevels) -> str:
     text = paragraph.text.strip()
     level = levels[paragraph._p.style] if text else 0
     return f"{'#' * level} {' '.join(text.split())}" if level else literal(text)
@@ -177,7 +177,7 @@ def _heading_level(style: Any) -> int:
     return 0
 
 
-def _rows(table: Table) -> Iterator[str]:
+def _render_rows(table: Table) -> Iterator[str]:
     """Yield the rows as lines. Each cell is read once: `row.cells` has one for every column that it spans, a million if the file says so."""
     from docx.table import _Cell
 
@@ -193,11 +193,11 @@ def _rows(table: Table) -> Iterator[str]:
         above = texts
 
 
-def _joined(parts: Iterator[str], path: str) -> str:
-    return "\n\n".join(part for part in _bounded(parts, path) if part)
+def _join(parts: Iterator[str], path: str) -> str:
+    return "\n\n".join(part for part in _limit_size(parts, path) if part)
 
 
-def _bounded(parts: Iterator[str], path: str) -> Iterator[str]:
+def _limit_size(parts: Iterator[str], path: str) -> Iterator[str]:
     size = 0
     for part in parts:
         size += len(part)

@@ -82,10 +82,10 @@ def read_small_text(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Sk
 
 
 def _read_content(found: Found, data: bytes, status: os.stat_result) -> Reading | Skip:
-    taken = _taken(data, found.path)
-    if isinstance(taken, Skip):
-        return taken
-    extracted, encoding = taken
+    result = _extract_text(data, found.path)
+    if isinstance(result, Skip):
+        return result
+    extracted, encoding = result
     text, masked = mask_text(extracted.text, found.path)
     return Reading(
         text=text,
@@ -148,8 +148,8 @@ def _attempt(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | 
     return (bytes(data), before) if unchanged else None
 
 
-def _taken(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
-    """What is in the bytes, and the encoding of source text."""
+def _extract_text(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
+    """Return the text in the bytes, and the encoding if it is source text."""
     try:
         extracted = extract(data, path)
     except MissingDependencyError as error:

@@ -23,7 +23,7 @@ _SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are examined in a folde
 
 @dataclass(slots=True)
 class Intake:
-    """What was taken in so far."""
+    """Counts of an import so far."""
 
     added: int = 0
     updated: int = 0
@@ -63,7 +63,7 @@ class Intake:
         self.warnings += report.warnings
 
     def refuse(self, bad: BadRecord) -> None:
-        """Note something that could not be taken in."""
+        """Note a record that could not be imported."""
         self.bad_count += 1
         if len(self.bad) < LISTED:
             self.bad.append(bad)
