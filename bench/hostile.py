@@ -111,7 +111,10 @@ def _tree(pid: int) -> list[int]:
 
 
 def _describe(name: str, code: int, output: str) -> str:
-    reason = next((line.partition(": ")[2].strip() for line in output.splitlines() if f"{name}: " in line or f"{name}, " in line), "")
+    named = (line.partition(name)[2] for line in output.splitlines() if name in line)
+    reason = next((text.partition(": ")[2] for text in named if ": " in text), "")
+    if code == 2 and "Traceback" not in output:
+        return f"refused: {output.strip().splitlines()[-1][:100]}"
     if reason:
         return f"reported: {reason[:100]}"
     skipped = next((line.strip() for line in output.splitlines() if " skipped: " in line), "")

@@ -21,7 +21,7 @@ UNDER_WAY = 8
 # There is a worker per core, and numpy's own threads would compete with them.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-_COLLECTED_AFTER_S = 0.1  # trees of parsers contain cycles, and the memory of a slow file must not count for the next one
+_COLLECTED_AFTER_S = 0.5  # trees of parsers contain cycles, and the memory of a slow file must not count for the next one
 _EMBEDDING_BYTES = 50_000_000  # beyond the limit of a file: libraries that find no memory there hang instead of raising an error
 
 Prepare = Callable[[Sequence[Work], Callable[["Phase"], None]], list[Outcome]]
@@ -146,13 +146,13 @@ class _Announcer:
     def __init__(self, channel: Channel, recipe: Recipe) -> None:
         self._channel = channel
         self._recipe = recipe
-        self._began_at = time.monotonic()
+        self._began_at = time.process_time()
 
     def __call__(self, phase: Phase) -> None:
-        if time.monotonic() - self._began_at > _COLLECTED_AFTER_S:
+        if time.process_time() - self._began_at > _COLLECTED_AFTER_S:
             gc.collect()
         limit_memory(self._recipe.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
-        self._began_at = time.monotonic()
+        self._began_at = time.process_time()
         self._channel.send(phase)
 
 

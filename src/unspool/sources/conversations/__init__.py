@@ -11,7 +11,7 @@ from unspool.domain.documents import check_project
 from unspool.domain.reports import BadRecord
 from unspool.sources.conversations import chatgpt, claude, plain, slack
 from unspool.sources.conversations.detection import KNOWN, Format, Found, find
-from unspool.sources.conversations.drafts import Binder, Shelf, Tally
+from unspool.sources.conversations.drafts import MAX_CHARS, Binder, Shelf, Tally
 from unspool.sources.conversations.opening import Meter, StreamError, container, file_stream
 from unspool.sources.conversations.streams import elements, lines
 from unspool.sources.conversations.transcripts import Transcripts
@@ -65,8 +65,13 @@ class _Reader:
     def read(self) -> Iterator[Conversation | BadRecord]:
         for conversation in self._conversations():
             yield from self._complaints()
-            if conversation is not None:
+            if conversation is None:
+                continue
+            longest = max(len(message.text) for message in conversation.messages)
+            if longest <= MAX_CHARS:
                 yield conversation
+            else:  # the message is alone: conversations are split before they become too long
+                self._complain(f"conversation {conversation.id}", f"a message has {longest} characters; the limit is {MAX_CHARS}")
         yield from self._complaints()
 
     def _complaints(self) -> Iterator[BadRecord]:
