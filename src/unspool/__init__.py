@@ -1,5 +1,12 @@
 """A retrieval memory: index code, documents and conversations, find them again by meaning and by word, within a token budget."""
 
+import sys
+
+# `python -m unspool` puts the current folder first on the module path, and it may be a stranger's. It goes before anything else is
+# imported. Meanwhile `sys.argv[0]` is "-m", and the module's name stands before the arguments. Other programs keep their path.
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("unspool", "-munspool") and not sys.flags.safe_path:
+    del sys.path[0]
+
 from unspool.conversations import Conversations
 from unspool.corpus import Corpus
 from unspool.domain.answers import Answer, Citation, Usage

@@ -83,35 +83,6 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(corpus: un
         assert documents.held_by(connection, row.id, ["a.md"], run) == {}
 
 
-def test_a_file_that_kills_its_reader_fails_alone(database: Place, tmp_path: Path) -> None:
-    """The worker is killed from outside whenever it holds the one big file; every other file is indexed."""
-    tree = tmp_path / "tree"
-    tree.mkdir()
-    for number in range(120):
-        (tree / f"f{number}.md").write_text(f"# File {number}\n\nAbout walrus number {number}.\n")
-    script = (
-        "import os, sys, unspool.sources.reading as r\n"
-        "plain = r.read\n"
-        "def read(found, **options):\n"
-        "    if found.path == 'f7.md': os.kill(os.getpid(), 9)\n"
-        "    return plain(found, **options)\n"
-        "r.read = read\n"
-    )
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(
-        "import sys\nif any('workers import serve' in part for part in sys.orig_argv):\n" + "".join(f"    {line}\n" for line in script.splitlines())
-    )
-    environment = {**os.environ, "PYTHONPATH": str(site), "UNSPOOL_DATABASE": address_of(database), "UNSPOOL_JOBS": "2"}
-    done = subprocess.run(
-        [sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"], env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    with open_corpus(database) as corpus:
-        assert [record.path for record in corpus.documents(status="failed")] == ["f7.md"]
-        assert len(corpus.documents(status="indexed")) == 119
-
-
 def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(corpus: unspool.Corpus) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
     with corpus._parts.catalog.write() as connection:

@@ -14,7 +14,7 @@ import exports
 from unspool.domain.conversations import Conversation
 from unspool.errors import InputError, NotFoundError
 from unspool.sources import conversations
-from unspool.sources.conversations import Format, opening, streams
+from unspool.sources.conversations import Format, loading, opening, streams
 
 PLAIN = [{"id": name, "messages": [{"role": "user", "text": f"é {name}"}]} for name in "abc"]
 SAMPLES = {
@@ -249,10 +249,13 @@ def test_a_folder_stands_for_the_exports_in_it(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("nothing that is looked at")
     (folder / "again.jsonl").symlink_to(one)
     (folder / "boats" / "up").symlink_to(folder)
-    assert conversations.sources(folder) == ([two, one], 2)
-    assert conversations.sources(one) == ([one], 0)
+    intake = loading.Intake()
+    (batch,) = loading.batches([folder], project="chats", intake=intake)
+    assert [conversation.id for conversation in batch] == ["b", "a"]
+    assert [warning.rpartition(": ")[2] for warning in intake.warnings] == ["2"]
+    (batch,) = loading.batches([one, two], project="chats", intake=loading.Intake())
+    assert [conversation.id for conversation in batch] == ["a", "b"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError):
-        conversations.sources(tmp_path / "empty")
-    with pytest.raises(InputError):
-        conversations.sources(folder / "package.json")
+    for path in (tmp_path / "empty", folder / "package.json"):
+        with pytest.raises(InputError):
+            list(loading.batches([path], project="chats", intake=loading.Intake()))

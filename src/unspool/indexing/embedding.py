@@ -31,6 +31,7 @@ class Maker:
     cache: RedisCache | None = None
     keep: Keep | None = None
     prove: Callable[[], None] | None = None  # called before anything is embedded
+    on_portion: Callable[[], None] | None = None  # called before each portion of texts is embedded
     made: int = 0  # vectors so far
     cut: int = 0  # texts of which the model did not read the end
     portion: int = field(init=False)
@@ -74,6 +75,8 @@ class Maker:
         if found and self.keep:
             self.keep(found)
         for some in batches([sha for sha in missing if sha not in found], self.portion):
+            if self.on_portion is not None:
+                self.on_portion()
             texts = [wanted[sha] for sha in some]
             rows = np.ascontiguousarray(self.embedder.embed_passages(texts), dtype="<f4")
             new = {sha: row.tobytes() for sha, row in zip(some, rows, strict=True)}

@@ -27,7 +27,7 @@ from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
-from unspool.indexing import changes, embedding, preparing
+from unspool.indexing import changes, embedding, preparing, workers
 from unspool.indexing.changes import Changes, Work
 from unspool.indexing.embedding import Keep, Maker
 from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
@@ -177,40 +177,47 @@ class _Run:
         self.maker = maker_of(indexer, self._keep)
 
     def work(self, plan: Changes) -> None:
-        """Prepare everything and store it as it comes."""
+        """Prepare everything and store it as it comes. Only small plain text is read in this process."""
         work = [*plan.new, *plan.suspect]
-        small = len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES
-        recipe = None if small or self.indexer.jobs == 1 else self._recipe()
-        if recipe is None:
-            self._store(self.maker.gathered(self._inline(work)))
-            return
+        tasks = self._tasks(work)
+        if len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES:
+            deferred: list[Work] = []
+            self._store(self.maker.gathered(self._prepare_inline(tasks, deferred)))
+            tasks = _divide(deferred)
+        recipe = self._make_recipe()
         with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
-            results = pool.map(self._tasks(work))
-            self._store(results if recipe.embedder else self.maker.gathered(results))
+            results = pool.map(tasks)
+            self._store(results if recipe.embedder else self.maker.gathered(map(self._chunk, results)))
 
-    def _recipe(self) -> Recipe | None:
-        """What the workers do; None where the embedder is an object that cannot be had in another process."""
+    def _make_recipe(self) -> Recipe:
         indexer = self.indexer
         embeds = indexer.embedder.is_cheap and bool(indexer.opened_as)
         counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
-        if not embeds and counter is None:
-            return None
         return Recipe(
             database=indexer.catalog.address,
             connecting=asdict(indexer.catalog.connecting),
             space_id=indexer.store.space_id,
             embedder=indexer.opened_as if embeds else "",
+            counts=embeds or counter is not None,
             max_tokens=indexer.embedder.max_tokens,
             tokenizer_file="" if counter is None else counter.tokenizer_file,
             chunk_tokens=indexer.chunk_tokens,
             max_bytes=indexer.max_file_bytes,
+            seconds=workers.LIMITS.seconds,
+            memory_bytes=workers.LIMITS.memory_bytes,
         )
 
-    def _inline(self, work: Sequence[Work]) -> Iterator[list[Outcome]]:
-        for task in self._tasks(work):
-            yield preparing.prepare_files(
+    def _prepare_inline(self, tasks: Iterator[list[Work]], deferred: list[Work]) -> Iterator[list[Outcome]]:
+        """Prepare small plain text in this process, and note the files that need a worker."""
+        for task in tasks:
+            outcomes, others = preparing.prepare_small_files(
                 task, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens, max_bytes=self.indexer.max_file_bytes
             )
+            deferred += others
+            yield outcomes
+
+    def _chunk(self, outcomes: list[Outcome]) -> list[Outcome]:
+        return preparing.chunk_readings(outcomes, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens)
 
     def _keep(self, vectors: Mapping[bytes, bytes]) -> None:
         """Keep what was made, and say that the run lives: a large document can take minutes to embed."""
@@ -219,22 +226,12 @@ class _Run:
         self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks + len(vectors)))
 
     def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
-        """Claimed work in portions of about the same size."""
+        """Claim work, and yield it in portions of about the same size."""
         for group in batches(work, CLAIM_FILES):
             paths = [one.found.path for one in group]
             taken = self.indexer.catalog.transact(partial(self._claim, paths))
             self.tally.busy += len(group) - len(taken)
-            task: list[Work] = []
-            size = 0
-            for one in group:
-                if one.found.path in taken:
-                    task.append(one)
-                    size += one.found.size_bytes
-                    if len(task) >= BATCH_FILES or size >= BATCH_BYTES:
-                        yield task
-                        task, size = [], 0
-            if task:
-                yield task
+            yield from _divide([one for one in group if one.found.path in taken])
 
     def _claim(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
         projects.take(connection, self.project.id)
@@ -301,6 +298,20 @@ class _Run:
         tally.skips += [one.skip for one in written.skipped]
         tally.failures += [Failure(path=one.path, error=one.error) for one in written.failed]
         tally.masked += chain.from_iterable(one.masked for one in written.prepared)
+
+
+def _divide(work: Sequence[Work]) -> Iterator[list[Work]]:
+    """Divide work into portions for one worker each."""
+    portion: list[Work] = []
+    size = 0
+    for one in work:
+        portion.append(one)
+        size += one.found.size_bytes
+        if len(portion) >= BATCH_FILES or size >= BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
 
 
 def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:

@@ -5,7 +5,8 @@ This is what runs in the worker processes, several files at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_te
 from unspool.domain.reports import Skip
 from unspool.errors import UnspoolError
 from unspool.indexing.changes import Work
-from unspool.sources.reading import Reading, mask_text, masked_only, read
+from unspool.sources.reading import Reading, mask_text, masked_only, read, read_small_text
 
 CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
 PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
@@ -23,9 +24,11 @@ PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings an
 # that reads more keeps its chunks.
 MOST_TOKENS = 512
 
+_SPARE_BYTES = 30_000_000
+
 
 class TokenCounter(Protocol):
-    """What cutting needs to know of an embedder."""
+    """Limit and token count of an embedder, as chunking needs them."""
 
     @property
     def max_tokens(self) -> int: ...
@@ -66,7 +69,15 @@ class Skipped:
         return self.work.found.path
 
 
-Outcome = PreparedDocument | Same | Failed | Skipped
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchunked:
+    """A file that was read by a process that cannot count the embedder's tokens."""
+
+    path: str
+    reading: Reading
+
+
+Outcome = PreparedDocument | Same | Failed | Skipped | Unchunked
 
 
 def recipe(counter: TokenCounter, chunk_tokens: int) -> str:
@@ -81,25 +92,71 @@ def limit_of(counter: TokenCounter) -> int:
     return most - min(PLACE_TOKENS, most // 4)
 
 
-def prepare_files(work: Sequence[Work], *, counter: TokenCounter, chunk_tokens: int, max_bytes: int) -> list[Outcome]:
-    """Prepare files; one that fails does not stop the others."""
+def prepare_files(
+    work: Sequence[Work],
+    *,
+    counter: TokenCounter | None,
+    chunk_tokens: int,
+    max_bytes: int,
+    on_file: Callable[[int], None] = lambda number: None,
+) -> list[Outcome]:
+    """Prepare files. One that fails does not stop the others. Without a counter the files are only read.
+
+    `on_file` is called with the number of each file before it is opened.
+    """
     outcomes: list[Outcome] = []
-    for one in work:
-        try:
-            reading = read(one.found, max_bytes=max_bytes)
-            if isinstance(reading, Skip):
-                outcomes.append(Skipped(work=one, skip=reading))
-            elif one.known_sha and reading.sha256 == one.known_sha:
-                outcomes.append(Same(work=one, modified_ns=reading.modified_ns, size_bytes=reading.size_bytes))
-            else:
-                outcomes.append(_from_reading(one.found.path, reading, counter, chunk_tokens))
-        except UnspoolError as error:
-            outcomes.append(Failed(path=one.found.path, error=str(error)))
-        except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
-            outcomes.append(
-                Failed(path=one.found.path, error=f"this is a bug in unspool: {type(error).__name__} while it was prepared; please report it")
-            )
+    for number, one in enumerate(work):
+        on_file(number)
+        with _note_failure(one.found.path, outcomes):
+            outcomes.append(_prepare(one, read(one.found, max_bytes=max_bytes), counter, chunk_tokens))
     return outcomes
+
+
+def prepare_small_files(work: Sequence[Work], *, counter: TokenCounter, chunk_tokens: int, max_bytes: int) -> tuple[list[Outcome], list[Work]]:
+    """Prepare files of a little plain text, and return those that only a worker process may read."""
+    outcomes: list[Outcome] = []
+    deferred: list[Work] = []
+    for one in work:
+        with _note_failure(one.found.path, outcomes):
+            reading = read_small_text(one.found, max_bytes=max_bytes)
+            if reading is None:
+                deferred.append(one)
+            else:
+                outcomes.append(_prepare(one, reading, counter, chunk_tokens))
+    return outcomes, deferred
+
+
+def chunk_readings(outcomes: Iterable[Outcome], *, counter: TokenCounter, chunk_tokens: int) -> list[Outcome]:
+    """Chunk the files that a worker has only read."""
+    done: list[Outcome] = []
+    for one in outcomes:
+        with _note_failure(one.path, done):
+            done.append(_from_reading(one.path, one.reading, counter, chunk_tokens) if isinstance(one, Unchunked) else one)
+    return done
+
+
+@contextmanager
+def _note_failure(path: str, outcomes: list[Outcome]) -> Iterator[None]:
+    """Note a file that cannot be prepared. A lack of memory ends the process instead, and its parent notes the file."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except UnspoolError as error:
+        outcomes.append(Failed(path=path, error=str(error)))
+    except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
+        bytearray(_SPARE_BYTES)  # raises MemoryError where a parser has turned that into another error
+        outcomes.append(Failed(path=path, error=f"this is a bug in unspool: {type(error).__name__} while it was prepared; please report it"))
+
+
+def _prepare(work: Work, reading: Reading | Skip, counter: TokenCounter | None, chunk_tokens: int) -> Outcome:
+    if isinstance(reading, Skip):
+        return Skipped(work=work, skip=reading)
+    if work.known_sha and reading.sha256 == work.known_sha:
+        return Same(work=work, modified_ns=reading.modified_ns, size_bytes=reading.size_bytes)
+    if counter is None:
+        return Unchunked(path=work.found.path, reading=reading)
+    return _from_reading(work.found.path, reading, counter, chunk_tokens)
 
 
 def prepare_document(document: Document, *, counter: TokenCounter, chunk_tokens: int) -> PreparedDocument:

@@ -1,68 +1,68 @@
-"""Worker processes that prepare files.
-
-They are plain child processes that speak pickles over their pipes, not `multiprocessing` ones: those import the caller's main module
-again, so that a script without a guard around its last lines would index inside each of its own workers.
-"""
+"""Worker processes that read and chunk files, each file under a limit of time and memory."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import json
-import os
-import pickle
 import queue
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import asdict, dataclass
-from typing import BinaryIO, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple, cast
 
-from unspool.errors import ServiceError
 from unspool.indexing.changes import Work
 from unspool.indexing.preparing import Failed, Outcome
+from unspool.processes import Channel, Child, ChildEndedError, ChildMemoryError, ChildOverdueError, Limits, limit_memory
 
-# Its setup comes over the pipe, not as an argument: an address may hold a password, and arguments are on show to everybody.
-_START = (
-    "import json, sys; setup = json.loads(sys.stdin.buffer.readline()); sys.path[:] = setup.pop('path'); "
-    "from unspool.indexing.workers import serve; serve(setup)"
-)
-
-
+LIMITS = Limits()
 # Batches per worker that are under way or wait to be stored: enough to keep it busy while the parent commits to the index for two seconds.
 UNDER_WAY = 8
-# There is a worker per core; numpy's own threads would only get in each other's way.
+# There is a worker per core, and numpy's own threads would compete with them.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+_COLLECTED_AFTER_S = 0.5  # trees of parsers contain cycles, and the memory of a slow file must not count for the next one
+_EMBEDDING_BYTES = 50_000_000  # beyond the limit of a file: libraries that find no memory there hang instead of raising an error
+
+Prepare = Callable[[Sequence[Work], Callable[["Phase"], None]], list[Outcome]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything a worker needs to know; plain values, so that it can be handed to another process."""
+    """Settings of a worker, as plain values that another process can read."""
 
     database: str
     connecting: dict[str, object]
     space_id: int
-    embedder: str  # that the worker opens and embeds with; empty where the parent embeds and the worker only counts
+    embedder: str  # opened by the worker, which then embeds; empty where the parent embeds
+    counts: bool  # the worker can count the embedder's tokens; otherwise it only reads, and the parent chunks
     max_tokens: int
     tokenizer_file: str
     chunk_tokens: int
     max_bytes: int
+    seconds: float  # for one file, or for one portion of texts that are embedded
+    memory_bytes: int
+
+
+class Phase(NamedTuple):
+    """Announcement of a worker: the number of the file that it begins, None for the embedding of texts of all of them."""
+
+    file: int | None
 
 
 class Pool:
-    """So many workers, started when first used."""
+    """Worker processes, started when first used."""
 
     def __init__(self, recipe: Recipe, jobs: int) -> None:
         self._recipe = recipe
         self._jobs = jobs
-        self._idle: queue.LifoQueue[subprocess.Popen[bytes]] = queue.LifoQueue()
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
+        self._workers: list[Child] = []
         self._closed = False
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="unspool-worker")
 
     def map(self, batches: Iterator[Sequence[Work]]) -> Iterator[list[Outcome]]:
-        """Prepare batches; results come as they are ready, and only so many batches are under way, whatever the tree's size."""
+        """Prepare batches, and yield the results as they are ready. The number of batches under way is bounded."""
         under_way: set[Future[list[Outcome]]] = set()
         for batch in batches:
             under_way.add(self._threads.submit(self._run, batch))
@@ -74,97 +74,108 @@ class Pool:
             yield from (future.result() for future in done)
 
     def close(self) -> None:
-        """End the workers, also those that are at work."""
+        """End all workers, busy ones included."""
         self._closed = True
-        for process in self._processes:
-            process.kill()
+        for worker in self._workers:
+            worker.kill()
         self._threads.shutdown(wait=True, cancel_futures=True)
-        for process in self._processes:
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    with contextlib.suppress(OSError):  # a killed worker's pipe may hold what was never read
-                        pipe.close()
-            process.wait()
+        for worker in self._workers:
+            worker.close()
 
     def _run(self, batch: Sequence[Work]) -> list[Outcome]:
-        process = self._take()
+        """Have a worker prepare a batch. If it ends at a file, report that file and prepare the others again."""
+        if self._closed or not batch:
+            return []
+        worker = self._take()
+        phase: Phase | None = None  # until the first announcement the worker imports modules and opens the catalog
         try:
-            _send(cast(BinaryIO, process.stdin), batch)
-            outcomes = _receive(cast(BinaryIO, process.stdout))
-        except (OSError, EOFError, pickle.UnpicklingError):
-            return self._one_by_one(batch)
-        self._idle.put(process)
-        if isinstance(outcomes, Exception):
-            raise outcomes
-        return cast(list[Outcome], outcomes)
+            worker.send(batch)
+            while isinstance(message := worker.receive(self._recipe.seconds if phase else None), Phase):
+                phase = message
+        except ChildEndedError as error:
+            self._discard(worker)
+            return self._recover(batch, phase.file if phase else None, error)
+        self._idle.put(worker)
+        return cast(list[Outcome], message)
 
-    def _one_by_one(self, batch: Sequence[Work]) -> list[Outcome]:
-        """A worker has died: find the file that it was, and let the others go on."""
+    def _recover(self, batch: Sequence[Work], current: int | None, error: ChildEndedError) -> list[Outcome]:
         if self._closed:
             return []
-        if len(batch) > 1:
-            return [outcome for work in batch for outcome in self._run([work])]
-        return [
-            Failed(path=work.found.path, error="the process that read it died, perhaps for want of memory; exclude it in .unspoolignore")
-            for work in batch
-        ]
+        if current is None:  # it ended while it embedded all of them, so the file is not known
+            if len(batch) > 1:
+                return [outcome for work in batch for outcome in self._run([work])]
+            current = 0
+        failed = Failed(path=batch[current].found.path, error=self._describe(error))
+        return [*self._run(batch[:current]), failed, *self._run(batch[current + 1 :])]
 
-    def _take(self) -> subprocess.Popen[bytes]:
+    def _describe(self, error: ChildEndedError) -> str:
+        advice = "exclude it in .unspoolignore, or split it"
+        if isinstance(error, ChildOverdueError):
+            return f"reading it took more than the limit of {self._recipe.seconds:g} seconds; {advice}"
+        if isinstance(error, ChildMemoryError):
+            return f"reading it needs more than the memory limit of {self._recipe.memory_bytes // 10**6} MB; {advice}"
+        return f"the process that read it died, perhaps at the memory limit of {self._recipe.memory_bytes // 10**6} MB; {advice}"
+
+    def _take(self) -> Child:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            setup = json.dumps({"path": sys.path, **asdict(self._recipe)})
-            environment = {**os.environ, **_ONE_THREAD}  # noqa: TID251 - not read, only handed on
-            process = subprocess.Popen([sys.executable, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-            self._processes.append(process)
-            cast(BinaryIO, process.stdin).write(setup.encode() + b"\n")  # sent with the first batch
-            return process
+            worker = Child("unspool.indexing.workers:serve", memory_bytes=self._recipe.memory_bytes + _EMBEDDING_BYTES, variables=_ONE_THREAD)
+            self._workers.append(worker)
+            worker.send(self._recipe)
+            return worker
+
+    def _discard(self, worker: Child) -> None:
+        self._workers.remove(worker)
+        worker.close()
 
 
-def serve(setup: dict[str, object]) -> None:
-    """The worker's side: prepare batch after batch until the pipe closes."""
-    import signal
-
-    gc.set_threshold(200_000, 50, 1000)  # a worker makes no cycles to speak of, and walking its tables takes a tenth of its time
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    # Buffered, whatever PYTHONUNBUFFERED says: a plain write that a signal meets may end halfway, and the rest would be waited for for ever.
-    answers = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 - for as long as the process lives
-    sys.stdout = sys.stderr  # nothing that is printed by accident may reach the pipe
-    prepare = preparer(Recipe(**setup))  # type: ignore[arg-type]
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            batch = cast(Sequence[Work], _receive(sys.stdin.buffer))
-            try:
-                result: object = prepare(batch)
-            except Exception as error:  # noqa: BLE001 - it is raised again on the other side of the pipe
-                result = _portable(error)
-            _send(answers, result)
+def serve(channel: Channel) -> None:
+    """Prepare batch after batch until the parent closes the pipe."""
+    gc.set_threshold(200_000, 50, 1000)  # a worker creates hardly any cycles, and a collection takes a tenth of its time
+    recipe = cast(Recipe, channel.receive())
+    prepare = open_preparer(recipe)
+    while True:
+        batch = cast(Sequence[Work], channel.receive())
+        channel.send(prepare(batch, _Announcer(channel, recipe)))
 
 
-def _portable(error: Exception) -> Exception:
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - whatever an exception's own pickling does wrong
-        return ServiceError(f"a worker process failed with {type(error).__name__}: {error}")
-    return error
+class _Announcer:
+    """Announcements of one batch to the parent, and the memory limit of the phase that begins."""
+
+    def __init__(self, channel: Channel, recipe: Recipe) -> None:
+        self._channel = channel
+        self._recipe = recipe
+        self._began_at = time.process_time()
+
+    def __call__(self, phase: Phase) -> None:
+        if time.process_time() - self._began_at > _COLLECTED_AFTER_S:
+            gc.collect()
+        limit_memory(self._recipe.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
+        self._began_at = time.process_time()
+        self._channel.send(phase)
 
 
-def preparer(recipe: Recipe):  # type: ignore[no-untyped-def]
-    """The function that prepares a batch; with an embedder of its own and a reading connection of its own where it embeds, too."""
+def open_preparer(recipe: Recipe) -> Prepare:
+    """Return the function that prepares a batch. If it embeds, it has an embedder and a connection of its own."""
     from unspool.embedders.tokens import TokenCounting
     from unspool.indexing.preparing import prepare_files
 
     if recipe.embedder:
-        return _embedding(recipe)
-    counter = TokenCounting(recipe.max_tokens, recipe.tokenizer_file)
+        return _open_embedding_preparer(recipe)
+    counter = TokenCounting(recipe.max_tokens, recipe.tokenizer_file) if recipe.counts else None
+    if counter is not None:
+        counter.count_tokens("load the tokenizer before a file uses the time and memory")
 
-    def prepare(batch: Sequence[Work]) -> list[Outcome]:
-        return prepare_files(batch, counter=counter, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes)
+    def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
+        return prepare_files(
+            batch, counter=counter, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes, on_file=lambda number: announce(Phase(number))
+        )
 
     return prepare
 
 
-def _embedding(recipe: Recipe):  # type: ignore[no-untyped-def]
+def _open_embedding_preparer(recipe: Recipe) -> Prepare:
     from unspool.catalog import Catalog, documents
     from unspool.catalog.database import Connecting
     from unspool.embedders import open_embedder
@@ -174,28 +185,19 @@ def _embedding(recipe: Recipe):  # type: ignore[no-untyped-def]
     embedder = open_embedder(recipe.embedder)
     catalog = Catalog.open(recipe.database, create=False, connecting=Connecting(**recipe.connecting))  # type: ignore[arg-type]
 
-    def known(shas):  # type: ignore[no-untyped-def]
+    def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
             return documents.known_embeddings(connection, recipe.space_id, shas)
 
-    maker = Maker(embedder=embedder, known=known)
+    embedder.embed_passages(["load the weights before a file uses the time and memory"])
+    maker = Maker(embedder=embedder, known=look_up_embeddings)
 
-    def prepare(batch: Sequence[Work]) -> list[Outcome]:
-        return maker.complete(prepare_files(batch, counter=embedder, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes))
+    def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
+        outcomes = prepare_files(
+            batch, counter=embedder, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes, on_file=lambda number: announce(Phase(number))
+        )
+        maker.on_portion = partial(announce, Phase(None))
+        announce(Phase(None))
+        return maker.complete(outcomes)
 
     return prepare
-
-
-def _send(pipe: BinaryIO, value: object) -> None:
-    data = pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(len(data).to_bytes(8, "big"))
-    pipe.write(data)
-    pipe.flush()
-
-
-def _receive(pipe: BinaryIO) -> object:
-    size = pipe.read(8)
-    if len(size) < 8:
-        raise EOFError
-    data = pipe.read(int.from_bytes(size, "big"))
-    return pickle.loads(data)

@@ -9,7 +9,6 @@ import io
 import logging
 import re
 import struct
-import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -26,20 +25,21 @@ if TYPE_CHECKING:
 
 _MAX_PAGES = 5_000
 _MAX_CHARS = 20_000_000
-_MAX_SECONDS = 60.0  # a hostile file can make a parser crawl; asked between pages and paragraphs
-_MAX_UNPACKED_BYTES = 300_000_000
+_MAX_UNPACKED_BYTES = 150_000_000  # of all parts together: the parser keeps them in memory
+_MAX_XML_BYTES = 25_000_000  # of the parts that are parsed: a tree takes up to ten times that
 _MAX_ENTRIES = 10_000
 _MAX_RATIO = 500  # XML packs at most about 1:100; bombs lie above 1:1000
 
 # What the parsers let through on damaged files besides their own errors, seen with files cut or altered at random.
 _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError, OSError, zlib.error, struct.error)
+_LXML_NO_MEMORY = 2
 
 _LITERAL = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|=+[ \t]*$|-+[ \t]*$|`{3}|~{3})", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """What was in a document. An empty `text` means that it has none, as in a scanned PDF."""
+    """Text and title of a document. The text of a scanned PDF is empty."""
 
     text: str
     title: str = ""
@@ -51,12 +51,14 @@ def extract(data: bytes, path: str) -> Extracted | None:
 
     Raises `MissingDependencyError` with the install command, and `InputError` for what is encrypted, damaged or too large.
     """
-    suffix = extension(path)
-    if suffix == ".pdf" or data.startswith(b"%PDF-"):
-        return _pdf(data, path)
-    if suffix == ".docx":
-        return _docx(data, path)
-    return None
+    if not is_document(data, path):
+        return None
+    return _docx(data, path) if extension(path) == ".docx" else _pdf(data, path)
+
+
+def is_document(data: bytes, path: str) -> bool:
+    """Return whether a file is a PDF or DOCX, by its name or, for PDF, its first bytes."""
+    return extension(path) in (".pdf", ".docx") or data.startswith(b"%PDF-")
 
 
 def html_title(text: str) -> str:
@@ -81,7 +83,7 @@ def _pdf(data: bytes, path: str) -> Extracted:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{path!r} is encrypted; index a copy without a password")
-        text = _joined(_pages(reader, path), path)
+        text = _join(_pages(reader, path), path)
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except DependencyError as error:
         raise InputError(f"{path!r} is encrypted in a way that needs another package; index a copy without a password") from error
@@ -109,38 +111,60 @@ def _docx(data: bytes, path: str) -> Extracted:
     try:
         _check_archive(data, path)
         document = docx.Document(io.BytesIO(data))
-        text = _joined(_blocks(document), path)
+        text = _join(_blocks(document, path), path)
         title = document.core_properties.title or ""
     except InputError:
         raise
     except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:  # SyntaxError: lxml's, of damaged XML
+        if getattr(error, "code", 0) == _LXML_NO_MEMORY:
+            raise MemoryError from error
         raise InputError(f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
     return Extracted(text=text, title=" ".join(title.split()), language="markdown")
 
 
 def _check_archive(data: bytes, path: str) -> None:
-    """Refuse archives that would unpack to more than any document needs; zipfile never unpacks more than is declared."""
+    """Reject archives that would unpack to more than any document needs. zipfile never unpacks more than is declared."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
     unpacked = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
+    parsed = sum(entry.file_size for entry in entries if entry.filename.endswith((".xml", ".rels")))
     if len(entries) > _MAX_ENTRIES or unpacked > _MAX_UNPACKED_BYTES or unpacked > 1_000_000 + packed * _MAX_RATIO:
         raise InputError(f"{path!r} would unpack to {unpacked} bytes in {len(entries)} parts; save it again from a word processor")
+    if parsed > _MAX_XML_BYTES:
+        raise InputError(f"{path!r} contains {parsed} bytes of XML; split it into documents of at most {_MAX_XML_BYTES}")
 
 
-def _blocks(document: DocxDocument) -> Iterator[str]:
+def _blocks(document: DocxDocument, path: str) -> Iterator[str]:
+    from docx.text.paragraph import Paragraph
+
+    levels = _HeadingLevels(document)
     for block in document.iter_inner_content():
-        yield _paragraph(block) if hasattr(block, "text") else literal("\n".join(_rows(block)))
+        yield _render_paragraph(block, levels) if isinstance(block, Paragraph) else literal("\n".join(_limit_size(_render_rows(block), path)))
 
 
-def _paragraph(paragraph: Any) -> str:
+def _render_paragraph(paragraph: Any, levels: _HeadingLevels) -> str:
     text = paragraph.text.strip()
-    level = _heading_level(paragraph.style) if text else 0
+    level = levels[paragraph._p.style] if text else 0
     return f"{'#' * level} {' '.join(text.split())}" if level else literal(text)
 
 
+class _HeadingLevels(dict[str | None, int]):
+    """Levels of headings by the ids of their styles, looked up once each: a lookup searches all styles."""
+
+    def __init__(self, document: DocxDocument) -> None:
+        super().__init__()
+        self._styles = document.styles
+
+    def __missing__(self, style_id: str | None) -> int:
+        from docx.enum.style import WD_STYLE_TYPE
+
+        level = self[style_id] = _heading_level(self._styles.get_by_id(style_id, WD_STYLE_TYPE.PARAGRAPH))
+        return level
+
+
 def _heading_level(style: Any) -> int:
-    """The level of `Heading 2`, or of a style made from it; 0 for body text. Word stores these names in English in every language."""
+    """Return the level of `Heading 2` or of a style based on it, 0 for body text. Word stores these names in English in every language."""
     for _ in range(10):  # a damaged file may name a style as its own base
         if style is None:
             break
@@ -153,26 +177,33 @@ def _heading_level(style: Any) -> int:
     return 0
 
 
-def _rows(table: Table) -> Iterator[str]:
-    for row in table.rows:
-        cells = [cell.text.strip() for cell in row.cells]
-        # A merged cell is reported once per column it spans.
-        yield " | ".join(cell for index, cell in enumerate(cells) if index == 0 or cell != cells[index - 1])
+def _render_rows(table: Table) -> Iterator[str]:
+    """Yield the rows as lines. Each cell is read once: `row.cells` has one for every column that it spans, a million if the file says so."""
+    from docx.table import _Cell
+
+    above: dict[int, str] = {}
+    for row in table._tbl.tr_lst:
+        texts: dict[int, str] = {}
+        column = 0
+        for cell in row.tc_lst:
+            # A cell that continues the one above it is empty.
+            texts[column] = above.get(column, "") if cell.vMerge == "continue" else _Cell(cell, table).text.strip()
+            column += cell.grid_span
+        yield " | ".join(texts.values())
+        above = texts
 
 
-def _joined(parts: Iterator[str], path: str) -> str:
-    deadline = time.monotonic() + _MAX_SECONDS
-    kept: list[str] = []
+def _join(parts: Iterator[str], path: str) -> str:
+    return "\n\n".join(part for part in _limit_size(parts, path) if part)
+
+
+def _limit_size(parts: Iterator[str], path: str) -> Iterator[str]:
     size = 0
     for part in parts:
-        if time.monotonic() > deadline:
-            raise InputError(f"{path!r} took more than {_MAX_SECONDS:.0f} seconds to read; leave it out in .unspoolignore")
         size += len(part)
         if size > _MAX_CHARS:
-            raise InputError(f"{path!r} holds more than {_MAX_CHARS} characters; split it")
-        if part:
-            kept.append(part)
-    return "\n\n".join(kept)
+            raise InputError(f"{path!r} contains more than {_MAX_CHARS} characters; split it")
+        yield part
 
 
 def _missing(error: ModuleNotFoundError, driver: str, extra: str, path: str) -> Exception:

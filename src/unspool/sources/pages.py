@@ -44,6 +44,7 @@ _ANCHORS = frozenset({"#", "\xb6", "\uf0c1"})  # manuals end a heading with a li
 _MAX_INDENT = 8
 _STRUCTURE = _HEADINGS.keys() | words("table pre")  # a table around these only places them on the page
 
+_LONG_TAG = 256  # characters; a shorter one cannot have many attributes
 _VOID = words("area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr")
 _RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")}
 _FOREIGN = words("svg math select frameset")
@@ -67,6 +68,9 @@ _TOKEN = re.compile(
       )*+>?""",
     re.IGNORECASE | re.ASCII | re.DOTALL | re.VERBOSE,
 )
+
+# A name, and a value in quotes as one with it: each attribute has at least one match.
+_ATTRIBUTE = re.compile(r"""[^\t\n\f\r />="']++(?:=(?:"[^"]*+"|'[^']*+'))?+""")
 
 
 def page(text: str) -> Extracted | None:
@@ -103,7 +107,7 @@ def _is_template(text: str) -> bool:
 
 
 def _is_parsable(text: str) -> bool:
-    """Whether the parser will be done soon: it looks through all open elements at many a tag, and takes 40 s for 100 000 nested ones.
+    """Return whether the parser will be done soon: it compares many a tag with all open elements, and takes 40 s for 100 000 nested ones.
 
     No element is taken to be closed that the parser may hold open, so that nothing gets past it.
     """
@@ -113,6 +117,8 @@ def _is_parsable(text: str) -> bool:
         at = token.end()
         name = (token["name"] or "").lower()
         work += len(stack)
+        if token.end() - token.start() > _LONG_TAG:
+            work += len(_ATTRIBUTE.findall(token[0])) ** 2 // 2  # the parser compares each with all before it
         if work > _MAX_WORK or token[0].startswith("<![CDATA["):
             return False
         if token["end"]:

@@ -13,7 +13,7 @@ from unspool.domain.documents import sha256
 from unspool.domain.reports import Masked, Skip
 from unspool.errors import InputError, MissingDependencyError, NotFoundError, ServiceError
 from unspool.sources import decoding
-from unspool.sources.extraction import Extracted, extract, html_title
+from unspool.sources.extraction import Extracted, extract, html_title, is_document
 from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
 from unspool.sources.names import extension
 from unspool.sources.pages import page
@@ -26,6 +26,8 @@ _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # databases refuse NUL and lone surrogates
 _HTML = frozenset({".html", ".htm", ".xhtml"})
+_PARSED = _HTML | {".ipynb"}
+SMALL_BYTES = 100_000  # of text that is read and chunked within 2 seconds, whatever is in it
 _MINIFIABLE = frozenset({".js", ".mjs", ".cjs", ".css", ".json", *_HTML})
 _LONGEST_LINE = 5_000
 _AVERAGE_LINE = 500
@@ -65,13 +67,25 @@ def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
     if it may not be read or is damaged, `ServiceError` if the disk fails or the file keeps changing.
     """
     content = _stable(found, max_bytes_of(found.path, max_bytes))
+    return content if isinstance(content, Skip) else _read_content(found, *content)
+
+
+def read_small_text(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip | None:
+    """Read a file as `read` does, or return None if it is large or needs a parser, and so a process with limits."""
+    content = _stable(found, max_bytes_of(found.path, max_bytes))
     if isinstance(content, Skip):
         return content
-    data, status = content
-    taken = _taken(data, found.path)
-    if isinstance(taken, Skip):
-        return taken
-    extracted, encoding = taken
+    data, _ = content
+    if len(data) > SMALL_BYTES or extension(found.path) in _PARSED or is_document(data, found.path):
+        return None
+    return _read_content(found, *content)
+
+
+def _read_content(found: Found, data: bytes, status: os.stat_result) -> Reading | Skip:
+    result = _extract_text(data, found.path)
+    if isinstance(result, Skip):
+        return result
+    extracted, encoding = result
     text, masked = mask_text(extracted.text, found.path)
     return Reading(
         text=text,
@@ -134,8 +148,8 @@ def _attempt(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | 
     return (bytes(data), before) if unchanged else None
 
 
-def _taken(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
-    """What is in the bytes, and the encoding of source text."""
+def _extract_text(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
+    """Return the text in the bytes, and the encoding if it is source text."""
     try:
         extracted = extract(data, path)
     except MissingDependencyError as error:

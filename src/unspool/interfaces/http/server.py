@@ -13,6 +13,7 @@ from unspool.corpus import Corpus
 from unspool.corpus import open as open_corpus
 from unspool.errors import ConfigError, MissingDependencyError, ServiceError
 from unspool.observability import shared_metrics
+from unspool.processes import isolated_children
 from unspool.settings import Settings, export_settings, redact_address
 
 try:
@@ -66,7 +67,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
     if settings.serve_workers == 1:
         Server(config(settings, App(settings, owns_process=True))).run(sockets=[listening])
         return
-    with export_settings(settings):
+    with export_settings(settings), isolated_children():
         workers = Multiprocess(config(settings, _FACTORY), sockets=[listening])
         workers.run()
     if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):

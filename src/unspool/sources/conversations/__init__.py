@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,50 +9,22 @@ from typing import Any, BinaryIO
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import check_project
 from unspool.domain.reports import BadRecord
-from unspool.errors import InputError, NotFoundError, ServiceError
 from unspool.sources.conversations import chatgpt, claude, plain, slack
 from unspool.sources.conversations.detection import KNOWN, Format, Found, find
-from unspool.sources.conversations.drafts import Binder, Shelf, Tally
+from unspool.sources.conversations.drafts import MAX_CHARS, Binder, Shelf, Tally
 from unspool.sources.conversations.opening import Meter, StreamError, container, file_stream
 from unspool.sources.conversations.streams import elements, lines
 from unspool.sources.conversations.transcripts import Transcripts
 from unspool.sources.conversations.values import named
 
-__all__ = ["KNOWN", "BadRecord", "Format", "Tally", "detect", "read", "size", "sources"]
+__all__ = ["KNOWN", "BadRecord", "Format", "Tally", "detect", "read", "size"]
 
-_SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are looked at in a folder
 _SHAPES = (chatgpt, claude, plain)
 
 
 def detect(path: Path) -> Format:
     """The format, by what is in the file, folder or archive. Raises `NotFoundError` or `InputError` where it is none."""
     return find(path).format
-
-
-def sources(path: Path) -> tuple[list[Path], int]:
-    """What is to be read for a path: itself, or the exports in a folder that is none, such as one of transcripts; and how many files there are none.
-
-    Raises as `detect` does, for a folder where there is no export in it. Links are not followed.
-    """
-    try:
-        detect(path)
-    except InputError:
-        if not path.is_dir():
-            raise
-        files = [Path(folder, name) for folder, _, names in sorted(os.walk(path)) for name in sorted(names) if name.endswith(_SUFFIXES)]
-        known = [file for file in files if not file.is_symlink() and _is_known(file)]
-        if not known:
-            raise
-        return known, len(files) - len(known)
-    return [path], 0
-
-
-def _is_known(path: Path) -> bool:
-    try:
-        detect(path)
-    except (InputError, NotFoundError, ServiceError):
-        return False
-    return True
 
 
 def size(path: Path) -> int:
@@ -94,8 +65,13 @@ class _Reader:
     def read(self) -> Iterator[Conversation | BadRecord]:
         for conversation in self._conversations():
             yield from self._complaints()
-            if conversation is not None:
+            if conversation is None:
+                continue
+            longest = max(len(message.text) for message in conversation.messages)
+            if longest <= MAX_CHARS:
                 yield conversation
+            else:  # the message is alone: conversations are split before they become too long
+                self._complain(f"conversation {conversation.id}", f"a message has {longest} characters; the limit is {MAX_CHARS}")
         yield from self._complaints()
 
     def _complaints(self) -> Iterator[BadRecord]:

@@ -13,7 +13,7 @@ from unspool.domain.conversations import AuthorKind, Conversation, Message, fing
 from unspool.domain.documents import Scalar
 
 MAX_MESSAGES = 20_000  # of one conversation; what follows is another one, "id#2"
-MAX_CHARS = 50 * 2**20
+MAX_CHARS = 8 * 2**20  # a conversation is chunked and embedded as a whole, in the process that imports it
 # What open sessions may hold together; then the one that has been silent longest is closed.
 OPEN_MESSAGES = 200_000
 OPEN_CHARS = 64 * 2**20

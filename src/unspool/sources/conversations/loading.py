@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from unspool.domain.conversations import Conversation
+from unspool.domain.documents import check_project
 from unspool.domain.reports import BadRecord, Masked, Progress, RememberReport
-from unspool.errors import InputError, NotFoundError
+from unspool.errors import InputError, NotFoundError, ServiceError
 from unspool.sources import conversations as exports
+from unspool.sources.conversations.isolation import ExportReader, ReadingStoppedError
 
 BATCH_CHARACTERS = 600_000  # of an import that are stored at once; beside its text a message counts for so many
 MESSAGE_CHARACTERS = 200
 LISTED = 100  # bad records
+_SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are examined in a folder
 
 
 @dataclass(slots=True)
 class Intake:
-    """What was taken in so far."""
+    """Counts of an import so far."""
 
     added: int = 0
     updated: int = 0
@@ -58,7 +63,7 @@ class Intake:
         self.warnings += report.warnings
 
     def refuse(self, bad: BadRecord) -> None:
-        """Note something that could not be taken in."""
+        """Note a record that could not be imported."""
         self.bad_count += 1
         if len(self.bad) < LISTED:
             self.bad.append(bad)
@@ -67,51 +72,94 @@ class Intake:
 def batches(
     paths: Sequence[Path], *, project: str, intake: Intake, on_progress: Callable[[Progress], None] | None = None
 ) -> Iterator[list[Conversation]]:
-    """The conversations of exports, so many messages at a time, each id once in a batch. What cannot be read is noted, the rest goes on.
+    """Yield the conversations of exports, a bounded number of messages at a time, each id once in a batch.
 
-    What is no export is refused before the first batch.
+    A record or file that cannot be read is noted, and the rest is imported. A path that is no export is refused before the first batch.
     """
-    files = _expanded(paths, intake)
-    sizes = [exports.size(file) for file in files]
-    total, done = sum(sizes), 0
-    waiting: dict[str, Conversation] = {}
-    length = 0
-    for file, size in zip(files, sizes, strict=True):
-        counts = exports.Tally()
+    check_project(project)
+    with closing(ExportReader()) as reader:
+        files = _expand(paths, intake, reader)
+        total, done = sum(size for _, size in files), 0
+        waiting: dict[str, Conversation] = {}
+        length = 0
+        for file, size in files:
 
-        def tell(count: int, before: int = done) -> None:
-            if on_progress is not None:
-                on_progress(Progress(task="remembering", done=before + count, total=total, chunks=intake.chunks))
+            def report(count: int, before: int = done) -> None:
+                if on_progress is not None:
+                    on_progress(Progress(task="remembering", done=before + count, total=total, chunks=intake.chunks))
 
-        try:
-            found = exports.read(file, project=project, on_bytes=tell, tally=counts)
-        except (InputError, NotFoundError) as error:  # it was an export before the files in front of it were read
-            intake.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
-            continue
-        for one in found:
+            for one in _read(file, project, reader, intake, report):
+                if one.id in waiting:
+                    yield list(waiting.values())
+                    waiting, length = {}, 0
+                waiting[one.id] = one
+                length += sum(len(message.text) + MESSAGE_CHARACTERS for message in one.messages)
+                if length >= BATCH_CHARACTERS:
+                    yield list(waiting.values())
+                    waiting, length = {}, 0
+            done += size
+        if waiting:
+            yield list(waiting.values())
+
+
+def _read(file: Path, project: str, reader: ExportReader, intake: Intake, on_bytes: Callable[[int], None]) -> Iterator[Conversation]:
+    """Yield the conversations of one export, and note everything else."""
+    counts = exports.Tally()
+    number = 0
+    try:
+        for one in reader.read(file, project=project, on_bytes=on_bytes, tally=counts):
             if isinstance(one, BadRecord):
                 intake.refuse(one)
-                continue
-            if one.id in waiting:
-                yield list(waiting.values())
-                waiting, length = {}, 0
-            waiting[one.id] = one
-            length += sum(len(message.text) + MESSAGE_CHARACTERS for message in one.messages)
-            if length >= BATCH_CHARACTERS:
-                yield list(waiting.values())
-                waiting, length = {}, 0
-        intake.duplicates += counts.duplicates
-        done += size
-    if waiting:
-        yield list(waiting.values())
+            else:
+                number += 1
+                yield one
+    except ReadingStoppedError as error:
+        position = f"after conversation {number}" if number else "the whole file"
+        intake.refuse(BadRecord(source=str(file), position=position, reason=str(error)))
+    except (InputError, NotFoundError) as error:  # it was an export before the files in front of it were read
+        intake.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
+    intake.duplicates += counts.duplicates
 
 
-def _expanded(paths: Sequence[Path], intake: Intake) -> list[Path]:
-    """The exports that paths stand for."""
-    files: list[Path] = []
+def _expand(paths: Sequence[Path], intake: Intake, reader: ExportReader) -> list[tuple[Path, int]]:
+    """Return the exports at these paths with their sizes: a path itself, or the exports in a folder that is none."""
+    files: list[tuple[Path, int]] = []
     for path in paths:
-        found, others = exports.sources(path)
-        files += found
-        if others:
-            intake.warnings.append(f"{path}: files that hold no conversations and were left out: {others}")
+        try:
+            files += _measure(path, intake, reader)
+        except InputError:
+            if not path.is_dir():
+                raise
+            noted = intake.bad_count
+            found, others = _search(path, intake, reader)
+            if not found and intake.bad_count == noted:
+                raise
+            files += found
+            if others:
+                intake.warnings.append(f"{path}: files that hold no conversations and were left out: {others}")
     return files
+
+
+def _search(folder: Path, intake: Intake, reader: ExportReader) -> tuple[list[tuple[Path, int]], int]:
+    """Return the exports in a folder, and the number of other files. Links are not followed."""
+    found: list[tuple[Path, int]] = []
+    others = 0
+    for inner, _, names in sorted(os.walk(folder)):
+        for file in (Path(inner, name) for name in sorted(names) if name.endswith(_SUFFIXES)):
+            try:
+                if not file.is_symlink():
+                    found += _measure(file, intake, reader)
+                    continue
+            except (InputError, NotFoundError, ServiceError):
+                pass
+            others += 1
+    return found, others
+
+
+def _measure(file: Path, intake: Intake, reader: ExportReader) -> list[tuple[Path, int]]:
+    """Return an export with its size. Note one that exceeds the limits, and return nothing."""
+    try:
+        return [(file, reader.measure(file))]
+    except ReadingStoppedError as error:
+        intake.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
+        return []

@@ -150,6 +150,8 @@ def parsed(number: int, line: bytes) -> Item:
         return Item(number, None, f"it is no JSON ({error.msg} at column {error.colno})")
     except RecursionError:
         return Item(number, None, "it is nested too deeply")
+    except MemoryError:  # only in a process with a limit
+        return Item(number, None, "it needs more memory than the limit of the process that reads it")
     except ValueError:
         return Item(number, None, "it holds a number that is too long")
 

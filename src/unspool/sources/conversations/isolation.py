@@ -1,0 +1,102 @@
+"""Exports read in a child process, which is ended when it makes no progress or needs too much memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, cast
+
+from unspool.domain.conversations import Conversation
+from unspool.domain.reports import BadRecord
+from unspool.errors import UnspoolError
+from unspool.processes import Channel, Child, ChildEndedError, ChildMemoryError, ChildOverdueError, Limits, portable
+from unspool.sources import conversations as exports
+from unspool.sources.conversations.drafts import Tally
+
+LIMITS = Limits()
+
+
+class ReadingStoppedError(Exception):
+    """The child was ended before it had read the file. The message says why."""
+
+
+class _Request(NamedTuple):
+    """Order to a child: measure a file, or read it into a project."""
+
+    path: Path
+    project: str | None
+
+
+class ExportReader:
+    """Reader of exports. Its child is started when first used, and anew after one that was ended."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self._limits = limits or LIMITS
+        self._child: Child | None = None
+
+    def measure(self, path: Path) -> int:
+        """Return how many bytes of an export will be read. Raise `InputError` or `NotFoundError` for anything else."""
+        self._send(path, None)
+        return cast(int, self._receive())
+
+    def read(self, path: Path, *, project: str, on_bytes: Callable[[int], None], tally: Tally) -> Iterator[Conversation | BadRecord]:
+        """Yield the conversations of an export as they are read, and between them the records that are invalid."""
+        self._send(path, project)
+        while True:
+            message = self._receive()
+            if isinstance(message, Tally):
+                tally.duplicates += message.duplicates
+                tally.empty += message.empty
+                return
+            if isinstance(message, int):
+                on_bytes(message)
+            else:
+                yield cast(Conversation | BadRecord, message)
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.close()
+            self._child = None
+
+    def _send(self, path: Path, project: str | None) -> None:
+        if self._child is None:
+            self._child = Child("unspool.sources.conversations.isolation:serve", memory_bytes=self._limits.memory_bytes)
+        self._child.send(_Request(path, project))
+
+    def _receive(self) -> object:
+        assert self._child is not None
+        try:
+            return self._child.receive(self._limits.seconds)
+        except ChildEndedError as error:
+            self.close()
+            raise ReadingStoppedError(self._describe(error)) from error
+
+    def _describe(self, error: ChildEndedError) -> str:
+        memory = f"{self._limits.memory_bytes // 10**6} MB"
+        if isinstance(error, ChildOverdueError):
+            return f"reading it made no progress for {self._limits.seconds:g} seconds; nothing behind this place was read"
+        if isinstance(error, ChildMemoryError):
+            return f"reading it needs more than the memory limit of {memory}; nothing behind this place was read"
+        return f"the process that read it died, perhaps at the memory limit of {memory}; nothing behind this place was read"
+
+
+def serve(channel: Channel) -> None:
+    """Measure and read exports until the parent closes the pipe."""
+    while True:
+        request = cast(_Request, channel.receive())
+        try:
+            _answer(channel, request)
+        except UnspoolError as error:
+            channel.send(portable(error))
+
+
+def _answer(channel: Channel, request: _Request) -> None:
+    if request.project is None:
+        channel.send(exports.size(request.path))
+        return
+    tally = Tally()
+    # Each conversation is sent at once: what was read before the process is ended is not lost.
+    for one in exports.read(request.path, project=request.project, on_bytes=channel.send, tally=tally):
+        channel.send(one)
+    channel.send(tally)
