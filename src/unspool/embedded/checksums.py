@@ -94,7 +94,7 @@ class Column:
                     raise DamagedError(f"{file.name} is shorter than committed")
                 mapped = mmap.mmap(handle.fileno(), sums.size, access=mmap.ACCESS_READ)
                 column._array = np.frombuffer(mapped, dtype=dtype).reshape(shape)
-                column._pending = column._unverified(previous)
+                column._pending = column._list_pending(previous)
                 if sums.size <= EAGER_BYTES:
                     column._verify_through(handle)
         except (OSError, ValueError) as error:
@@ -126,7 +126,7 @@ class Column:
     def _row_bytes(self) -> int:
         return self._array.itemsize * math.prod(self._array.shape[1:])
 
-    def _unverified(self, previous: Column | None) -> npt.NDArray[np.bool_]:
+    def _list_pending(self, previous: Column | None) -> npt.NDArray[np.bool_]:
         pending = np.ones(len(self._sums.blocks), dtype=np.bool_)
         if previous is None or previous._file != self._file:
             return pending

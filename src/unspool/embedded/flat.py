@@ -129,7 +129,7 @@ def open_view(folder: Path, state: VectorState, previous: VectorView | None = No
         codes=column("codes", np.uint64, math.ceil(state.dimension / 64)),
         ids=ids,
         documents=column("documents", np.int64),
-        alive=~_padded(column("dead", np.bool_).all(), state.rows) if state.dead else None,
+        alive=~_pad(column("dead", np.bool_).all(), state.rows) if state.dead else None,
         runs=_add_run(previous.runs if previous else (), ids.all(), previous.state.rows if previous else 0),
     )
     if not len(view.chunk_ids) == len(view.document_ids) == state.rows:
@@ -137,7 +137,7 @@ def open_view(folder: Path, state: VectorState, previous: VectorView | None = No
     return view
 
 
-def _padded(dead: npt.NDArray[np.bool_], rows: int) -> npt.NDArray[np.bool_]:
+def _pad(dead: npt.NDArray[np.bool_], rows: int) -> npt.NDArray[np.bool_]:
     return np.concatenate([dead, np.zeros(rows - len(dead), dtype=np.bool_)]) if len(dead) < rows else dead
 
 
@@ -215,8 +215,8 @@ def signs(vectors: Vectors) -> npt.NDArray[np.uint64]:
 def cosines(vectors: Vectors, vector: Vectors) -> Vectors:
     """Return the cosine of each row.
 
-    Row by row rather than as one matrix product: that would wake a second thread, which on a busy machine costs ten times its
-    gain, and may differ in the last bit from row to row, where equal texts must tie.
+    The products are computed row by row. One matrix product would wake a second thread, which costs ten times its gain on a busy
+    machine. It may also differ in the last bit from row to row, where equal texts must tie.
     """
     products: Vectors = np.asarray(np.vecdot(vectors, vector))
     return np.round(products, 6)

@@ -1,4 +1,4 @@
-"""One project's folder as one process sees it: the lock to write it, and the snapshot that a search reads."""
+"""Folder of one project, as one process sees it: the lock to write it, and the snapshot that a search reads."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Snapshot:
 
 
 class Partition:
-    """One project's folder as this process sees it."""
+    """Folder of one project, as this process sees it."""
 
     def __init__(self, derived: Path, project: int, space_id: int) -> None:
         self.project = project

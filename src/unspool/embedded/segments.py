@@ -172,7 +172,7 @@ def append(folder: Path, view: WordView, entries: Iterable[Entry], *, removed: S
 
 
 class _Writer:
-    """One commit to a folder. Until the state is written, readers see the earlier one."""
+    """Writer of a single commit to a folder. Until the state is written, readers see the earlier one."""
 
     def __init__(self, folder: Path, view: WordView) -> None:
         self._folder = folder

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What one half takes in at a time: chunks that are new to it, and ids that are gone."""
+    """Changes that one half absorbs at a time: new or replaced chunks, and removed ids."""
 
     chunks: Sequence[reading.ChangedChunk]
     gone: Sequence[int]
@@ -80,18 +80,18 @@ class EmbeddedStore:
     # Keeping up with the catalog
 
     def follow(self, connection: Connection, project: int, changes: Changes) -> None:
-        """Nothing: a commit to the folder costs 60 to 150 ms, so changes are taken in many at a time, by sequence number."""
+        """Do nothing: a commit to the folder costs 60 to 150 ms, so changes are absorbed many at a time, by sequence number."""
 
     def forget(self, connection: Connection, project: int) -> None:
-        """Nothing: the folder of a project that is gone is removed once that is certain, by `drop`."""
+        """Do nothing: `drop` removes the folder after the transaction."""
 
     def keep_up(self, project: int) -> None:
-        """Take in what a run has stored so far, unless another process is at it."""
+        """Absorb the chunks that a run has stored so far, unless another process does."""
         with suppress(SwitchedError):  # whoever writes next finds that out
             self.absorb(project, wait=False)
 
     def settle(self, project: int, *, put: int | None = None, on_progress: Callable[[Progress], None] | None = None) -> str:
-        """Take in what was stored, unless it is so little that it is scored directly: a commit would take longer than the run."""
+        """Absorb the stored chunks, unless they are few enough for the tail: a commit would take longer than the run."""
         few = put <= TAIL_LIMIT if put is not None else self.absorbed(project) > 0 and self.waiting(project) <= TAIL_LIMIT // 2
         if not few:
             with suppress(SwitchedError):  # all is stored; whoever searches in the other space takes it in
@@ -147,7 +147,7 @@ class EmbeddedStore:
         return missing
 
     def waiting(self, project: int) -> int:
-        """How many changes the folder has not absorbed; all of them where it has to be made anew."""
+        """Return the number of changes that the folder has not absorbed; all of them if it has to be rebuilt."""
         part = self.partition(project)
         with part.guard, self._catalog.read() as connection:
             now = self._reload(part)
@@ -157,7 +157,7 @@ class EmbeddedStore:
             return reading.changed_count(connection, project, after=now.position) + len(reading.removed(connection, project, after=now.position))
 
     def unseen(self, connection: Connection, project: int) -> int:
-        """How many chunks the folder has not absorbed."""
+        """Return the number of chunks that the folder has not absorbed."""
         return reading.changed_count(connection, project, after=self.absorbed(project))
 
     def absorb(
@@ -197,20 +197,20 @@ class EmbeddedStore:
         return self.partition(project).now.position
 
     def absorbed(self, project: int) -> int:
-        """The same, looked up in the folder."""
+        """Return the same position, as the folder states it now."""
         part = self.partition(project)
         with part.guard:
             return self._reload(part).position
 
     def partition(self, project: int) -> Partition:
-        """The project's folder."""
+        """Return the project's folder."""
         with self._guard:
             if project not in self._partitions:
                 self._partitions[project] = Partition(self.folder, project, self.space_id)
             return self._partitions[project]
 
     def build(self, project: int, *, on_progress: Callable[[Progress], None] | None = None) -> bool:
-        """Make this space's vectors while another's are searched; False where the catalog lacks some yet."""
+        """Build this space's vectors while another's are searched; return False if the catalog still lacks some."""
         part = self.partition(project)
         with part.writing(wait=True), self._catalog.read() as connection:
             for anew in (False, True):
@@ -225,13 +225,13 @@ class EmbeddedStore:
         return True
 
     def complete(self, connection: Connection, project: int) -> None:
-        """Nothing: what has changed since `build` is taken in by sequence number."""
+        """Do nothing: changes since `build` are absorbed by sequence number."""
 
     def drop_space(self, connection: Connection) -> None:
-        """Nothing: the folders are removed once that is certain, by `sweep`."""
+        """Do nothing: `sweep` removes the folders after the transaction."""
 
     def sweep(self, spaces_kept: Collection[int]) -> None:
-        """Remove the vectors of spaces that are gone."""
+        """Remove the vectors of deleted spaces."""
         kept = {f"vectors-{id_}" for id_ in spaces_kept}
         for folder in self.folder.glob("p*/vectors*"):
             if folder.name not in kept:
@@ -255,7 +255,7 @@ class EmbeddedStore:
         with part.guard:
             self._reload(part)
             seq, floor = reading.counters(connection, project)
-            now = self._mended(connection, project, part, seq, floor, anew=anew)
+            now = self._open_or_reset(connection, project, part, seq, floor, anew=anew)
         start = now.position
         if start == seq:
             return
@@ -271,7 +271,7 @@ class EmbeddedStore:
             if on_progress:
                 on_progress(Progress(task="rebuilding" if start == 0 else "absorbing", done=done, total=total))
 
-    def _mended(self, connection: Connection, project: int, part: Partition, seq: int, floor: int, *, anew: Collection[Half]) -> Snapshot:
+    def _open_or_reset(self, connection: Connection, project: int, part: Partition, seq: int, floor: int, *, anew: Collection[Half]) -> Snapshot:
         """Return both halves. One that is missing, damaged or not derived from this catalog's own past is begun anew, and the other is kept."""
         words, view = self._open_words(part), self._open_vectors(part)
         if Half.WORDS in anew or words is None or not _is_past(connection, project, words.state.place, seq, floor, empty=not words.segments):
@@ -286,7 +286,7 @@ class EmbeddedStore:
         return part.now
 
     def _pages(self, connection: Connection, project: int, start: int, seq: int) -> Iterator[tuple[list[reading.ChangedChunk], int, int]]:
-        """Changed chunks in commits, each with the sequence number that is complete once it is in."""
+        """Yield changed chunks in commits, each with the sequence number that is complete after it, and the number of chunks so far."""
         after, done = (start, _LAST), 0
         batch: list[reading.ChangedChunk] = []
         while True:
@@ -302,7 +302,7 @@ class EmbeddedStore:
                 batch = []
 
     def _apply(self, part: Partition, now: Snapshot, for_words: _News, for_vectors: _News, position: reading.Position) -> Snapshot:
-        """Take into each half what is new to it: either may be ahead of the other, and then has come further than this already."""
+        """Absorb into each half the changes that are new to it. One half may be ahead of the other."""
         assert now.view is not None
         assert now.words is not None
         words, view = now.words, now.view
@@ -407,12 +407,12 @@ class EmbeddedStore:
     def _note_damage(self, part: Partition, error: DamagedError) -> None:
         part.is_damaged = True
         with self._guard:
-            self._warnings.append(f"the index folder {part.folder} was damaged ({error}); it is rebuilt from the catalog, nothing is lost")
+            self._warnings.append(f"the index folder {part.folder.name} was damaged ({error}); it is rebuilt from the catalog, nothing is lost")
 
     # Search
 
     def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
-        """The k nearest by cosine. This store has no native continuation, so a hint is refused."""
+        """Return the k nearest by cosine. This store has no native continuation, so a hint is refused."""
         if hint is not None:
             raise UnsupportedError("the embedded store has no native continuation; search again with a larger k")
         self._check(vector)
@@ -433,7 +433,7 @@ class EmbeddedStore:
         return self.answer(project, Half.VECTORS, search)
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
-        """Cosine of each id; NaN for what is absent."""
+        """Return the cosine of each id; NaN for an absent one."""
         self._check(vector)
 
         def score() -> Vectors:
@@ -447,7 +447,7 @@ class EmbeddedStore:
         return self.answer(project, Half.VECTORS, score)
 
     def count(self, project: int) -> int:
-        """How many points are findable."""
+        """Return the number of findable points."""
         now = self.partition(project).now
         view, rest = now.view, now.tail
         absorbed = 0 if view is None else view.state.rows - view.state.dead
@@ -457,7 +457,7 @@ class EmbeddedStore:
         return absorbed - hidden + len(rest.ids)
 
     def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
-        """Absorbed ids in ascending order."""
+        """Return absorbed ids in ascending order."""
         view = self.partition(project).now.view
         if view is None:
             return np.zeros(0, dtype=np.int64)
@@ -465,11 +465,11 @@ class EmbeddedStore:
         return np.sort(alive[alive > after])[:limit]
 
     def upsert(self, project: int, points: Points) -> None:
-        """Refused: what this store holds is derived from the catalog alone."""
+        """Raise `UnsupportedError`: this store is derived from the catalog alone."""
         raise UnsupportedError("the embedded store takes its points from the catalog; store documents there and absorb")
 
     def delete(self, project: int, ids: Sequence[int]) -> None:
-        """Refused, as `upsert` is."""
+        """Raise `UnsupportedError`, as `upsert` does."""
         raise UnsupportedError("the embedded store takes its points from the catalog; remove documents there and absorb")
 
     def drop(self, project: int) -> None:
@@ -485,12 +485,12 @@ class EmbeddedStore:
             self._partitions.pop(project, None)
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Release every file."""
         with self._guard:
             self._partitions.clear()
 
     def select(self, project: int, where: Filter | None) -> Selection | None:
-        """What a filter lets through, remembered while the catalog stays as it is."""
+        """Return the documents or chunks that a filter accepts. The result is cached until the catalog changes."""
         if where is None:
             return None
         with self._catalog.read() as connection:
@@ -502,14 +502,14 @@ class EmbeddedStore:
 
 
 def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> EmbeddedStore:
-    """The store beside an SQLite catalog."""
+    """Return the store beside an SQLite catalog."""
     if options.metric is not Metric.COSINE:
         raise UnsupportedError(f"the embedded store compares by cosine, not by {options.metric}; leave UNSPOOL_VECTOR_METRIC at cosine")
     return EmbeddedStore(catalog, space_id=space_id, space=space, dimension=dimension)
 
 
 def _signature(file: Path) -> tuple[int, ...]:
-    """What changes when a file is replaced."""
+    """Return numbers that change when a file is replaced."""
     try:
         found = file.stat()
     except OSError:
@@ -518,7 +518,7 @@ def _signature(file: Path) -> tuple[int, ...]:
 
 
 def _belongs(connection: Connection, project: int, part: Partition, seq: int, floor: int) -> bool:
-    """Whether the folder was derived from this catalog's own past, so that it only has to catch up."""
+    """Return whether the folder was derived from an earlier state of this catalog, so that it only has to catch up."""
     positions = part.now.positions
     if not positions or not all(floor <= position.seq <= seq for position in positions):
         return False
@@ -530,7 +530,7 @@ def _belongs(connection: Connection, project: int, part: Partition, seq: int, fl
 
 
 def _is_past(connection: Connection, project: int, position: reading.Position, seq: int, floor: int, *, empty: bool = False) -> bool:
-    """Whether a half that has come so far was derived from this catalog's own past; what is empty is no past at all."""
+    """Return whether a half at this position was derived from an earlier state of this catalog. An empty half always fits."""
     if empty and position.seq == 0:
         return True
     return floor <= position.seq <= seq and position.stamp >= 0 and position == reading.position_at(connection, project, position.seq)
