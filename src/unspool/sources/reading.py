@@ -17,7 +17,7 @@ from unspool.sources.extraction import Extracted, extract, html_title
 from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
 from unspool.sources.names import extension
 from unspool.sources.pages import page
-from unspool.sources.secrets import mask
+from unspool.sources.secrets.masking import mask_secrets
 
 _TRIES = 3
 _PAUSE_S = 0.02
@@ -92,7 +92,7 @@ def masked_only(text: str, path: str = "") -> str:
 
 def mask_text(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
     """What `read` does to a file's text, for documents given as text: same length, nothing that a database refuses, no secrets."""
-    return mask(_UNSTORABLE.sub("\ufffd", text), path)
+    return mask_secrets(_UNSTORABLE.sub("\ufffd", text), path)
 
 
 def _stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:

@@ -1,0 +1,76 @@
+"""Secrets that sentences, labels and comments give: "the password for bob is ...", `**Password:** ...`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from unspool.sources.secrets import values
+from unspool.sources.secrets.files import is_locale
+from unspool.sources.secrets.literals import get_extent, match_literal
+from unspool.sources.secrets.names import Place
+from unspool.sources.secrets.spans import Span, Trust, get_line
+
+_LINK = re.compile(
+    r"(?:[ \t]+(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]+[\w@.'/\"`-]{1,40}(?:[ \t]+[\w@.'/-]{1,30}){0,4}?)?(?:[ \t]*\([^()\n]{1,40}\))?\*{0,2}"
+    r"[ \t]*(?P<sign>\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset to\b|\bto\b)"
+    r"[ \t]*(?:now|still|set to|currently|just)?[ \t]*:?[ \t]*\*{0,2}[ \t]*(?=\S)",
+    re.IGNORECASE,
+)
+_NEXT_LINE = re.compile(r"\*{0,2}:\*{0,2}[ \t]*\r?\n(?:[ \t]*\r?\n)?[ \t]*(?:[-*>][ \t]+)?(?P<value>[^\s`\"']{6,200})[ \t]*(?:\r?\n|$)")
+_TRAILING = re.compile(r"(?:[.,;:)\]}>|*_`\"'?]|</?\w*>?|\\[nr].*)+$")
+_CONNECTION = re.compile(r";\w+=")
+_PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")
+
+
+def find_in_prose(place: Place, end: int) -> Iterator[Span]:
+    """Yield the value that a sentence gives behind a name."""
+    text = place.text
+    if following := _NEXT_LINE.match(text, end):
+        value = following["value"].rstrip(".,;")
+        if values.is_prose_secret(value, place.kind):
+            yield following.start("value"), following.start("value") + len(value), place.kind
+        return
+    link = _LINK.match(text, end)
+    if not link:
+        return
+    literal = match_literal(text, link.end())
+    if not literal:
+        yield from judge_label(place, link.end(), plain=link["sign"] in (":", "=", "->"))
+        return
+    first, last = get_extent(literal)
+    value = text[first:last]
+    phrase = place.kind == "password" and values.looks_like_passphrase(value)
+    if values.is_prose_secret(value, place.kind) or phrase or _is_plain_word(value, place):
+        yield first, last, place.kind
+
+
+def judge_label(place: Place, first: int, *, stops: str = "", plain: bool = True) -> Iterator[Span]:
+    """Yield the value of a label: at the end of a line, of a sentence or of a cell. `plain` words count if nothing follows them."""
+    text = place.text
+    end = get_line(text, first)[1]
+    if stops and (stop := text.find(stops, first, end)) >= 0:
+        end = stop
+    rest = text[first:end].rstrip()
+    token = rest.split(None, 1)[0] if rest else ""
+    value = _CONNECTION.split(token.lstrip("*_`\"'"), maxsplit=1)[0]
+    value = _TRAILING.sub("", value)
+    start = first + token.find(value)
+    alone = plain and len(rest) - len(value) <= 4 and rest == token
+    if values.is_prose_secret(value, place.kind) or (alone and _is_plain_word(value, place)):
+        yield start, start + len(value), place.kind
+    elif place.kind == "password" and len(rest.split()) >= 4 and values.looks_like_passphrase(rest):
+        yield first, first + len(rest), place.kind
+    elif (pair := _PAIR.match(rest)) and "cred" in place.name.lower():
+        value = _TRAILING.sub("", pair[1])
+        if values.is_prose_secret(value, "password"):
+            yield first + pair.start(1), first + pair.start(1) + len(value), "password"
+
+
+def _is_plain_word(value: str, place: Place) -> bool:
+    """Judge the only word behind a label. A plain word counts, because people choose such passwords."""
+    if place.kind != "password" or place.trust is Trust.PROGRAM or len(value) < values.MIN_LENGTH or is_locale(place.path):
+        return False
+    if values.is_ordinary(value) or values.is_placeholder(value) or values.is_fake(value):
+        return False
+    return value.isascii() and value.islower() and value.replace("-", "").isalnum()

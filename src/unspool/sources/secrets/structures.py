@@ -1,0 +1,126 @@
+"""Secrets whose name is elsewhere in the document: Kubernetes manifests and columns of tables. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from unspool.sources.names import extension
+from unspool.sources.secrets import values
+from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
+
+_SECRET_KIND = re.compile(r"^[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$")
+_DOCUMENT_END = re.compile(r"^(?:---|\.\.\.)", re.MULTILINE)
+_DATA = re.compile(r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ \t]*(?:\{[ \t]*)?\r?$", re.MULTILINE)
+_ENTRY = re.compile(r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$", re.MULTILINE)
+_LITERAL = re.compile(r"[\"']?(?P<value>[^\"'#{}|>,\s][^\"'\r\n]{3,})")
+_ROWS = 500
+_COLUMN = re.compile(r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ _-]?key|secret access key|access key|key secret|client secret|pin)", re.IGNORECASE)
+_RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$")
+
+
+def find_at_manifest(scan: Scan, at: int) -> Iterator[Span]:
+    """Yield the values of a Kubernetes secret, given the position of its kind."""
+    start, end = get_line(scan.text, at)
+    if b"kind" in scan.folded[start:at] and (kind := _SECRET_KIND.match(scan.text, start, end)):
+        yield from _find_in_manifest(scan.text, kind)
+
+
+def find_in_columns(scan: Scan) -> Iterator[Span]:
+    """Yield the values of secret columns in tables of prose and in files of separated values."""
+    suffix = extension(scan.path)
+    if suffix in (".csv", ".tsv"):
+        yield from _find_in_rows(scan.text, "\t" if suffix == ".tsv" else "")
+    elif scan.trust is Trust.PROSE and b"|" in scan.flat and b"--" in scan.flat:
+        yield from _find_in_tables(scan.text)
+
+
+def _find_in_manifest(text: str, kind: re.Match[str]) -> Iterator[Span]:
+    start = max((found.end() for found in _DOCUMENT_END.finditer(text, 0, kind.start())), default=0)
+    following = _DOCUMENT_END.search(text, kind.end())
+    end = following.start() if following else len(text)
+    for data in _DATA.finditer(text, start, end):
+        yield from _find_entries(text, data, end)
+
+
+def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[Span]:
+    """Yield the values that are indented deeper than `data:`."""
+    outer, at = len(data["indent"]), data.end()
+    block = 0  # indentation of the key whose block scalar is being read
+    for _ in range(_ROWS):
+        at = text.find("\n", at, end) + 1
+        if not at:
+            return
+        stop = text.find("\n", at, end)
+        line = text[at : stop if stop >= 0 else end]
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        depth = len(line) - len(line.lstrip())
+        if depth <= outer:
+            return
+        entry = _ENTRY.match(text, at, stop if stop >= 0 else end)
+        if block and depth > block:
+            yield at + depth, at + len(line.rstrip()), "kubernetes secret"
+            continue
+        block = 0
+        if not entry:
+            continue
+        if re.match(r"[|>][+-]?[0-9]?[ \t]*$", entry["value"]):
+            block = depth
+        elif (literal := _LITERAL.match(entry["value"])) and "{{" not in entry["value"] and not values.is_placeholder(literal["value"].strip()):
+            first = entry.start("value") + literal.start("value")
+            yield first, first + len(literal["value"].rstrip(" \t,\"'")), "kubernetes secret"
+
+
+def _find_in_tables(text: str) -> Iterator[Span]:
+    """Yield the cells of secret columns in Markdown tables."""
+    at = 0
+    columns: list[int] = []
+    before = (0, "")
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip("\r\n")
+        if "|" not in bare:
+            columns = []
+        elif _RULE.match(bare) and "|" in before[1]:
+            columns = [number for number, (_, cell) in enumerate(_split_cells(before[1])) if _COLUMN.fullmatch(cell.strip("*_` "))]
+        elif columns:
+            for number, (start, cell) in enumerate(_split_cells(bare)):
+                if number in columns:
+                    yield from _judge_cell(at + start, cell)
+        before = (at, bare)
+        at += len(line)
+
+
+def _split_cells(line: str) -> list[tuple[int, str]]:
+    cells: list[tuple[int, str]] = []
+    at = 0
+    for part in line.split("|"):
+        cells.append((at, part))
+        at += len(part) + 1
+    return cells
+
+
+def _judge_cell(start: int, cell: str) -> Iterator[Span]:
+    value = cell.strip(" \t*_`\"'")
+    if not values.looks_random(value) and not values.looks_like_password(value):
+        return
+    first = start + cell.index(value)
+    yield first, first + len(value), "password"
+
+
+def _find_in_rows(text: str, separator: str) -> Iterator[Span]:
+    """Yield the cells of secret columns in files of separated values; the first row names the columns."""
+    head = text.split("\n", 1)[0]
+    separator = separator or max(",;\t", key=head.count)
+    columns = {number for number, cell in enumerate(head.rstrip("\r").split(separator)) if _COLUMN.fullmatch(cell.strip(' "'))}
+    if not columns:
+        return
+    at = len(head) + 1
+    for line in text[at:].split("\n"):
+        position = at
+        for number, cell in enumerate(line.rstrip("\r").split(separator)):
+            value = cell.strip(' "')
+            if number in columns and len(value) >= 4 and not values.is_placeholder(value) and not values.is_ordinary(value):
+                yield position + cell.index(value), position + cell.index(value) + len(value), "password"
+            position += len(cell) + 1
+        at += len(line) + 1
