@@ -77,7 +77,7 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("prose", "notes.md", "**Password**: {}\n", "odd"),
     ("prose", "notes.md", "- Password: `{}`\n", "password"),
     ("prose", "notes.md", "* user: bob\n* password: {}\n", "simple"),
-    ("prose", "notes.md", "1. Log in as admin with password {}.\n", "none"),
+    ("prose", "notes.md", "1. Log in as admin with password {}.\n", "password"),
     ("prose", "notes.md", "The password is {}.\n", "password"),
     ("prose", "notes.md", "The admin password is `{}`, please rotate it.\n", "password"),
     ("prose", "notes.txt", "the password for the staging database is {}\n", "password"),
@@ -118,7 +118,7 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("connection", "a.vb", 'c = "Driver={{SQL Server}};Server=db;Uid=sa;Pwd={};"\n', "password"),
     ("connection", "web.config", '<add name="x" connectionString="Data Source=db;Password={};User ID=sa" />\n', "password"),
     ("connection", "appsettings.json", '{{"ConnectionStrings": {{"Default": "Host=db;Username=app;Password={}"}}}}\n', "password"),
-    ("connection", "a.js", 'const dsn = "user:{}@tcp(db:3306)/app"; // dsn\n', "none"),
+    ("connection", "a.js", 'const dsn = "user:{}@tcp(db:3306)/app"; // dsn\n', "password"),
     ("connection", "notes.md", "Endpoint=sb://x.example/;SharedAccessKeyName=Root;SharedAccessKey={}=\n", "key"),
     ("connection", "notes.md", "AccountName=x;AccountKey={}==;EndpointSuffix=core\n", "key"),
     # URLs
@@ -146,7 +146,7 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("sql", "a.sql", "CREATE ROLE app LOGIN ENCRYPTED PASSWORD '{}';\n", "simple"),
     ("sql", "a.sql", "CREATE USER app PASSWORD '{}';\n", "odd"),
     ("sql", "a.sql", "SET PASSWORD FOR 'bob'@'localhost' = PASSWORD('{}');\n", "password"),
-    ("sql", "a.sql", "CREATE LOGIN app WITH PASSWORD = N'{}';\n", "none"),
+    ("sql", "a.sql", "CREATE LOGIN app WITH PASSWORD = N'{}';\n", "password"),
     ("sql", "a.sql", "CREATE LOGIN app WITH PASSWORD = '{}';\n", "password"),
     ("sql", "a.sql", "CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'u', password '{}');\n", "password"),
     ("sql", "notes.md", "```sql\nGRANT ALL ON db.* TO 'app'@'%' IDENTIFIED BY '{}';\n```\n", "password"),
@@ -181,7 +181,7 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("code", "a.java", 'dataSource.setPassword("{}");\n', "password"),
     ("code", "a.java", 'DriverManager.getConnection(url, "app", "{}");\n', "password"),
     ("code", "a.cs", 'var c = new NetworkCredential("bob", "{}");\n', "password"),
-    ("code", "a.cs", 'public string Password {{ get; set; }} = "{}";\n', "none"),
+    ("code", "a.cs", 'public string Password {{ get; set; }} = "{}";\n', "password"),
     ("code", "a.go", 'const token = "{}"\n', "key"),
     ("code", "a.go", 'req.SetBasicAuth("bob", "{}")\n', "password"),
     ("code", "a.go", 'req.Header.Set("X-Auth-Token", "{}")\n', "key"),
@@ -395,9 +395,8 @@ def build(seed: int = 1) -> list[Form]:
 
 def _iterate(maker: Maker) -> Iterator[Form]:
     for group, path, template, sort in _TEMPLATES:
-        if sort != "none":
-            secret = _SORTS[sort](maker)
-            yield Form(group, path, template.format(secret), secret)
+        secret = _SORTS[sort](maker)
+        yield Form(group, path, template.format(secret), secret)
     for number, (_, prefix, alphabet, length, suffix) in enumerate(_TOKENS):
         secret = prefix + maker.draw(alphabet, length) + suffix
         if prefix == "M":

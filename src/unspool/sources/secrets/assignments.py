@@ -14,12 +14,12 @@ from unspool.sources.secrets import values
 from unspool.sources.secrets.files import is_locale, is_shell
 from unspool.sources.secrets.literals import find_literals, get_extent, has_escapes, is_prefixed
 from unspool.sources.secrets.names import Place, identify, identify_foreign
-from unspool.sources.secrets.prose import find_in_prose, judge_label
+from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, judge_label
 from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
 
-_ANNOTATION = r"(?:[ \t]{0,4}+\??:[ \t]{0,4}+[A-Za-z_][\w.\[\]|, ?<>]{0,40}(?=[ \t]=))?"
+_ANNOTATION = r"(?:[ \t]{0,4}\{ ?get;[^{}\r\n]{0,40}\}|[ \t]{0,4}+\??:[ \t]{0,4}+[A-Za-z_][\w.\[\]|, ?<>]{0,40}(?=[ \t]=))?"
 _OPERATOR = (
-    r"\*{0,2}[ \t]{0,30}+(?P<operator>=>|:=|:-(?=[^\s])|<-|->|\u2192|\?\?=?|\|\|=?|\?=|\+=|!==?|={1,3}|:(?!:)|(?<=\s)or(?=\s)|\uff1a)"
+    r"\*{0,2}\)?[ \t]{0,30}+(?P<operator>=>|:=|:-(?=[^\s])|<-|->|\u2192|\?\?=?|\|\|=?|\?=|\+=|!==?|={1,3}|:(?!:)|(?<=\)\s)or(?=\s)|\uff1a)"
     r"(?:\*\*|__(?=[ \t])|</\w{1,8}+>)?[ \t]{0,30}+(?:\*\*)?(?:[(\[]?[ \t]{0,8}+\\?\r?\n[ \t]{0,60}+(?=[rbuf]{0,2}[\"'`]))?"
 )
 _BETWEEN = r"(?:\r?\n[ \t]{1,40}+[\w\"'-]{1,30}+[ \t]{0,8}[:=][^\n]{0,120}){0,4}?"
@@ -29,9 +29,9 @@ _SEPARATOR = re.compile(
     rf"(?P<named>(?:[ \t]{{0,8}}\{{|:)?[ \t]{{0,8}}[,;]?{_BETWEEN}\s{{0,60}}[\"']?(?:value|default|parametervalue|defaultvalue|content)[\"']?"
     r"[ \t]{0,8}(?:=>|[:=])\s{0,8})"
     rf"|(?P<assign>{_ANNOTATION}{_OPERATOR})"
-    r"|(?P<element>(?:[ \t]{1,8}[\w:.-]{1,30}=\"[^\"<>]{0,80}\"){0,3}[ \t]{0,8}>(?:<!\[CDATA\[)?(?=[^<>\r\n]{1,200}<))"
+    r"|(?P<element>(?:[ \t]{1,8}[\w:.-]{1,30}=\"[^\"<>]{0,80}\"){0,3}[ \t]{0,8}>(?:<!\[CDATA\[)?(?=[^<>\r\n]{1,200}(?:<|\]\]>)))"
     r"|(?P<markup></\w{1,10}+>:?\s{0,40}+(?:<\w[^<>]{0,60}+>\s{0,20}+){1,3}+)"
-    r"|(?P<pair>[ \t]{0,8}+,\s{0,40}+(?=[rbu@]{0,2}[\"'`]))"
+    r"|(?P<pair>[ \t]{0,8}+,[ \t]{0,40}+(?=[rbu@]{0,2}[\"'`]))"
     rf"|(?P<call>(?:\.(?:{_METHODS}))?\([ \t]{{0,8}}+(?=[rbu@]{{0,2}}[\"'`]))"
     r"|(?P<cell>\*{0,2}[ \t]{0,60}+\|[ \t]{0,60}+(?=[^\s|]))"
     r"|(?P<space>[ \t]{1,30}+)",
@@ -41,6 +41,7 @@ _CLOSE = re.compile(r"\\?(?:[\"'`\u2019\u201d]|&(?:quot|#34|#39|apos);)?\]?")
 _KEYED = re.compile(r"(?:name|key|parameterkey|id|variable|property|entry|env|setting)[\"']?[ \t]*[:= ][ \t]*[\"']?$", re.IGNORECASE)
 _MARKED = re.compile(r"(?:for|class|type|href|htmlfor|aria-\w+|style|autocomplete)=[\"'][^\"']*$", re.IGNORECASE)
 _DEFINITION = re.compile(r"define[ \t]*\([ \t]*[\"']?$", re.IGNORECASE)
+_BARE_OPERATORS = frozenset({"=", ":", ":=", ":-", "->", "=>", "?=", "\u2192", "\uff1a"})
 _BARE = re.compile(r"[^\s\"'`\u2018-\u201e]\S{0,511}+")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[ \t]{0,8}\r?\n(?P<indent>[ \t]{1,40}+)(?P<first>[^\r\n]{1,4000}+)")
 _BLOCK_LINES = 200
@@ -51,7 +52,7 @@ _IN_PROGRAM = re.compile(r"[\w!@#%^~+./-]{6,200}(?=[\s,;]|$)")
 _WORD = re.compile(r"[^\s\"'`|;&<>\\]{3,400}+")
 _CALLED = re.compile(r"[\w.]+\(")
 _DSN = re.compile(
-    r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)=[^\s,;)]",
+    r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)=[^\s,;()\"'`]{1,80}+(?=[\s;\"'`&]|$)",
     re.IGNORECASE,
 )
 _DIRECTIVE = re.compile(
@@ -125,11 +126,12 @@ def _is_expression(value: str) -> bool:
 def _judge_element(place: Place, how: str, first: int) -> Iterator[Span]:
     """Yield the text of an element or of the next element."""
     text = place.text
-    stop = text.find("<", first, first + 200)
+    stops = (text.find(mark, first, first + 200) for mark in ("]]>", "<"))
+    stop = min((stop for stop in stops if stop >= 0), default=-1)
     if stop < 0 or _MARKED.search(place.get_line_before()):
         return
     first += len(text[first:stop]) - len(text[first:stop].lstrip())
-    value = text[first:stop].rstrip("]").rstrip()
+    value = text[first:stop].rstrip()
     trust = place.trust if how == "markup" or text[place.end : place.end + 1] != ">" else max(place.trust, Trust.SETTINGS)
     if value and not value.endswith(":") and _is_secret(place, value, trust):
         yield first, first + len(value), place.kind
@@ -145,6 +147,8 @@ def _judge_literals(place: Place, how: str, literals: list[re.Match[str]], *, qu
     if is_prefixed(literals[0], "f$") and "{" in raw:
         return
     trust = place.trust
+    if how == "space" and raw[:1] in ",;:)]}+ ":  # the quote closes a text that ends with the name
+        return
     if how in ("space", "call", "pair", "cell"):
         line = place.get_line_before()
         stated = how == "space" and place.name.lower() == "password" and _STATEMENT.search(line)
@@ -163,6 +167,8 @@ def _judge_literals(place: Place, how: str, literals: list[re.Match[str]], *, qu
 def _judge_bare(place: Place, operator: str, first: int, *, quoted: bool) -> Iterator[Span]:
     """Yield a value without quotes, where such a value can be a literal at all."""
     text = place.text
+    if operator not in _BARE_OPERATORS or "{{" in place.get_line_before():
+        return
     block = _BLOCK.match(text, first) if operator == ":" and place.trust >= Trust.SETTINGS else None
     bare = _BARE.match(text, first)
     if block:
@@ -182,7 +188,7 @@ def _judge_bare(place: Place, operator: str, first: int, *, quoted: bool) -> Ite
 def _judge_string(place: Place, first: int) -> Iterator[Span]:
     """Yield a value inside a connection string or a query. Nearly every literal counts as a password."""
     inside = _IN_STRING.match(place.text, first)
-    value = inside[0].rstrip(".,)") if inside else ""
+    value = NEXT_SETTING.split(inside[0], maxsplit=1)[0].rstrip(".,:)") if inside else ""
     if not value or _is_expression(value):
         return
     plain = place.kind == "password" and _is_secret(place, value, Trust.SETTINGS) and not values.is_fake(value)
@@ -205,7 +211,7 @@ def _judge_setting(place: Place, first: int, last: int) -> Iterator[Span]:
     text = place.text
     start, end = get_line(text, first)
     rest = text[first:end].split(" #")[0].rstrip()
-    if text[first] in "!&*" and " " in rest:  # a tag, an anchor or an alias of YAML
+    if text[first] in "!&*" and " " in rest:  # a tag or an anchor of YAML
         return
     phrase = place.kind == "password" or "mnemonic" in place.name.lower()
     if phrase and values.looks_like_passphrase(rest) and not is_locale(place.path):
@@ -214,8 +220,10 @@ def _judge_setting(place: Place, first: int, last: int) -> Iterator[Span]:
     if any(char in text[start : place.start] for char in "{[<\"'(,") or extension(place.path) in (".xml", ".config", ".plist"):
         inside = _IN_FLOW.match(text, first)
         last = inside.end() if inside else first
+    elif place.kind == "password" and " " in rest and "{{" not in rest and values.is_prose_secret(text[first:last], "password"):
+        last = first + len(rest)
     value = text[first:last].rstrip(",;")
-    if not _is_expression(value) and _is_secret(place, value, Trust.SETTINGS):
+    if not _is_expression(value) and (" " in value or _is_secret(place, value, Trust.SETTINGS)):
         yield first, first + len(value), place.kind
 
 
@@ -279,8 +287,17 @@ def _judge_spaced(place: Place, first: int) -> Iterator[Span]:
         plain = place.kind == "password" and is_shell(place.path) and _is_secret(place, value, Trust.SETTINGS)
         if not value.startswith("-") and not _is_expression(value) and (mixed or plain):
             yield first, first + len(value), place.kind
-    elif (line := place.get_line_before()) and _DIRECTIVE.search(line) or place.name.lower() == "requirepass":
+    elif place.trust is Trust.PROSE and place.kind == "password" and _is_striking(value):
+        yield first, first + len(value), place.kind
+    elif _DIRECTIVE.search(line := place.get_line_before()) or (place.name.lower() == "requirepass" and not line.strip(" \t#")):
         rest = text[first : get_line(text, first)[1]].split(" #")[0].rstrip("\\ \t\r")
         trust = Trust.SETTINGS if rest == value else Trust.PROGRAM
         if not value.startswith("=") and not _is_expression(value) and _is_secret(place, value, trust):
             yield first, first + len(value), place.kind
+
+
+def _is_striking(value: str) -> bool:
+    """Tell if a word that follows "password" in a sentence can be nothing else: "with password x"."""
+    if len(value) < 8 or not values.is_prose_secret(value, "password") or values.is_identifier(value) or values.is_wordy(value):
+        return False
+    return values.count_digits(value) >= 1 and (bool(re.search(r"[!#$%^&*+?~@]", value)) or (values.count_digits(value) >= 2 and not value.isupper()))

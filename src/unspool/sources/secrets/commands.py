@@ -19,7 +19,7 @@ _LOOK_BACK = 400
 _COMMANDS: dict[str, re.Pattern[str]] = {
     "p": re.compile(
         r"(?:sshpass|mysql\w*|mariadb(?:-\w+)?|(?:docker|podman|nerdctl|buildah|skopeo|oras|helm|crane|registry)[^|;\n]{0,200}\blogin|mongo\w*|cqlsh|az[ \t]+login"
-        r"|rdesktop|7za?|rar|unrar|influx|oc[ \t]+login|ccloud|couchbase-cli|useradd|usermod|keystone|cf[ \t]+login|argocd|ansible-galaxy|rabbitmqadmin|jfrog|jf|nexus"
+        r"|rdesktop|7za?|rar|unrar|influx|oc[ \t]+login|ccloud|couchbase-cli|useradd|usermod|keystone|cf[ \t]+login|argocd|rabbitmqadmin|jfrog|jf|nexus"
         r"|psexec(?:64)?|cadaver|ncftp\w*|mosquitto_\w+|doveadm|xfs|twine[ \t]+upload|vncviewer)\b"
     ),
     "P": re.compile(r"(?:zip|unzip|sqlcmd|bcp|ipmitool|mosquitto_\w+|isql|tsql|ssh-keygen|freebcp|osql|clusterctl)\b"),
@@ -44,8 +44,8 @@ _STATEMENTS = (
         re.IGNORECASE,
     ),
     re.compile(r"securestring(?:[ \t]+-(?:string|asplaintext|force|key))*[ \t]*\(?[ \t]*" + _WORD, re.IGNORECASE),
-    re.compile(r"net use(?:r)?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>)?(?P<single>)?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=[ \t]|$)", re.IGNORECASE),
-    re.compile(r"sqlplus[ \t]+(?:-\w+[ \t]+){0,3}[\"']?[\w$]{1,30}/(?P<double>)?(?P<single>)?(?P<bare>[^\s@\"'/]{3,60})@", re.IGNORECASE),
+    re.compile(r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>(?!))?(?P<single>(?!))?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=[ \t]|$)", re.IGNORECASE),
+    re.compile(r"sqlplus[ \t]+(?:-\w+[ \t]+){0,3}[\"']?[\w$]{1,30}/(?P<double>(?!))?(?P<single>(?!))?(?P<bare>[^\s@\"'/]{3,60})@", re.IGNORECASE),
     re.compile(r"freerdp[^\r\n]{0,300}?[ \t]/p(?:assword)?:" + _WORD, re.IGNORECASE),
 )
 # A call whose last argument is a password. The other arguments are strings, names or addresses.
@@ -68,7 +68,7 @@ def find_at_statement(scan: Scan, at: int) -> Iterator[Span]:
         if found := expression.match(scan.text, at):
             span, value = _get_word(found)
             value = value.rstrip(";)") if found["bare"] else value
-            if value.startswith((":", "?", "@")) or (found["bare"] and not values.looks_like_password(value)):
+            if value.startswith((":", "?", "@")) or (found["bare"] and not values.is_prose_secret(value, "password")):
                 return
             yield from _judge(span, value)
 
@@ -107,7 +107,7 @@ def find_at_option(scan: Scan, at: int) -> Iterator[Span]:
     elif letter == "-" and (found := _LONG.match(text, at)):
         (start, _), value = _get_word(found)
         user, sign, password = value.partition(":")
-        if sign:
+        if sign and user.count("{") == user.count("}"):
             yield from _judge((start + len(user) + 1, start + len(value)), password)
     elif letter == "S" and text.endswith("sudo", max(0, at - 4), at):
         line = text[(start := get_line(text, at)[0]) : at]

@@ -20,7 +20,7 @@ _SETTINGS_NAMES = re.compile(
     r"(?:appsettings|config|settings|service[_-]?account|\.docker.?config|parameters|connection)[\w.-]*\.json$|^dockerfile|dockerfile$"
 )
 _PROSE_EXTENSIONS = words(".md .markdown .mdx .txt .rst .adoc .org .tex .pdf .docx .html .htm .xhtml .csv .tsv .log .eml .textile .wiki")
-_SHELL_EXTENSIONS = words(".sh .bash .zsh .fish .ksh .bat .cmd .ps1 .psm1 .envrc .mk")
+_SHELL_EXTENSIONS = words(".sh .bash .zsh .fish .ksh .bat .cmd .envrc .mk")
 _LONGEST_EXTENSION = 6  # a longer one is a part of an id, such as the id of a conversation
 _LOCALE = re.compile(
     r"(?:^|/)(?:locales?|i18n|l10n|lang|langs|languages?|translations?|messages)(?:/|[_.-])|(?:^|/)[a-z]{2}([_-][A-Z]{2})?\.[a-z]+$"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
+from unspool.sources.secrets.spans import get_line
+
 _LITERAL = re.compile(
-    r"(?P<prefix>[rbuf@$]{0,2})(?:\"{3}(?P<triple>[^\"]{1,4000}+)\"{3}"
+    r"(?P<prefix>[rbufn@$]{0,2})(?:\"{3}(?P<triple>[^\"]{1,4000}+)\"{3}"
     r"|\\\"(?P<escaped>[^\"\\\r\n]{0,4000}+)\\{1,3}\"|\\'(?P<slashed>[^'\\\r\n]{0,4000}+)\\'"
     r"|\"(?P<double>(?:[^\"\\\r\n]|\\.){0,4000}+)\"|'(?P<single>(?:[^'\\\r\n]|\\.|''){0,4000}+)'|`{1,2}(?P<tick>(?:[^`\\\r\n]|\\.){0,4000}+)`"
     r"|[\u201c-\u201e](?P<curly>[^\u201c-\u201e\r\n]{0,4000}+)[\u201c-\u201e]"  # word processors turn quotes round
@@ -13,7 +15,8 @@ _LITERAL = re.compile(
     r"|&(?:quot|#34|#39|apos);(?P<entity>[^&<>\r\n]{1,400}+)&)",
     re.IGNORECASE,
 )
-_JOINT = re.compile(r"[ \t]{0,8}+(?:[+.&\\][ \t]{0,8}+)?(?:\r?\n[ \t]{0,60}+)?(?:[+.&][ \t]{0,8}+)?(?=[rbuf@$]{0,2}[\"'`])")
+_JOINT = re.compile(r"[ \t]{0,8}+(?:[+.&\\][ \t]{0,8}+(?:\r?\n[ \t]{0,60}+)?|\r?\n[ \t]{0,60}+[+.&][ \t]{0,8}+|(?<=[ \t]))(?=[rbuf@$]{0,2}[\"'`])")
+_NEW_LINE = re.compile(r"[ \t]{0,8}+\r?\n[ \t]{0,60}+(?=[rbuf@$]{0,2}[\"'`])")
 _NEXT_KEY = re.compile(r"[ \t]{0,8}(?:[:=]|,?[ \t]{0,8}\w+=)")
 _MOST = 20  # literals of one value
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0-7]{1,3}|[abfnrtv])")
@@ -28,11 +31,12 @@ def find_literals(text: str, first: int) -> list[re.Match[str]]:
     """Return a quoted literal and those that are joined to it."""
     literals: list[re.Match[str]] = []
     found = _LITERAL.match(text, first)
+    alone = not text[get_line(text, first)[0] : first].strip()  # the first of several lines in brackets
     while found and len(literals) < _MOST:
         if literals and _NEXT_KEY.match(text, found.end()):  # not a part of the value
             break
         literals.append(found)
-        joint = _JOINT.match(text, found.end())
+        joint = _JOINT.match(text, found.end()) or (_NEW_LINE.match(text, found.end()) if alone else None)
         found = _LITERAL.match(text, joint.end()) if joint and joint.end() > found.end() else None
     return literals
 

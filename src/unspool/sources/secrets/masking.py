@@ -33,6 +33,7 @@ _FINDERS: dict[bytes, tuple[Finder, ...]] = {
     b"sig": (urls.find_at_signature,),
     b"://": (urls.find_at_scheme,),
     b"jdbc:oracle:": (urls.find_at_oracle,),
+    b"@tcp(": (urls.find_at_go_dsn,),
     b" -": (commands.find_at_option,),
     b"identified": (commands.find_at_statement,),
     b"securestring": (commands.find_at_statement,),

@@ -35,7 +35,7 @@ _NAME = re.compile(
     r"|secret|token|(?:^|[_.-])auth|credential|creds|mnemonic|(?:auth|secure|logged[_-]?in|nonce|password|secret|crypt|hash)[_-]?salt"
     r"|(?:api|access|private|secret|encrypt(?:ion)?|decryption|signing|auth|account|master|shared|storage|admin|app(?:lication)?|licen[sc]e|jwt|hmac"
     r"|cipher|crypto|aes|subscription|integration|routing|write|server|role|deploy|webhook|session|client|consumer|function|instrumentation"
-    r"|pre-?shared|nonce|logged[_-]?in|secure|recovery|ingest(?:ion)?|developer|provisioning|registration|bot|cookie|hash|host|validation)[ _-]?key)"
+    r"|pre-?shared|x-api|nonce|logged[_-]?in|secure|recovery|ingest(?:ion)?|developer|provisioning|registration|bot|cookie|hash|host|validation)[ _.-]?key)"
     rf"{_SUFFIX}$"
 )
 _PHRASE = re.compile(r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$", re.IGNORECASE)

@@ -19,7 +19,7 @@ _LINK = re.compile(
 )
 _NEXT_LINE = re.compile(r"\*{0,2}:\*{0,2}[ \t]*\r?\n(?:[ \t]*\r?\n)?[ \t]*(?:[-*>][ \t]+)?(?P<value>[^\s`\"']{6,200})[ \t]*(?:\r?\n|$)")
 _TRAILING = re.compile(r"(?:[.,;:)\]}>|*_`\"'?]|</?\w*>?|\\[nr].*)+$")
-_CONNECTION = re.compile(r";\w+=")
+NEXT_SETTING = re.compile(r"[;,][\w.\[\]-]+=")  # the end of a value in a connection string
 _PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")
 
 
@@ -41,7 +41,7 @@ def find_in_prose(place: Place, end: int) -> Iterator[Span]:
     first, last = get_extent(literal)
     value = text[first:last]
     phrase = place.kind == "password" and values.looks_like_passphrase(value)
-    if values.is_prose_secret(value, place.kind) or phrase or _is_plain_word(value, place):
+    if values.is_prose_secret(value, place.kind) or phrase or (link["sign"].lower() != "to" and _is_plain_word(value, place)):
         yield first, last, place.kind
 
 
@@ -52,8 +52,10 @@ def judge_label(place: Place, first: int, *, stops: str = "", plain: bool = True
     if stops and (stop := text.find(stops, first, end)) >= 0:
         end = stop
     rest = text[first:end].rstrip()
+    if "}}" in rest or "{{" in place.get_line_before():  # a template
+        return
     token = rest.split(None, 1)[0] if rest else ""
-    value = _CONNECTION.split(token.lstrip("*_`\"'"), maxsplit=1)[0]
+    value = NEXT_SETTING.split(token.lstrip("*_`\"'"), maxsplit=1)[0]
     value = _TRAILING.sub("", value)
     start = first + token.find(value)
     alone = plain and len(rest) - len(value) <= 4 and rest == token

@@ -9,7 +9,7 @@ from unspool.sources.names import extension
 from unspool.sources.secrets import values
 from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
 
-_SECRET_KIND = re.compile(r"^[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$")
+_SECRET_KIND = re.compile(r"[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$")
 _DOCUMENT_END = re.compile(r"^(?:---|\.\.\.)", re.MULTILINE)
 _DATA = re.compile(r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ \t]*(?:\{[ \t]*)?\r?$", re.MULTILINE)
 _ENTRY = re.compile(r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$", re.MULTILINE)
@@ -39,8 +39,11 @@ def _find_in_manifest(text: str, kind: re.Match[str]) -> Iterator[Span]:
     start = max((found.end() for found in _DOCUMENT_END.finditer(text, 0, kind.start())), default=0)
     following = _DOCUMENT_END.search(text, kind.end())
     end = following.start() if following else len(text)
+    template = text.find("{{", start, end) >= 0
     for data in _DATA.finditer(text, start, end):
-        yield from _find_entries(text, data, end)
+        for span in _find_entries(text, data, end):
+            if not template or values.looks_random(text[span[0] : span[1]]):
+                yield span
 
 
 def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[Span]:
@@ -102,7 +105,7 @@ def _split_cells(line: str) -> list[tuple[int, str]]:
 
 def _judge_cell(start: int, cell: str) -> Iterator[Span]:
     value = cell.strip(" \t*_`\"'")
-    if not values.looks_random(value) and not values.looks_like_password(value):
+    if not values.is_prose_secret(value, "password"):
         return
     first = start + cell.index(value)
     yield first, first + len(value), "password"

@@ -36,7 +36,7 @@ _FORMS = (
     _define(
         "gitlab token",
         "glpat- gldt- glrt- glrtr- glptt- glcbt- glsoat- glft- glimt- glagent- gloas- glffct- glwt-",
-        r"gl[a-z]{2,5}-[\w-]{20,}+(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?",
+        r"gl(?:pat|dt|rtr?|ptt|cbt|soat|ft|imt|agent|oas|ffct|wt)-[\w-]{20,}+(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?",
     ),
     _define("gitlab token", "GR1348941", r"GR1348941[\w-]{20,}+"),
     _define("bitbucket token", "ATBB", r"ATBB[A-Za-z0-9]{28,}+(?!\w)"),
@@ -241,7 +241,7 @@ def _match_shape(text: str, at: int, end: int) -> Span | None:
     length = end - at
     if 23 <= length <= 28 and text[at] in "MNO" and text[end : end + 1] == "." and (found := _DISCORD.match(text, at)):
         return (*found.span(), "discord token")
-    if 35 <= length <= 36 and (found := _MAILCHIMP.match(text, at)):
+    if 36 <= length <= 37 and (found := _MAILCHIMP.match(text, at)):
         return (*found.span(), "mailchimp key")
     if length == 50 and (found := _MAILGUN.match(text, at)):
         return (*found.span(), "mailgun key")

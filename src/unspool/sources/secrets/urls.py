@@ -45,6 +45,15 @@ def find_at_signature(scan: Scan, at: int) -> Iterator[Span]:
         yield (*found.span(1), "signature")
 
 
+def find_at_go_dsn(scan: Scan, at: int) -> Iterator[Span]:
+    """Yield the password of a DSN of Go: `user:password@tcp(host)/database`."""
+    text = scan.text
+    start = max(text.rfind(mark, max(0, at - 120), at) for mark in ("\"", "'", "`", " ", "=", "\n", ">"))
+    user, sign, password = text[start + 1 : at].partition(":")
+    if sign and user and password.lower() not in _PLACEHOLDERS and len(password) >= 3 and not values.is_placeholder(password):
+        yield at - len(password), at, "password in url"
+
+
 def find_at_oracle(scan: Scan, at: int) -> Iterator[Span]:
     """Yield the password of an Oracle address: `jdbc:oracle:thin:user/password@host`."""
     found = _ORACLE.match(scan.text, at)
