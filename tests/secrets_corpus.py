@@ -136,7 +136,12 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("url", "notes.md", "https://b.s3.amazonaws.com/f?X-Amz-Date=1&X-Amz-Signature={}\n", "hexadecimal"),
     ("url", "notes.md", "https://hooks.slack.com/services/T01ABCDEF/B01ABCDEF/{}\n", "key"),
     ("url", "notes.md", "https://discord.com/api/webhooks/123456789012345678/{}\n", "long"),
-    ("url", "notes.md", "https://x.webhook.office.com/webhookb2/0a1b2c3d-1111-2222-3333-444455556666@0a1b2c3d-1111-2222-3333-444455556666/IncomingWebhook/{}/0a1b2c3d-1111-2222-3333-444455556666\n", "key"),
+    (
+        "url",
+        "notes.md",
+        "https://x.webhook.office.com/webhookb2/0a1b2c3d-1111-2222-3333-444455556666@0a1b2c3d-1111-2222-3333-444455556666/IncomingWebhook/{}/0a1b2c3d-1111-2222-3333-444455556666\n",
+        "key",
+    ),
     ("url", "a.py", 'requests.get("https://api.telegram.org/bot{}/getMe")\n', "telegram"),
     # SQL
     ("sql", "a.sql", "CREATE USER bob IDENTIFIED BY '{}';\n", "password"),

@@ -52,12 +52,14 @@ _IN_PROGRAM = re.compile(r"[\w!@#%^~+./-]{6,200}(?=[\s,;]|$)")
 _WORD = re.compile(r"[^\s\"'`|;&<>\\]{3,400}+")
 _CALLED = re.compile(r"[\w.]+\(")
 _DSN = re.compile(
-    r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)=[^\s,;()\"'`]{1,80}+(?=[\s;\"'`&]|$)",
+    r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)"
+    r"=[^\s,;()\"'`]{1,80}+(?=[\s;\"'`&]|$)",
     re.IGNORECASE,
 )
 _DIRECTIVE = re.compile(
-    r"(?:^|[;&|]|&&|\$|>|run)[ \t]*(?:(?:onbuild[ \t]+)?(?:env|arg)|setenv|setx|set(?:[ \t]+-[a-z]{1,3})?|export|[\w ]{0,30}config(?:ure)?[ \t]+(?:set|add|--\w+)"
-    r"|[\w ]{0,30}secrets?[ \t]+set|[\w ]{0,30}env[ \t]+add|conf[ \t]+set|enable|username[ \t]+\S+|machine[ \t]+\S+[ \t]+login[ \t]+\S+)[ \t]+[\w./:-]{0,60}$",
+    r"(?:^|[;&|]|&&|\$|>|run)[ \t]*(?:(?:onbuild[ \t]+)?(?:env|arg)|setenv|setx|set(?:[ \t]+-[a-z]{1,3})?|export|conf[ \t]+set|enable"
+    r"|[\w ]{0,30}config(?:ure)?[ \t]+(?:set|add|--\w+)|[\w ]{0,30}secrets?[ \t]+set|[\w ]{0,30}env[ \t]+add"
+    r"|username[ \t]+\S+|machine[ \t]+\S+[ \t]+login[ \t]+\S+)[ \t]+[\w./:-]{0,60}$",
     re.IGNORECASE,
 )
 _STATEMENT = re.compile(r"\b(?:role|user|login|identified|encrypted|alter|create|grant|options|mapping|with)\b", re.IGNORECASE)
@@ -251,7 +253,9 @@ def _judge_program(place: Place, operator: str, first: int) -> Iterator[Span]:
     inside = _IN_SHELL.match(text, first)
     value = inside[0].rstrip(".:\\") if inside else ""
     following = text[first + len(value) : first + len(value) + 1]
-    if operator in ("=", ":-", ":=") and (shell or place.before == "$" or name.startswith("--") or (name.isupper() and place.before in _SHELL_BEFORE)):
+    if operator in ("=", ":-", ":=") and (
+        shell or place.before == "$" or name.startswith("--") or (name.isupper() and place.before in _SHELL_BEFORE)
+    ):
         # A call, an index or an attribute of something: program text, not a value.
         if not (following and following in "([{") and not values.is_reference(value):
             plain = place.kind == "password" and place.trust is Trust.PROSE and name.isupper() and not following.strip()

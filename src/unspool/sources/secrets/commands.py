@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from unspool.sources.names import words
 from unspool.sources.secrets import values
 from unspool.sources.secrets.spans import Scan, Span, get_line
 
@@ -15,28 +16,30 @@ _WORD = r"(?:\"(?P<double>[^\"\r\n]{1,200}+)\"|'(?P<single>[^'\r\n]{1,200}+)'|(?
 _VALUE = re.compile(_WORD)
 _LOOK_BACK = 400
 
-# Commands by the letter of the option that takes a password; `glued` when the value may follow without a space.
-_COMMANDS: dict[str, re.Pattern[str]] = {
-    "p": re.compile(
-        r"(?:sshpass|mysql\w*|mariadb(?:-\w+)?|(?:docker|podman|nerdctl|buildah|skopeo|oras|helm|crane|registry)[^|;\n]{0,200}\blogin|mongo\w*|cqlsh|az[ \t]+login"
-        r"|rdesktop|7za?|rar|unrar|influx|oc[ \t]+login|ccloud|couchbase-cli|useradd|usermod|keystone|cf[ \t]+login|argocd|rabbitmqadmin|jfrog|jf|nexus"
-        r"|psexec(?:64)?|cadaver|ncftp\w*|mosquitto_\w+|doveadm|xfs|twine[ \t]+upload|vncviewer)\b"
+# Commands by the letter of the option that takes a password.
+_COMMANDS = {
+    "p": words(
+        "sshpass cqlsh rdesktop 7z 7za rar unrar influx ccloud couchbase-cli useradd usermod argocd rabbitmqadmin jfrog jf psexec cadaver vncviewer"
     ),
-    "P": re.compile(r"(?:zip|unzip|sqlcmd|bcp|ipmitool|mosquitto_\w+|isql|tsql|ssh-keygen|freebcp|osql|clusterctl)\b"),
-    "u": re.compile(r"(?:curl|lftp|xh|curlie)\b"),
-    "U": re.compile(r"(?:curl|smbclient|rpcclient|net|winexe|wmic|smbget|crackmapexec)\b"),
-    "a": re.compile(r"(?:redis-\w+|keydb-cli|valkey-cli|https?|xh)\b"),
-    "w": re.compile(r"ldap\w+\b"),
-    "N": re.compile(r"(?:ssh-keygen)\b"),
-    "b": re.compile(r"(?:htpasswd)\b"),
-    "k": re.compile(r"(?:openssl|gpg)\b"),
-    "A": re.compile(r"snmp\w+\b"),
-    "X": re.compile(r"snmp\w+\b"),
+    "P": words("zip unzip sqlcmd bcp ipmitool isql tsql osql ssh-keygen"),
+    "u": words("curl lftp xh curlie"),
+    "U": words("curl smbclient rpcclient net winexe smbget"),
+    "a": words("redis-cli redis-benchmark keydb-cli valkey-cli http https xh"),
+    "w": frozenset[str](),
+    "N": words("ssh-keygen"),
+    "b": words("htpasswd"),
+    "k": words("openssl"),
+    "A": frozenset[str](),
+    "X": frozenset[str](),
 }
-_GLUED = frozenset("puPUa")
+# The same for families of commands, by the beginning of their names.
+_FAMILIES = {"p": ("mysql", "mariadb", "mongo", "mosquitto_", "ncftp"), "P": ("mosquitto_",), "w": ("ldap",), "A": ("snmp",), "X": ("snmp",)}
+_REGISTRIES = words("docker podman nerdctl buildah skopeo oras helm crane az oc cf twine")  # with the word `login` or `upload`
+_GLUED = frozenset("puPUa")  # the value may follow without a space
 _PAIRED = frozenset("uU")  # the value is `user:password`, `user%password` or `user,password`
-_PROMPTING = re.compile(r"mysql|mariadb")  # `-p` alone asks; a word behind a space is the database
-_SHELL_WORD = re.compile(r"(?:^|[ \t;|&(`$\"'/>])$")
+_PROMPTING = ("mysql", "mariadb")  # `-p` alone asks; a word behind a space is the database
+_COMMAND_WORD = re.compile(r"[\w.-]++")
+_HTPASSWD_ARGUMENTS = re.compile(r"\w*[ \t]+\S+[ \t]+\S+[ \t]+")
 # Matched at "identified", "securestring", "net use", "sqlplus" and "freerdp".
 _STATEMENTS = (
     re.compile(
@@ -44,7 +47,10 @@ _STATEMENTS = (
         re.IGNORECASE,
     ),
     re.compile(r"securestring(?:[ \t]+-(?:string|asplaintext|force|key))*[ \t]*\(?[ \t]*" + _WORD, re.IGNORECASE),
-    re.compile(r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>(?!))?(?P<single>(?!))?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=[ \t]|$)", re.IGNORECASE),
+    re.compile(
+        r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>(?!))?(?P<single>(?!))?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=[ \t]|$)",
+        re.IGNORECASE,
+    ),
     re.compile(r"sqlplus[ \t]+(?:-\w+[ \t]+){0,3}[\"']?[\w$]{1,30}/(?P<double>(?!))?(?P<single>(?!))?(?P<bare>[^\s@\"'/]{3,60})@", re.IGNORECASE),
     re.compile(r"freerdp[^\r\n]{0,300}?[ \t]/p(?:assword)?:" + _WORD, re.IGNORECASE),
 )
@@ -76,9 +82,9 @@ def find_at_statement(scan: Scan, at: int) -> Iterator[Span]:
 def find_at_call(scan: Scan, at: int) -> Iterator[Span]:
     """Yield the last argument of a call that takes a user and a password."""
     found = _CALL.match(scan.text, at)
-    if found and (values.looks_random(found["password"]) or values.looks_like_password(found["password"])) and found["password"].isprintable():
-        if not values.is_secret_name(found["password"]):
-            yield (*found.span("password"), "password")
+    value = found["password"] if found else ""
+    if found and not values.is_secret_name(value) and (values.looks_random(value) or values.looks_like_password(value)):
+        yield (*found.span("password"), "password")
 
 
 def find_at_password(scan: Scan, at: int) -> Iterator[Span]:
@@ -101,9 +107,8 @@ def find_at_option(scan: Scan, at: int) -> Iterator[Span]:
     """Yield the value of a short option whose command takes a password there."""
     text = scan.text
     letter = text[at + 2 : at + 3]
-    commands = _COMMANDS.get(letter)
-    if commands and text[at + 3 : at + 4] != "-":
-        yield from _judge_option(text, at, letter, commands)
+    if letter in _COMMANDS and text[at + 3 : at + 4] != "-":
+        yield from _judge_option(text, at, letter)
     elif letter == "-" and (found := _LONG.match(text, at)):
         (start, _), value = _get_word(found)
         user, sign, password = value.partition(":")
@@ -116,49 +121,54 @@ def find_at_option(scan: Scan, at: int) -> Iterator[Span]:
             yield from _judge((start + first, start + last), value)
 
 
-def _judge_option(text: str, at: int, letter: str, commands: re.Pattern[str]) -> Iterator[Span]:
-    start = get_line(text, at, _LOOK_BACK)[0]
-    while start > 1 and text[start - 2] in "\\`^" and at - start < _LOOK_BACK:  # the line before is continued
-        start = get_line(text, start - 2, _LOOK_BACK)[0]
-    command = None
-    for found in commands.finditer(text, start, at):
-        if _SHELL_WORD.search(text[max(0, found.start() - 1) : found.start()] or " "):
-            command = found
-    if command is None or re.search(r"[|;]|&&", text[command.end() : at]):
-        return
+def _judge_option(text: str, at: int, letter: str) -> Iterator[Span]:
     first = at + 3
     glued = text[first : first + 1] not in (" ", "=", "\t", "")
     if glued and letter not in _GLUED:
         return
-    if not glued and letter == "p" and _PROMPTING.match(command[0]):
-        return
-    if letter == "b":
-        first = (re.compile(r"\w*[ \t]+\S+[ \t]+\S+[ \t]+").match(text, first) or re.compile("").match(text, first)).end()  # type: ignore[union-attr]
+    if letter == "b" and (arguments := _HTPASSWD_ARGUMENTS.match(text, first, first + 200)):
+        first = arguments.end()
     elif not glued:
         first += 1
     word = _VALUE.match(text, first)
-    if not word:
+    command = _get_command(text, at, letter) if word else ""
+    if not word or not command or (letter == "p" and not glued and command.startswith(_PROMPTING)):
         return
-    span, value = _get_word(word)
-    if letter in _PAIRED or (letter == "a" and command[0] in ("http", "https", "xh")):
+    (start, end), value = _get_word(word)
+    if letter in _PAIRED or command in ("http", "https", "xh"):
         sign = next((one for one in (":", "%", ",") if one in value), "")
-        if not sign:
-            if letter == "u" and values.looks_random(value):
-                yield (*span, "password")
-            return
-        cut = value.index(sign) + 1
-        if values.looks_random(value[: cut - 1]):
-            yield span[0], span[0] + cut - 1, "password"
-        span, value = (span[0] + cut, span[1]), value[cut:]
-    yield from _judge(span, value, glued=glued and letter == "p")
+        user, _, value = value.partition(sign) if sign else (value, "", "")
+        if values.looks_random(user):
+            yield start, start + len(user), "password"
+        start += len(user) + 1
+    yield from _judge((start, end), value, glued=glued and letter == "p")
+
+
+def _get_command(text: str, at: int, letter: str) -> str:
+    """Return the command of an option, if the option takes a password."""
+    start = get_line(text, at, _LOOK_BACK)[0]
+    while start > 1 and text[start - 2] in "\\`^" and at - start < _LOOK_BACK:  # the line before is continued
+        start = get_line(text, start - 2, _LOOK_BACK)[0]
+    start = max(start, *(text.rfind(mark, start, at) + 1 for mark in "|;&"))
+    found = _COMMAND_WORD.findall(text, start, at)
+    if letter == "p" and ("login" in found or "upload" in found):
+        found += [word for word in found if word in _REGISTRIES] and ["sshpass"]
+    names = _COMMANDS[letter]
+    return next((word for word in reversed(found) if word in names or word.startswith(_FAMILIES.get(letter, ("\n",)))), "")
 
 
 def _judge(span: tuple[int, int], value: str, *, glued: bool = False) -> Iterator[Span]:
     """Yield an option's value unless it is a placeholder, a number of a port or an option."""
     kept = value.rstrip(")") if "(" not in value else value
-    if len(kept) < 4 or kept.startswith(("-", "$", "<", "%", "{", "@")) or values.is_placeholder(kept) or values.is_ordinary(kept) or values.is_reference(kept):
+    if (
+        len(kept) < 4
+        or kept.startswith(("-", "$", "<", "%", "{", "@"))
+        or values.is_placeholder(kept)
+        or values.is_ordinary(kept)
+        or values.is_reference(kept)
+    ):
         return
-    if kept.isupper() and kept.isalpha() or re.fullmatch(r"[0-9.:]+(?:/(?:tcp|udp))?", kept) or kept.startswith(("/", "./", "~")):
+    if (kept.isupper() and kept.isalpha()) or re.fullmatch(r"[0-9.:]+(?:/(?:tcp|udp))?", kept) or kept.startswith(("/", "./", "~")):
         return
     if glued and (kept.isalpha() and not kept.islower()):
         return

@@ -22,9 +22,7 @@ _SETTINGS_NAMES = re.compile(
 _PROSE_EXTENSIONS = words(".md .markdown .mdx .txt .rst .adoc .org .tex .pdf .docx .html .htm .xhtml .csv .tsv .log .eml .textile .wiki")
 _SHELL_EXTENSIONS = words(".sh .bash .zsh .fish .ksh .bat .cmd .envrc .mk")
 _LONGEST_EXTENSION = 6  # a longer one is a part of an id, such as the id of a conversation
-_LOCALE = re.compile(
-    r"(?:^|/)(?:locales?|i18n|l10n|lang|langs|languages?|translations?|messages)(?:/|[_.-])|(?:^|/)[a-z]{2}([_-][A-Z]{2})?\.[a-z]+$"
-)
+_LOCALE = re.compile(r"(?:^|/)(?:locales?|i18n|l10n|lang|langs|languages?|translations?|messages)(?:/|[_.-])|(?:^|/)[a-z]{2}([_-][A-Z]{2})?\.[a-z]+$")
 _NETRC = re.compile(r"\bpassword[ \t]{1,10}+(\S+)")
 _PGPASS = re.compile(r"^[^#\n](?:[^:\n\\]|\\.)*+:[^:\n]*+:[^:\n]*+:[^:\n]*+:([^\n]+)$", re.MULTILINE)
 _HTPASSWD = re.compile(r"^[^#:\n]{1,100}+:([^\n:]{4,}+)", re.MULTILINE)

@@ -11,7 +11,8 @@ from unspool.sources.secrets.spans import Scan, Span
 _BEARER = re.compile(r"bearer[ \t]{1,4}+([\w.~+/-]{16,}+=*+)", re.IGNORECASE | re.ASCII)
 _BASIC = re.compile(r"basic[ \t]{1,4}+([A-Za-z0-9+/]{8,4000}+={0,2})", re.IGNORECASE)
 _AUTHORIZATION = re.compile(
-    r"authorization[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?(?:(?P<scheme>[A-Za-z][\w-]{1,30}+)[ \t=]{1,4}+)?[\"']?(?P<value>[A-Za-z0-9][^\s\"'`,;<>()]{5,4000}+)",
+    r"(?<![A-Za-z])authorization[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?"
+    r"(?:(?P<scheme>[A-Za-z][\w-]{1,30}+)[ \t=]{1,4}+)?[\"']?(?P<value>[A-Za-z0-9][^\s\"'`,;<>()]{5,4000}+)",
     re.IGNORECASE,
 )
 _PARAMETER = re.compile(r"(?:response|cnonce|signature|mac|password)=\"?([\w+/=.-]{16,}+)", re.IGNORECASE | re.ASCII)

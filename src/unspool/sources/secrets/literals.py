@@ -19,7 +19,7 @@ _JOINT = re.compile(r"[ \t]{0,8}+(?:[+.&\\][ \t]{0,8}+(?:\r?\n[ \t]{0,60}+)?|\r?
 _NEW_LINE = re.compile(r"[ \t]{0,8}+\r?\n[ \t]{0,60}+(?=[rbuf@$]{0,2}[\"'`])")
 _NEXT_KEY = re.compile(r"[ \t]{0,8}(?:[:=]|,?[ \t]{0,8}\w+=)")
 _MOST = 20  # literals of one value
-_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0-7]{1,3}|[abfnrtv])")
+_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[abfnrtv])")
 
 
 def match_literal(text: str, first: int) -> re.Match[str] | None:

@@ -1,4 +1,4 @@
-"""Names that say secret: `password`, `api_key`, `DB_PASSWORD`, `client-secret`. Pure."""
+"""Names that say secret: `password`, `api_key`, `DB_CHOSEN`, `client-secret`. Pure."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ _FOREIGN = (
     "l\u00f6senord",
 )
 _SUFFIX = r"(?:[_-]?(?:base|value|string|text|plain|plaintext|raw|b64|base64|hex|phrase))?s?[0-9]{0,2}"
-_PASSWORD = r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de )passe|kennwort|senha|wachtwoord|requirepass"
-_WORD = re.compile(
-    rf"(?:{_PASSWORD}|pass|pwd|pw|psk|secret|token|key|auth|credential|creds?|salt|mnemonic){_SUFFIX}(?![\w-])", re.IGNORECASE
-)
+_CHOSEN = r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de )passe|kennwort|senha|wachtwoord|requirepass"
+_WORD = re.compile(rf"(?:{_CHOSEN}|pass|pwd|pw|psk|secret|token|key|auth|credential|creds?|salt|mnemonic){_SUFFIX}(?![\w-])", re.IGNORECASE)
 _NAME = re.compile(
     r"(?P<public>public[_-]?(?:key)?[_-]?|(?:next|page|paging|pagination|continuation|change|update|lock|sync|request|cancel\w*)[_-]?)?"
-    rf"(?:(?P<password>{_PASSWORD}|passe|pwd"
-    r"|(?:^|[_.\-/:]|db|sql|smtp|imap|mail|user|usr|admin|ftp|root|ssh|auth|login|proxy|wifi|store|key|trust|redis|mongo|pg|http)(?:pass|pw|psk))"
+    rf"(?:(?P<password>{_CHOSEN}|passe|pwd"
+    r"|(?:^|[_.\-/:]|db|sql|smtp|imap|mail|user|usr|admin|ftp|root|ssh|auth|login|proxy|wifi|store|key|trust|redis|mongo|pg|http)"
+    r"(?:pass|pw|psk))"
     r"|secret|token|(?:^|[_.-])auth|credential|creds|mnemonic|(?:auth|secure|logged[_-]?in|nonce|password|secret|crypt|hash)[_-]?salt"
     r"|(?:api|access|private|secret|encrypt(?:ion)?|decryption|signing|auth|account|master|shared|storage|admin|app(?:lication)?|licen[sc]e|jwt|hmac"
     r"|cipher|crypto|aes|subscription|integration|routing|write|server|role|deploy|webhook|session|client|consumer|function|instrumentation"
-    r"|pre-?shared|x-api|nonce|logged[_-]?in|secure|recovery|ingest(?:ion)?|developer|provisioning|registration|bot|cookie|hash|host|validation)[ _.-]?key)"
+    r"|pre-?shared|x-api|nonce|logged[_-]?in|secure|recovery|ingest(?:ion)?|developer|provisioning|registration|bot|cookie|hash|host|validation)"
+    r"[ _.-]?key)"
     rf"{_SUFFIX}$"
 )
-_PHRASE = re.compile(r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$", re.IGNORECASE)
+_PHRASE = re.compile(
+    r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$", re.IGNORECASE
+)
 _SHORT = frozenset({"pass", "pw", "psk", "auth", "salt"})
 _COMMENT = re.compile(r"[ \t]*(?:#|//|/?\*|--|;|%|<!--|\"\"\"|'''|>|rem\b|\.\.|!)", re.IGNORECASE)
 
@@ -100,6 +102,9 @@ def identify(scan: Scan, at: int) -> Place | None:
     named = _NAME.search(text[start : word.end()].lower())
     if not named or named["public"] or text[start - 2 : start] == "::":  # the name of a type: "AWS::IAM::AccessKey"
         return None
+    before = text[start - 1 : start]
+    if (before in ("$", "(", "{") and text[start : word.end()].lower() == "pwd") or (before == ":" and text[word.end() : word.end() + 1] == ":"):
+        return None  # the shell's working folder, or a part of an ARN
     return Place(scan, start, word.end(), "password" if named["password"] else "secret")
 
 

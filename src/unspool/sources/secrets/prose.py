@@ -12,12 +12,15 @@ from unspool.sources.secrets.names import Place
 from unspool.sources.secrets.spans import Span, Trust, get_line
 
 _LINK = re.compile(
-    r"(?:[ \t]+(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]+[\w@.'/\"`-]{1,40}(?:[ \t]+[\w@.'/-]{1,30}){0,4}?)?(?:[ \t]*\([^()\n]{1,40}\))?\*{0,2}"
-    r"[ \t]*(?P<sign>\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset to\b|\bto\b)"
-    r"[ \t]*(?:now|still|set to|currently|just)?[ \t]*:?[ \t]*\*{0,2}[ \t]*(?=\S)",
+    r"(?:[ \t]{1,8}(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]{1,8}[\w@.'/\"`-]{1,40}(?:[ \t]{1,8}[\w@.'/-]{1,30}){0,4}?)?"
+    r"(?:[ \t]{0,8}\([^()\n]{1,40}\))?\*{0,2}"
+    r"[ \t]{0,8}(?P<sign>\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset to\b|\bto\b)"
+    r"[ \t]{0,8}(?:now|still|set to|currently|just)?[ \t]{0,8}:?[ \t]{0,8}\*{0,2}[ \t]{0,8}(?=\S)",
     re.IGNORECASE,
 )
-_NEXT_LINE = re.compile(r"\*{0,2}:\*{0,2}[ \t]*\r?\n(?:[ \t]*\r?\n)?[ \t]*(?:[-*>][ \t]+)?(?P<value>[^\s`\"']{6,200})[ \t]*(?:\r?\n|$)")
+_NEXT_LINE = re.compile(
+    r"\*{0,2}:\*{0,2}[ \t]{0,8}\r?\n(?:[ \t]{0,40}\r?\n)?[ \t]{0,40}(?:[-*>][ \t]{1,8})?(?P<value>[^\s`\"']{6,200})[ \t]{0,8}(?:\r?\n|$)"
+)
 _TRAILING = re.compile(r"(?:[.,;:)\]}>|*_`\"'?]|</?\w*>?|\\[nr].*)+$")
 NEXT_SETTING = re.compile(r"[;,][\w.\[\]-]+=")  # the end of a value in a connection string
 _PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")

@@ -15,7 +15,10 @@ _DATA = re.compile(r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ 
 _ENTRY = re.compile(r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$", re.MULTILINE)
 _LITERAL = re.compile(r"[\"']?(?P<value>[^\"'#{}|>,\s][^\"'\r\n]{3,})")
 _ROWS = 500
-_COLUMN = re.compile(r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ _-]?key|secret access key|access key|key secret|client secret|pin)", re.IGNORECASE)
+_COLUMN = re.compile(
+    r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ _-]?key|secret access key|access key|client secret)",
+    re.IGNORECASE,
+)
 _RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$")
 
 

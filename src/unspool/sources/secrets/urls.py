@@ -48,7 +48,7 @@ def find_at_signature(scan: Scan, at: int) -> Iterator[Span]:
 def find_at_go_dsn(scan: Scan, at: int) -> Iterator[Span]:
     """Yield the password of a DSN of Go: `user:password@tcp(host)/database`."""
     text = scan.text
-    start = max(text.rfind(mark, max(0, at - 120), at) for mark in ("\"", "'", "`", " ", "=", "\n", ">"))
+    start = max(text.rfind(mark, max(0, at - 120), at) for mark in ('"', "'", "`", " ", "=", "\n", ">"))
     user, sign, password = text[start + 1 : at].partition(":")
     if sign and user and password.lower() not in _PLACEHOLDERS and len(password) >= 3 and not values.is_placeholder(password):
         yield at - len(password), at, "password in url"
@@ -109,4 +109,5 @@ def _match_password(text: str, start: int) -> tuple[int, int] | None:
         return None
     password = text[start:best]
     # "host:port/path@version" has no password.
-    return None if re.match(r"[0-9]{1,5}/", password) or "/" in password and not re.search(r"[0-9!#$%^&*+@]", password) else (start, best)
+    is_path = "/" in password and not re.search(r"[0-9!#$%^&*+@]", password)
+    return None if is_path or re.match(r"[0-9]{1,5}/", password) else (start, best)

@@ -32,28 +32,45 @@ _DUMMY = re.compile(
     r"x{4,}|your|my[_-]?(?:pass|secret|token|api|key)|change[_ -]?(?:me|it|this)|place[_-]?holder|redacted|example|dummy|insert|replace|todo|fixme"
     r"|undefined|not[_ -]?set|masked|removed|sample|omitted|enter[_-]|goes[_ -]here|<your|todo:"
 )
-_FAKE = re.compile(r"passw|pwd|secret|token|test|foo|fake|mock|invalid|wrong|default|apikey|api[_-]key|user|admin|auth|login|abc|qwerty|asdf|temp|demo|sha[0-9]|md5|base64")
+_FAKE = re.compile(
+    r"passw|pwd|secret|token|test|foo|fake|mock|invalid|wrong|default|apikey|api[_-]key|user|admin|auth|login|abc|qwerty|asdf|temp|demo|sha[0-9]|md5|base64|aes|gcm|ecdsa|rsa|ed25519|chacha|hmac|argon|crypt|pbkdf"
+)
 # Words that follow a label such as `password:` in forms, schemas and manuals.
 _ORDINARY = words(
-    "string integer number boolean object required optional enabled disabled default password passwd passwort passphrase passcode secret secrets private "
-    "public hidden return returns digest bearer simple native prompt system manual always unless before during kerberos negotiate github google oauth "
-    "inherit environment secretstr undefined nullable varchar nvarchar varbinary binary sensitive protected encrypted plaintext cleartext unknown "
-    "incorrect correct invalid missing expired forgotten forgot wrong changed updated reset random generated stored hashed masked removed empty "
-    "username account email emails address confirm confirmation current repeat please choose create update delete change cancel submit "
-    "minlength maxlength length strength policy policies rotation credential credentials token tokens apikey accesskey secretkey function method "
-    "variable constant setting settings option options argument parameter property attribute header cookie cookies session sessions request response "
-    "server client provider service database external internal global locale project tenant custom nobody anyone anything something nothing "
-    "whether without within because should cannot allowed denied accepted rejected supported unsupported available deprecated implied see also "
-    "yes true false none null nil self this that will must may can here there where which when with from into only same other each either neither"
+    "string integer number boolean object required optional enabled disabled default password passwd passwort passphrase "
+    "passcode secret secrets private public hidden return returns digest bearer simple native prompt system manual always "
+    "unless before during kerberos negotiate github google oauth inherit environment secretstr undefined nullable varchar "
+    "nvarchar varbinary binary sensitive protected encrypted plaintext cleartext unknown incorrect correct invalid missing "
+    "expired forgotten forgot wrong changed updated reset random generated stored hashed masked removed empty username "
+    "account email emails address confirm confirmation current repeat please choose create update delete change cancel submit "
+    "minlength maxlength length strength policy policies rotation credential credentials token tokens apikey accesskey "
+    "secretkey function method variable constant setting settings option options argument parameter property attribute header "
+    "cookie cookies session sessions request response server client provider service database external internal global locale "
+    "project tenant custom nobody anyone anything something nothing whether without within because should cannot allowed "
+    "denied accepted rejected supported unsupported available deprecated implied see also yes true false none null nil self "
+    "this that will must may can here there where which when with from into only same other each either neither"
 )
 _DOTTED = re.compile(r"[A-Za-z_$@][\w$]*(?:(?:\??\.|->|::)[A-Za-z_$][\w$]*)+\(?\)?;?$")
-_WORDY = re.compile(r"(?:[A-Za-z]+|[0-9]{1,4}|[A-Za-z]+[0-9]{1,2}|v[0-9]+)(?:[_.:/@-](?:[A-Za-z]+|[0-9]{1,4}|[A-Za-z]+[0-9]{1,2}|[a-z][0-9]{1,2}[a-z]))*$")
-_SIMPLE = re.compile(r"[\w!@#$%^&*+=?~.,-]+$")
-# Regular expressions, selectors, calls and markup: program text that stands in quotes.
-_CODE = re.compile(
-    r"\[[^\]]{0,40}+[=-][^\]]{0,40}+\]|\(\?|\.\*|\.\+|\\[dws]|\[\^|\w\(\)|\(\w*\)|^[.#][A-Za-z][\w-]*$|</?\w+|/>|=>|&&|\|\||^--?[a-z]|^[A-Za-z_ -]+[=:]$|^@\w+$|^[A-Za-z_][\w.]{3,}\(|^0x[0-9a-fA-F]+$|^[A-Za-z_.]{4,}=[A-Za-z]|^[a-z_/]+#[a-z_]+$|&[a-z]+;?$"
+_WORDY = re.compile(
+    r"(?:[A-Za-z]+|[0-9]{1,4}|[A-Za-z]+[0-9]{1,2}|v[0-9]+)(?:[_.:/@-](?:[A-Za-z]+|[0-9]{1,4}|[A-Za-z]+[0-9]{1,2}|[a-z][0-9]{1,2}[a-z]))*$"
 )
-_PATTERN = re.compile(r"\\|\(\?|\[\^|\.\*|\[[a-z0-9]-[a-z0-9]|://|\$\{|\{\{|[\w.]{12,}\(|\w=\w[^&]*&\w+=|,\w+:", re.IGNORECASE)
+_SIMPLE = re.compile(r"[\w!@#$%^&*+=?~.,-]+$")
+# Program text that stands in quotes.
+_CODE = re.compile(
+    "|".join(
+        (
+            r"\[[^\]]{0,40}+[=-][^\]]{0,40}+\]",  # an attribute selector, a set of characters
+            r"\(\?|\.\*|\.\+|\\[dws]|\[\^",  # a regular expression
+            r"\w\(\)|\(\w*\)|^[A-Za-z_][\w.]{3,}\(",  # a call
+            r"^[.#][A-Za-z][\w-]*$|^@\w+$|^[a-z_/]+#[a-z_]+$",  # a selector, a handle, a route
+            r"</?\w+|/>|&[a-z]+;?$",  # markup
+            r"=>|&&|\|\||^--?[a-z]",  # operators and options
+            r"^[A-Za-z_ -]+[=:]$|^[A-Za-z_.]{4,}=[A-Za-z]|^\w+=[^,]{1,40},\w+=",  # a label, an assignment, a name of a directory
+            r"^0x[0-9a-fA-F]+$|^[0-9a-f.]*:[0-9a-f:.]+(?:%\w+)?$",  # a number, an address
+        )
+    )
+)
+_PATTERN = re.compile(r"\\|\(\?[:=!<P]|\[\^|\.\*|\[[a-z0-9]-[a-z0-9]|://|\$\{|\{\{|[\w.]{12,}\(|\w=\w[^&]{0,60}&\w+=|,\w{3,}:", re.IGNORECASE)
 _FIELD = re.compile(r"[a-zA-Z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|pw|secret|token|key)[_-]?[0-9]?", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _MARK = re.compile(r"[\d!@#$%^&*+=?~]")
@@ -61,7 +78,7 @@ _INNER_MARK = re.compile(r"[!@#$%^&*+?~]")
 _TOKEN = re.compile(r"[!-~]+$")
 _PART = re.compile(r"[A-Za-z0-9+=]+")
 _HUMP = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
-_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[0-7]{1,3}|[abfnrtv])")
+_ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[abfnrtv])")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*$")
 # The letters that follow a letter in 94 of 100 places of identifiers and documentation; in random text they do in 39.
@@ -98,8 +115,8 @@ def looks_random(value: str) -> bool:
     """Tell if a value is so long and mixed that it is no word, name or path."""
     if len(value) < _MIN_RANDOM or not _TOKEN.match(value):
         return False
-    if len(value) >= 40 and _class_count(value) >= 3 and not value.isalnum() and _bits(value) >= 4.5 and not _PATTERN.search(value):
-        return not is_placeholder(value) or _TEMPLATE.search(value) is not None and not _TEMPLATE.sub("", value).isalpha()
+    if len(value) >= 40 and not value.isalnum() and _is_dense(value):
+        return not _ELIDED.search(value)
     if is_placeholder(value):
         return False
     if _UUID.match(value):
@@ -174,6 +191,12 @@ def is_identifier(value: str) -> bool:
 def count_digits(value: str) -> int:
     """Count the digits of a value."""
     return sum(char.isdigit() for char in value)
+
+
+def _is_dense(value: str) -> bool:
+    """Tell if characters of all sorts follow each other without an order."""
+    signs = sum(not (char.isalnum() or char in "-_./:") for char in value)
+    return _class_count(value) >= 3 and _bits(value) >= 4.5 and not _PATTERN.search(value) and (signs >= 5 or not _is_pronounceable(value))
 
 
 def _is_pronounceable(value: str) -> bool:
