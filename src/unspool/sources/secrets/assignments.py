@@ -14,7 +14,7 @@ from unspool.sources.secrets import values
 from unspool.sources.secrets.files import is_locale, is_shell
 from unspool.sources.secrets.literals import find_literals, get_extent, has_escapes, is_prefixed
 from unspool.sources.secrets.names import Place, identify, identify_foreign
-from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, judge_label
+from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, is_striking, judge_label
 from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
 
 _ANNOTATION = r"(?:[ \t]{0,4}\{ ?get;[^{}\r\n]{0,40}\}|[ \t]{0,4}+\??:[ \t]{0,4}+[A-Za-z_][\w.\[\]|, ?<>]{0,40}(?=[ \t]=))?"
@@ -48,7 +48,7 @@ _BLOCK_LINES = 200
 _IN_STRING = re.compile(r"[^\s;&\"'`<>\\]{1,200}+")
 _IN_SHELL = re.compile(r"[^\s,;&|<>(){}\[\]\"'`]{0,200}+")
 _IN_FLOW = re.compile(r"[^\s,;}\])&<]{0,200}+")
-_IN_PROGRAM = re.compile(r"[\w!@#%^~+./-]{6,200}(?=[\s,;]|$)")
+_IN_PROGRAM = re.compile(r"[\w!@#%^~+./?*$=-]{6,200}(?=[\s,;\"'`]|$)")
 _WORD = re.compile(r"[^\s\"'`|;&<>\\]{3,400}+")
 _CALLED = re.compile(r"[\w.]+\(")
 _DSN = re.compile(
@@ -85,8 +85,9 @@ def _find_value(place: Place) -> Iterator[Span]:
     found = list(_follow(place, end, separator)) if separator else []
     if found:
         yield from found
-    elif not place.is_short and (place.trust is Trust.PROSE or place.is_commented()):
-        yield from find_in_prose(place, end)
+    elif not place.is_short:
+        plain = place.trust is Trust.PROSE or place.is_commented()
+        yield from (span for span in find_in_prose(place, end) if plain or is_striking(text[span[0] : span[1]]))
 
 
 def _follow(place: Place, end: int, separator: re.Match[str]) -> Iterator[Span]:
@@ -171,7 +172,7 @@ def _judge_bare(place: Place, operator: str, first: int, *, quoted: bool) -> Ite
     text = place.text
     if operator not in _BARE_OPERATORS or "{{" in place.get_line_before():
         return
-    block = _BLOCK.match(text, first) if operator == ":" and place.trust >= Trust.SETTINGS else None
+    block = _BLOCK.match(text, first) if operator == ":" and place.trust is not Trust.PROGRAM else None
     bare = _BARE.match(text, first)
     if block:
         yield from _judge_block(place, block)
@@ -276,7 +277,7 @@ def _judge_program(place: Place, operator: str, first: int) -> Iterator[Span]:
             yield first, first + len(value), place.kind
 
 
-_SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",")
+_SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
 
 
 def _judge_spaced(place: Place, first: int) -> Iterator[Span]:
@@ -291,17 +292,10 @@ def _judge_spaced(place: Place, first: int) -> Iterator[Span]:
         plain = place.kind == "password" and is_shell(place.path) and _is_secret(place, value, Trust.SETTINGS)
         if not value.startswith("-") and not _is_expression(value) and (mixed or plain):
             yield first, first + len(value), place.kind
-    elif place.trust is Trust.PROSE and place.kind == "password" and _is_striking(value):
+    elif place.trust is Trust.PROSE and place.kind == "password" and is_striking(value):
         yield first, first + len(value), place.kind
     elif _DIRECTIVE.search(line := place.get_line_before()) or (place.name.lower() == "requirepass" and not line.strip(" \t#")):
         rest = text[first : get_line(text, first)[1]].split(" #")[0].rstrip("\\ \t\r")
         trust = Trust.SETTINGS if rest == value else Trust.PROGRAM
         if not value.startswith("=") and not _is_expression(value) and _is_secret(place, value, trust):
             yield first, first + len(value), place.kind
-
-
-def _is_striking(value: str) -> bool:
-    """Tell if a word that follows "password" in a sentence can be nothing else: "with password x"."""
-    if len(value) < 8 or not values.is_prose_secret(value, "password") or values.is_identifier(value) or values.is_wordy(value):
-        return False
-    return values.count_digits(value) >= 1 and (bool(re.search(r"[!#$%^&*+?~@]", value)) or (values.count_digits(value) >= 2 and not value.isupper()))

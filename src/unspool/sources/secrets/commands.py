@@ -14,7 +14,8 @@ from unspool.sources.secrets.spans import Scan, Span, get_line
 
 _WORD = r"(?:\"(?P<double>[^\"\r\n]{1,200}+)\"|'(?P<single>[^'\r\n]{1,200}+)'|(?P<bare>[^\s\"'`|;&<>]{1,200}+))"
 _VALUE = re.compile(_WORD)
-_LOOK_BACK = 400
+_LOOK_BACK = 240
+_MIN_LENGTH = 4
 
 # Commands by the letter of the option that takes a password.
 _COMMANDS = {
@@ -131,8 +132,10 @@ def _judge_option(text: str, at: int, letter: str) -> Iterator[Span]:
     elif not glued:
         first += 1
     word = _VALUE.match(text, first)
-    command = _get_command(text, at, letter) if word else ""
-    if not word or not command or (letter == "p" and not glued and command.startswith(_PROMPTING)):
+    if not word or len(word[0]) < _MIN_LENGTH or word[0][0] == "-":
+        return
+    command = _get_command(text, at, letter)
+    if not command or (letter == "p" and not glued and command.startswith(_PROMPTING)):
         return
     (start, end), value = _get_word(word)
     if letter in _PAIRED or command in ("http", "https", "xh"):
@@ -161,7 +164,7 @@ def _judge(span: tuple[int, int], value: str, *, glued: bool = False) -> Iterato
     """Yield an option's value unless it is a placeholder, a number of a port or an option."""
     kept = value.rstrip(")") if "(" not in value else value
     if (
-        len(kept) < 4
+        len(kept) < _MIN_LENGTH
         or kept.startswith(("-", "$", "<", "%", "{", "@"))
         or values.is_placeholder(kept)
         or values.is_ordinary(kept)

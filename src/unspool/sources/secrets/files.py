@@ -25,6 +25,7 @@ _LONGEST_EXTENSION = 6  # a longer one is a part of an id, such as the id of a c
 _LOCALE = re.compile(r"(?:^|/)(?:locales?|i18n|l10n|lang|langs|languages?|translations?|messages)(?:/|[_.-])|(?:^|/)[a-z]{2}([_-][A-Z]{2})?\.[a-z]+$")
 _NETRC = re.compile(r"\bpassword[ \t]{1,10}+(\S+)")
 _PGPASS = re.compile(r"^[^#\n](?:[^:\n\\]|\\.)*+:[^:\n]*+:[^:\n]*+:[^:\n]*+:([^\n]+)$", re.MULTILINE)
+_PGPASS_ENTRY = re.compile(r":5432:[\w*-]{1,60}:[\w.-]{1,60}:(\S{4,100})(?=\s|$)")
 _HTPASSWD = re.compile(r"^[^#:\n]{1,100}+:([^\n:]{4,}+)", re.MULTILINE)
 _CREDENTIAL_FORMATS = {".netrc": _NETRC, "_netrc": _NETRC, ".pgpass": _PGPASS, ".htpasswd": _HTPASSWD, "htpasswd": _HTPASSWD}
 
@@ -57,3 +58,10 @@ def find_in_credential_file(scan: Scan) -> Iterator[Span]:
     """Yield the passwords of `.netrc`, `.pgpass` and `.htpasswd`, which have no names."""
     if expression := _CREDENTIAL_FORMATS.get(posixpath.basename(scan.path).lower()):
         yield from ((*found.span(1), "password") for found in expression.finditer(scan.text) if not values.is_placeholder(found[1]))
+
+
+def find_at_pgpass(scan: Scan, at: int) -> Iterator[Span]:
+    """Yield the password of an entry of `.pgpass` in another text."""
+    found = _PGPASS_ENTRY.match(scan.text, at)
+    if found and not values.is_placeholder(found[1]) and not values.is_ordinary(found[1]):
+        yield (*found.span(1), "password")

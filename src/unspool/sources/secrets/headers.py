@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from unspool.sources.secrets import values
 from unspool.sources.secrets.spans import Scan, Span
@@ -18,6 +19,8 @@ _AUTHORIZATION = re.compile(
 _PARAMETER = re.compile(r"(?:response|cnonce|signature|mac|password)=\"?([\w+/=.-]{16,}+)", re.IGNORECASE | re.ASCII)
 _COOKIE = re.compile(r"cookie2?[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?(?P<pairs>[^\r\n\"'`]{3,4000}+)", re.IGNORECASE)
 _COOKIE_PAIR = re.compile(r"([\w.$-]{1,80}+)=([^;\s\"'`,]{6,4000}+)", re.ASCII)
+_COOKIE_PAIRS = 50
+_COOKIE_LENGTH = 4000
 _COOKIE_ATTRIBUTES = frozenset({"path", "domain", "expires", "max-age", "samesite", "version", "priority", "comment"})
 _SESSION = re.compile(r"sess|sid$|token|auth|csrf|xsrf|jwt|login|remember|connect\.|secret|user|credential|key$", re.IGNORECASE)
 _PARAMETER_SCHEMES = frozenset({"digest", "hmac", "signature", "oauth", "aws4-hmac-sha256", "hawk", "mac"})
@@ -56,12 +59,17 @@ def find_at_authorization(scan: Scan, at: int) -> Iterator[Span]:
 
 def find_at_cookie(scan: Scan, at: int) -> Iterator[Span]:
     """Yield the values of a `Cookie` or `Set-Cookie` header."""
-    if header := _COOKIE.match(scan.text, at):
+    header = _COOKIE.match(scan.text, at)
+    if not header:
+        return
+    earlier = scan.folded.rfind(b"cookie", max(0, at - _COOKIE_LENGTH), at)
+    inside = _COOKIE.match(scan.text, earlier) if earlier >= 0 else None
+    if not inside or inside.end() <= at:  # else the earlier header contains this one
         yield from _find_cookies(scan.text, header)
 
 
 def _find_cookies(text: str, header: re.Match[str]) -> Iterator[Span]:
-    for pair in _COOKIE_PAIR.finditer(text, *header.span("pairs")):
+    for pair in islice(_COOKIE_PAIR.finditer(text, *header.span("pairs")), _COOKIE_PAIRS):
         name, value = pair[1], pair[2]
         if name.lower() in _COOKIE_ATTRIBUTES or values.is_placeholder(value) or values.is_reference(value):
             continue

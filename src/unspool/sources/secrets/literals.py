@@ -18,6 +18,7 @@ _LITERAL = re.compile(
 _JOINT = re.compile(r"[ \t]{0,8}+(?:[+.&\\][ \t]{0,8}+(?:\r?\n[ \t]{0,60}+)?|\r?\n[ \t]{0,60}+[+.&][ \t]{0,8}+|(?<=[ \t]))(?=[rbuf@$]{0,2}[\"'`])")
 _NEW_LINE = re.compile(r"[ \t]{0,8}+\r?\n[ \t]{0,60}+(?=[rbuf@$]{0,2}[\"'`])")
 _NEXT_KEY = re.compile(r"[ \t]{0,8}(?:[:=]|,?[ \t]{0,8}\w+=)")
+_LINE_END = re.compile(r"(?:\\[nr])+$")
 _MOST = 20  # literals of one value
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[abfnrtv])")
 
@@ -53,4 +54,4 @@ def is_prefixed(found: re.Match[str], letters: str) -> bool:
 
 def has_escapes(raw: str) -> bool:
     """Tell if a literal contains escapes of bytes or control characters."""
-    return bool(_ESCAPE.search(raw))
+    return bool(_ESCAPE.search(_LINE_END.sub("", raw.replace("\\\\", "/"))))

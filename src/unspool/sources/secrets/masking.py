@@ -45,6 +45,7 @@ _FINDERS: dict[bytes, tuple[Finder, ...]] = {
 }
 _PROSE_FINDERS: dict[bytes, tuple[Finder, ...]] = {
     **_FINDERS,
+    b":5432:": (files.find_at_pgpass,),
     b"kennwort": (assignments.find_at_name,),
     b"senha": (assignments.find_at_name,),
     b"wachtwoord": (assignments.find_at_name,),
@@ -58,7 +59,7 @@ def mask_secrets(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
     """
     masked: list[Masked] = []
     for _ in range(_ROUNDS):
-        spans = _merge(sorted(_find_spans(text, path)))
+        spans = _merge(sorted(span for span in _find_spans(text, path) if _is_readable(text, span)))
         if not spans:
             break
         masked += _locate(text, path, spans)
@@ -92,6 +93,11 @@ def _find_spans(text: str, path: str) -> Iterator[Span]:
     yield from files.find_in_credential_file(scan)
     yield from assignments.find_foreign(scan)
     yield from structures.find_in_columns(scan)
+
+
+def _is_readable(text: str, span: Span) -> bool:
+    """Tell if a span contains anything but stars and white space."""
+    return bool(text[span[0] : span[1]].strip("* \t\r\n"))
 
 
 def _merge(spans: list[Span]) -> list[Span]:

@@ -79,3 +79,10 @@ def _is_plain_word(value: str, place: Place) -> bool:
     if values.is_ordinary(value) or values.is_placeholder(value) or values.is_fake(value):
         return False
     return value.isascii() and value.islower() and value.replace("-", "").isalnum()
+
+
+def is_striking(value: str) -> bool:
+    """Tell if a word that follows "password" in a sentence can be nothing else: "with password x"."""
+    if len(value) < 8 or not values.is_prose_secret(value, "password") or values.is_identifier(value) or values.is_wordy(value):
+        return False
+    return values.count_digits(value) >= 1 and (bool(re.search(r"[!#$%^&*+?~@]", value)) or (values.count_digits(value) >= 2 and not value.isupper()))

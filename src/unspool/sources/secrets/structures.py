@@ -10,7 +10,8 @@ from unspool.sources.secrets import values
 from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
 
 _SECRET_KIND = re.compile(r"[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$")
-_DOCUMENT_END = re.compile(r"^(?:---|\.\.\.)", re.MULTILINE)
+_MANIFEST = 50_000  # characters before and behind the kind
+_KINDS = ("kind:", 'kind":')
 _DATA = re.compile(r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ \t]*(?:\{[ \t]*)?\r?$", re.MULTILINE)
 _ENTRY = re.compile(r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$", re.MULTILINE)
 _LITERAL = re.compile(r"[\"']?(?P<value>[^\"'#{}|>,\s][^\"'\r\n]{3,})")
@@ -19,6 +20,7 @@ _COLUMN = re.compile(
     r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ _-]?key|secret access key|access key|client secret)",
     re.IGNORECASE,
 )
+_HEADER = re.compile(r"[\w \"-]{1,40}(?:[,;\t][\w \"-]{1,40}){1,30}\r?\n")  # the first line of separated values
 _RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$")
 
 
@@ -34,19 +36,30 @@ def find_in_columns(scan: Scan) -> Iterator[Span]:
     suffix = extension(scan.path)
     if suffix in (".csv", ".tsv"):
         yield from _find_in_rows(scan.text, "\t" if suffix == ".tsv" else "")
-    elif scan.trust is Trust.PROSE and b"|" in scan.flat and b"--" in scan.flat:
-        yield from _find_in_tables(scan.text)
+    elif scan.trust is Trust.PROSE:
+        if _HEADER.match(scan.text):
+            yield from _find_in_rows(scan.text, "")
+        if b"|" in scan.flat and b"--" in scan.flat:
+            yield from _find_in_tables(scan.text)
 
 
 def _find_in_manifest(text: str, kind: re.Match[str]) -> Iterator[Span]:
-    start = max((found.end() for found in _DOCUMENT_END.finditer(text, 0, kind.start())), default=0)
-    following = _DOCUMENT_END.search(text, kind.end())
-    end = following.start() if following else len(text)
+    start, end = _get_manifest(text, kind)
     template = text.find("{{", start, end) >= 0
     for data in _DATA.finditer(text, start, end):
         for span in _find_entries(text, data, end):
             if not template or values.looks_random(text[span[0] : span[1]]):
                 yield span
+
+
+def _get_manifest(text: str, kind: re.Match[str]) -> tuple[int, int]:
+    """Return the extent of a manifest: up to the kinds before and behind it, or to the ends of its document."""
+    least, most = max(0, kind.start() - _MANIFEST), min(len(text), kind.end() + _MANIFEST)
+    start = max(least, *(text.rfind(mark, least, kind.start()) + 1 for mark in _KINDS))
+    end = min((at for mark in _KINDS if (at := text.find(mark, kind.end(), most)) >= 0), default=most)
+    start = max(start, text.rfind("\n---", start, kind.start()) + 1)
+    following = text.find("\n---", kind.end(), end)
+    return start, following if following >= 0 else end
 
 
 def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[Span]:
@@ -118,12 +131,16 @@ def _find_in_rows(text: str, separator: str) -> Iterator[Span]:
     """Yield the cells of secret columns in files of separated values; the first row names the columns."""
     head = text.split("\n", 1)[0]
     separator = separator or max(",;\t", key=head.count)
+    width = head.count(separator)
     columns = {number for number, cell in enumerate(head.rstrip("\r").split(separator)) if _COLUMN.fullmatch(cell.strip(' "'))}
     if not columns:
         return
     at = len(head) + 1
     for line in text[at:].split("\n"):
         position = at
+        if line.count(separator) != width:
+            at += len(line) + 1
+            continue
         for number, cell in enumerate(line.rstrip("\r").split(separator)):
             value = cell.strip(' "')
             if number in columns and len(value) >= 4 and not values.is_placeholder(value) and not values.is_ordinary(value):

@@ -171,7 +171,7 @@ _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])
 _AWS_NEAR = 200  # characters behind an access key
 
 _HASH = re.compile(
-    r"\$(?:2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}|(?:1|5|6|7|y|gy|apr1|md5)\$(?:rounds=[0-9]{1,9}+\$)?[./A-Za-z0-9$]{1,60}+[./A-Za-z0-9]"
+    r"\$(?:2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}|(?:1|5|6|7|y|gy|apr1|md5)\$(?:rounds=[0-9]{1,9}+\$)?[./A-Za-z0-9]{1,40}+\$[./A-Za-z0-9]{16,}+"
     r"|argon2(?:id?|d)\$[\w=,$+/.-]{30,}+|scrypt\$[\w=,$+/.-]{30,}+|pbkdf2[\w-]*+\$[\w=,$+/.-]{30,}+)",
     re.ASCII,
 )

@@ -48,7 +48,8 @@ def find_at_signature(scan: Scan, at: int) -> Iterator[Span]:
 def find_at_go_dsn(scan: Scan, at: int) -> Iterator[Span]:
     """Yield the password of a DSN of Go: `user:password@tcp(host)/database`."""
     text = scan.text
-    start = max(text.rfind(mark, max(0, at - 120), at) for mark in ('"', "'", "`", " ", "=", "\n", ">"))
+    least = max(0, at - 120)
+    start = max(least - 1, *(text.rfind(mark, least, at) for mark in ('"', "'", "`", " ", "=", "\n", ">")))
     user, sign, password = text[start + 1 : at].partition(":")
     if sign and user and password.lower() not in _PLACEHOLDERS and len(password) >= 3 and not values.is_placeholder(password):
         yield at - len(password), at, "password in url"

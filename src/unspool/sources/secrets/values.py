@@ -262,7 +262,7 @@ def is_prose_secret(value: str, kind: str) -> bool:
 
 def is_random_bytes(raw: str) -> bool:
     """Tell if a literal with escapes is a random key. The signature of a file format is shorter."""
-    plain = _ESCAPE.sub("\x01", raw)
+    plain = _ESCAPE.sub("\x01", raw.replace("\\\\", "/"))
     return len(plain) >= _MIN_RANDOM and " " not in plain.strip()
 
 
