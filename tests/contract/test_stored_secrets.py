@@ -49,33 +49,33 @@ def _plant(corpus: unspool.Corpus, tree: Path) -> None:
     corpus.index(tree, project="files")
     corpus.put(*_documents())
     corpus.remember(
-        talk("chat", *(said(_in_prose(form), author=_in_prose(form)) for form in FORMS), title=_in_prose(FORMS[0])),
-        *(talk(f"c{number}", "walrus", title=_in_prose(form), metadata=_metadata(form)) for number, form in enumerate(FORMS)),
+        talk("chat", *(said(form.text, author=_get_author(form)) for form in FORMS)),
+        *(talk(f"c{number}", "walrus", title=form.text, metadata=_metadata(form)) for number, form in enumerate(FORMS)),
     )
     log = corpus.history("log")
     for form in FORMS:
-        log.append(_in_prose(form))
+        log.append(form.text)
 
 
 def _documents() -> Iterator[unspool.Document]:
     for number, form in enumerate(FORMS):
         path = f"{number}/{form.path or NAMELESS}"
-        yield unspool.Document(project="put", path=path, text=form.text, title=_in_prose(form), metadata=_metadata(form))
+        yield unspool.Document(project="put", path=path, text=form.text, title=form.text, metadata=_metadata(form))
 
 
-def _in_prose(form: secrets_corpus.Form) -> str:
-    """Return a form as a text without a file name can have it."""
-    known_by_file = form.path.startswith(".") or form.path.endswith((".ini", ".csv", ".yaml", ".properties", ".conf", ".sh", ".xml", ".hcl"))
-    return f"walrus: password = '{form.secret}'" if known_by_file and "\n" not in form.secret else form.text
+def _get_author(form: secrets_corpus.Form) -> str:
+    """Return a form as the author of a message, which is one short line."""
+    line = form.text.strip()
+    return line if "\n" not in line and len(line) <= 200 else "bob"
 
 
 def _metadata(form: secrets_corpus.Form) -> dict[str, str]:
-    return {"password": form.secret, "note": _in_prose(form)}
+    return {"password": form.secret, "note": form.text}
 
 
 def _collect_outputs(corpus: unspool.Corpus) -> Iterator[str]:
-    for form in FORMS[::7]:
-        page = corpus.search(f"walrus {form.text}", projects="*", limit=50, explain=True)
+    for query in ("walrus", "password", "token of the client", "postgres", "curl login", "SECRET_KEY", "Authorization Bearer", "create user"):
+        page = corpus.search(query, projects="*", limit=100, explain=True)
         yield json.dumps(render.page(page))
         yield repr(page)
     for project in ("files", "put"):

@@ -17,7 +17,7 @@ from unspool.sources.secrets.names import Place, identify, identify_foreign
 from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, is_striking, judge_label
 from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
 
-_ANNOTATION = r"(?:[ \t]{0,4}\{ ?get;[^{}\r\n]{0,40}\}|[ \t]{0,4}+\??:[ \t]{0,4}+[A-Za-z_][\w.\[\]|, ?<>]{0,40}(?=[ \t]=))?"
+_ANNOTATION = r"(?:[ \t]{0,4}\{ ?get;[^{}\r\n]{0,40}\}|[ \t]{0,4}+\??:[ \t]{0,4}+[&*A-Za-z_][\w.\[\]|, ?<>&']{0,40}(?=[ \t]=))?"
 _OPERATOR = (
     r"\*{0,2}\)?[ \t]{0,30}+(?P<operator>=>|:=|:-(?=[^\s])|<-|->|\u2192|\?\?=?|\|\|=?|\?=|\+=|!==?|={1,3}|:(?!:)|(?<=\)\s)or(?=\s)|\uff1a)"
     r"(?:\*\*|__(?=[ \t])|</\w{1,8}+>)?[ \t]{0,30}+(?:\*\*)?(?:[(\[]?[ \t]{0,8}+\\?\r?\n[ \t]{0,60}+(?=[rbuf]{0,2}[\"'`]))?"
@@ -26,13 +26,13 @@ _BETWEEN = r"(?:\r?\n[ \t]{1,40}+[\w\"'-]{1,30}+[ \t]{0,8}[:=][^\n]{0,120}){0,4}
 _METHODS = r"equals(?:ignorecase)?|eq|compareto|isequalto|toequal|tobe|send_?keys|fill|type|setvalue|set|value"
 # The text between a name and its value. The name may be in quotes, in brackets or in a tag.
 _SEPARATOR = re.compile(
-    rf"(?P<named>(?:[ \t]{{0,8}}\{{|:)?[ \t]{{0,8}}[,;]?{_BETWEEN}\s{{0,60}}[\"']?(?:value|default|parametervalue|defaultvalue|content)[\"']?"
-    r"[ \t]{0,8}(?:=>|[:=])\s{0,8})"
+    rf"(?P<named>(?:[ \t]{{0,8}}\{{|:)?[ \t]{{0,8}}[,;]?{_BETWEEN}"
+    r"\s{0,60}[\"']?(?:\w{1,20}:)?(?:value|default|parametervalue|defaultvalue|content)[\"']?[ \t]{0,8}(?:=>|[:=])\s{0,8})"
     rf"|(?P<assign>{_ANNOTATION}{_OPERATOR})"
     r"|(?P<element>(?:[ \t]{1,8}[\w:.-]{1,30}=\"[^\"<>]{0,80}\"){0,3}[ \t]{0,8}>(?:<!\[CDATA\[)?(?=[^<>\r\n]{1,200}(?:<|\]\]>)))"
     r"|(?P<markup></\w{1,10}+>:?\s{0,40}+(?:<\w[^<>]{0,60}+>\s{0,20}+){1,3}+)"
     r"|(?P<pair>[ \t]{0,8}+,[ \t]{0,40}+(?=[rbu@]{0,2}[\"'`]))"
-    rf"|(?P<call>(?:\.(?:{_METHODS}))?\([ \t]{{0,8}}+(?=[rbu@]{{0,2}}[\"'`]))"
+    rf"|(?P<call>(?:\)?\.(?:{_METHODS}))?\([ \t]{{0,8}}+(?=[rbu@]{{0,2}}[\"'`]))"
     r"|(?P<cell>\*{0,2}[ \t]{0,60}+\|[ \t]{0,60}+(?=[^\s|]))"
     r"|(?P<space>[ \t]{1,30}+)",
     re.IGNORECASE,
@@ -50,6 +50,8 @@ _IN_SHELL = re.compile(r"[^\s,;&|<>(){}\[\]\"'`]{0,200}+")
 _IN_FLOW = re.compile(r"[^\s,;}\])&<]{0,200}+")
 _IN_PROGRAM = re.compile(r"[\w!@#%^~+./?*$=-]{6,200}(?=[\s,;\"'`]|$)")
 _WORD = re.compile(r"[^\s\"'`|;&<>\\]{3,400}+")
+_BARE_TOKEN = re.compile(r"[\w+/=.~-]+$")
+_DEFAULT = re.compile(r"[^}\s\"']{1,200}(?=\})")
 _CALLED = re.compile(r"[\w.]+\(")
 _DSN = re.compile(
     r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)"
@@ -87,6 +89,8 @@ def _find_value(place: Place) -> Iterator[Span]:
         yield from found
     elif not place.is_short:
         plain = place.trust is Trust.PROSE or place.is_commented()
+        if separator and separator["assign"] and not plain:
+            return
         yield from (span for span in find_in_prose(place, end) if plain or is_striking(text[span[0] : span[1]]))
 
 
@@ -268,7 +272,11 @@ def _judge_program(place: Place, operator: str, first: int) -> Iterator[Span]:
         if found:
             yield from found
             return
-    if place.trust is Trust.PROSE or place.is_commented():
+    if text[place.start - 2 : place.start] == "${" and operator == ":":
+        default = _DEFAULT.match(text, first)
+        if default and _is_secret(place, default[0], Trust.PROGRAM):
+            yield (*default.span(), place.kind)
+    elif place.trust is Trust.PROSE or place.is_commented():
         if operator in ("=", ":", "->", "=>", "\u2192", "\uff1a"):
             yield from judge_label(place, first)
     elif operator in ("=", ":") and _IN_PROGRAM.match(text, first) and values.count_digits(value):
@@ -277,6 +285,7 @@ def _judge_program(place: Place, operator: str, first: int) -> Iterator[Span]:
             yield first, first + len(value), place.kind
 
 
+_SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space between them
 _SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
 
 
@@ -292,10 +301,15 @@ def _judge_spaced(place: Place, first: int) -> Iterator[Span]:
         plain = place.kind == "password" and is_shell(place.path) and _is_secret(place, value, Trust.SETTINGS)
         if not value.startswith("-") and not _is_expression(value) and (mixed or plain):
             yield first, first + len(value), place.kind
-    elif place.trust is Trust.PROSE and place.kind == "password" and is_striking(value):
+    elif place.trust is Trust.PROSE and _is_told(place, value):
         yield first, first + len(value), place.kind
-    elif _DIRECTIVE.search(line := place.get_line_before()) or (place.name.lower() == "requirepass" and not line.strip(" \t#")):
+    elif _DIRECTIVE.search(line := place.get_line_before()) or (extension(place.path) in _SPACED and not line.strip(" \t#")):
         rest = text[first : get_line(text, first)[1]].split(" #")[0].rstrip("\\ \t\r")
         trust = Trust.SETTINGS if rest == value else Trust.PROGRAM
         if not value.startswith("=") and not _is_expression(value) and _is_secret(place, value, trust):
             yield first, first + len(value), place.kind
+
+
+def _is_told(place: Place, value: str) -> bool:
+    """Judge a word that follows a name in a sentence: "with password x", "use the token x"."""
+    return is_striking(value) if place.kind == "password" else bool(_BARE_TOKEN.match(value)) and values.looks_random(value)

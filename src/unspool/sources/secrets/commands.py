@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from unspool.sources.names import words
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Span, get_line
+from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
 
 _WORD = r"(?:\"(?P<double>[^\"\r\n]{1,200}+)\"|'(?P<single>[^'\r\n]{1,200}+)'|(?P<bare>[^\s\"'`|;&<>]{1,200}+))"
 _VALUE = re.compile(_WORD)
@@ -49,7 +49,7 @@ _STATEMENTS = (
     ),
     re.compile(r"securestring(?:[ \t]+-(?:string|asplaintext|force|key))*[ \t]*\(?[ \t]*" + _WORD, re.IGNORECASE),
     re.compile(
-        r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>(?!))?(?P<single>(?!))?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=[ \t]|$)",
+        r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>(?!))?(?P<single>(?!))?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=\s|$)",
         re.IGNORECASE,
     ),
     re.compile(r"sqlplus[ \t]+(?:-\w+[ \t]+){0,3}[\"']?[\w$]{1,30}/(?P<double>(?!))?(?P<single>(?!))?(?P<bare>[^\s@\"'/]{3,60})@", re.IGNORECASE),
@@ -57,8 +57,13 @@ _STATEMENTS = (
 )
 # A call whose last argument is a password. The other arguments are strings, names or addresses.
 _CALL = re.compile(
-    r"(?:basic_?auth\w{0,20}|credentials?|login|connect(?:ion)?|auth(?:[ \t]{0,4}=)?|passwordauthentication)[ \t]{0,4}[(\[ ][ \t]{0,4}"
+    r"(?:basic_?auth\w{0,20}|credentials?|(?<=password)token|mysqli|pdo|login|connect(?:ion)?|auth(?:[ \t]{0,4}=)?|passwordauthentication)"
+    r"[ \t]{0,4}[(\[ ][ \t]{0,4}"
     r"(?:(?:[\w.]{1,60}|N?[\"'][^\"'\r\n]{0,80}[\"'])[ \t]{0,4},[ \t]{0,4}){1,3}N?[\"'](?P<password>[^\"'\r\n]{6,200})[\"'][ \t]{0,4}[,)\]\r\n;]",
+    re.IGNORECASE,
+)
+_SIGNING = re.compile(
+    r"jwt\.(?:encode|decode|sign|verify)\([ \t]{0,8}[^,\r\n]{1,80},[ \t]{0,8}b?[\"'](?P<key>[^\"'\r\n]{6,200})[\"']",
     re.IGNORECASE,
 )
 _LONG = re.compile(r" --(?:proxy-)?(?:user|auth|creds|src-creds|dest-creds)[ =]" + _WORD)
@@ -86,6 +91,13 @@ def find_at_call(scan: Scan, at: int) -> Iterator[Span]:
     value = found["password"] if found else ""
     if found and not values.is_secret_name(value) and (values.looks_random(value) or values.looks_like_password(value)):
         yield (*found.span("password"), "password")
+
+
+def find_at_signing(scan: Scan, at: int) -> Iterator[Span]:
+    """Yield the key with which a web token is signed: `jwt.encode(payload, key)`."""
+    found = _SIGNING.match(scan.text, at)
+    if found and values.is_secret(found["key"], "secret", Trust.SETTINGS):
+        yield (*found.span("key"), "secret")
 
 
 def find_at_password(scan: Scan, at: int) -> Iterator[Span]:
@@ -124,7 +136,7 @@ def find_at_option(scan: Scan, at: int) -> Iterator[Span]:
 
 def _judge_option(text: str, at: int, letter: str) -> Iterator[Span]:
     first = at + 3
-    glued = text[first : first + 1] not in (" ", "=", "\t", "")
+    glued = text[first : first + 1] not in (" ", "=", "\t", "") and letter != "b"
     if glued and letter not in _GLUED:
         return
     if letter == "b" and (arguments := _HTPASSWD_ARGUMENTS.match(text, first, first + 200)):

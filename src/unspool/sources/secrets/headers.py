@@ -9,7 +9,7 @@ from itertools import islice
 from unspool.sources.secrets import values
 from unspool.sources.secrets.spans import Scan, Span
 
-_BEARER = re.compile(r"bearer[ \t]{1,4}+([\w.~+/-]{16,}+=*+)", re.IGNORECASE | re.ASCII)
+_BEARER = re.compile(r"bearer[ \t:=]{1,4}+[\"']?([\w.~+/-]{16,}+=*+)", re.IGNORECASE | re.ASCII)
 _BASIC = re.compile(r"basic[ \t]{1,4}+([A-Za-z0-9+/]{8,4000}+={0,2})", re.IGNORECASE)
 _AUTHORIZATION = re.compile(
     r"(?<![A-Za-z])authorization[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?"

@@ -16,11 +16,11 @@ _ROUNDS = 5  # masking can uncover a neighbour of a secret; in practice the seco
 
 # Finders by the string at which they begin, in lower case. A text is searched once for each string.
 _FINDERS: dict[bytes, tuple[Finder, ...]] = {
-    b"pass": (assignments.find_at_name, commands.find_at_password, commands.find_at_call),
+    b"pass": (assignments.find_at_name, structures.find_at_insert, commands.find_at_password, commands.find_at_call),
     b"pw": (assignments.find_at_name,),
     b"psk": (assignments.find_at_name,),
     b"secret": (assignments.find_at_name, structures.find_at_manifest),
-    b"token": (assignments.find_at_name,),
+    b"token": (assignments.find_at_name, commands.find_at_call),
     b"key": (assignments.find_at_name, private_keys.find_at_putty),
     b"auth": (headers.find_at_authorization, assignments.find_at_name, commands.find_at_call),
     b"cred": (assignments.find_at_name, commands.find_at_call),
@@ -38,6 +38,9 @@ _FINDERS: dict[bytes, tuple[Finder, ...]] = {
     b"identified": (commands.find_at_statement,),
     b"securestring": (commands.find_at_statement,),
     b"connect": (commands.find_at_call,),
+    b"mysqli(": (commands.find_at_call,),
+    b"pdo(": (commands.find_at_call,),
+    b"jwt.": (commands.find_at_signing,),
     b"login": (commands.find_at_call,),
     b"net use": (commands.find_at_statement,),
     b"sqlplus": (commands.find_at_statement,),

@@ -24,12 +24,12 @@ _FOREIGN = (
     "l\u00f6senord",
 )
 _SUFFIX = r"(?:[_-]?(?:base|value|string|text|plain|plaintext|raw|b64|base64|hex|phrase))?s?[0-9]{0,2}"
-_CHOSEN = r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de )passe|kennwort|senha|wachtwoord|requirepass"
+_CHOSEN = r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de )passe|kennwort|senha|wachtwoord|requirepass|(?<=master)auth"
 _WORD = re.compile(rf"(?:{_CHOSEN}|pass|pwd|pw|psk|secret|token|key|auth|credential|creds?|salt|mnemonic){_SUFFIX}(?![\w-])", re.IGNORECASE)
 _NAME = re.compile(
-    r"(?P<public>public[_-]?(?:key)?[_-]?|(?:next|page|paging|pagination|continuation|change|update|lock|sync|request|cancel\w*)[_-]?)?"
+    r"(?P<public>public[_-]?(?:key)?[_-]?|(?:next|page|paging|pagination|continuation|change|update|lock|sync|request|cancel\w*|proxy|fastcgi|uwsgi|scgi|grpc|memcached)[_-]?)?"
     rf"(?:(?P<password>{_CHOSEN}|passe|pwd"
-    r"|(?:^|[_.\-/:]|db|sql|smtp|imap|mail|user|usr|admin|ftp|root|ssh|auth|login|proxy|wifi|store|key|trust|redis|mongo|pg|http)"
+    r"|(?:^|[_.\-/:]|bind|rpc|db|sql|smtp|imap|mail|user|usr|admin|ftp|root|ssh|auth|login|wifi|store|key|trust|redis|mongo|pg|http)"
     r"(?:pass|pw|psk))"
     r"|secret|token|(?:^|[_.-])auth|credential|creds|mnemonic|(?:auth|secure|logged[_-]?in|nonce|password|secret|crypt|hash)[_-]?salt"
     r"|(?:api|access|private|secret|encrypt(?:ion)?|decryption|signing|auth|account|master|shared|storage|admin|app(?:lication)?|licen[sc]e|jwt|hmac"
@@ -41,7 +41,8 @@ _NAME = re.compile(
 _PHRASE = re.compile(
     r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$", re.IGNORECASE
 )
-_SHORT = frozenset({"pass", "pw", "psk", "auth", "salt"})
+_KEY_VALUE = re.compile(r"[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?([\w+/=-]{32,200})")
+_SHORT = frozenset({"pass", "auth", "salt", "key"})
 _COMMENT = re.compile(r"[ \t]*(?:#|//|/?\*|--|;|%|<!--|\"\"\"|'''|>|rem\b|\.\.|!)", re.IGNORECASE)
 
 
@@ -100,12 +101,24 @@ def identify(scan: Scan, at: int) -> Place | None:
     if start == at and text[at - 1 : at] == " " and (phrase := _PHRASE.search(text[max(0, at - 14) : at])):  # "API key"
         start -= len(phrase[0])
     named = _NAME.search(text[start : word.end()].lower())
+    if not named and word[0].lower() == "key" and start == at and _is_random_key(text, word.end()):
+        return Place(scan, start, word.end(), "secret")
     if not named or named["public"] or text[start - 2 : start] == "::":  # the name of a type: "AWS::IAM::AccessKey"
         return None
     before = text[start - 1 : start]
-    if (before in ("$", "(", "{") and text[start : word.end()].lower() == "pwd") or (before == ":" and text[word.end() : word.end() + 1] == ":"):
+    if (before in ("$", "(", "{") and text[start : word.end()].lower() == "pwd") or (
+        before == ":" and text[word.end() : word.end() + 1] == ":" and text[start - 2 : start - 1].isalnum()
+    ):
         return None  # the shell's working folder, or a part of an ARN
     return Place(scan, start, word.end(), "password" if named["password"] else "secret")
+
+
+def _is_random_key(text: str, end: int) -> bool:
+    """Tell if a name that is only `key` has a long random value. Public keys of SSH begin with AAAA."""
+    value = _KEY_VALUE.match(text, end)
+    if not value or value[1].startswith("AAAA") or not values.looks_random(value[1]):
+        return False
+    return values.has_all_classes(value[1]) or text[end - 4 : end - 3] in ("?", "&")
 
 
 def identify_foreign(scan: Scan) -> Iterator[Place]:

@@ -14,15 +14,21 @@ from unspool.sources.secrets.spans import Span, Trust, get_line
 _LINK = re.compile(
     r"(?:[ \t]{1,8}(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]{1,8}[\w@.'/\"`-]{1,40}(?:[ \t]{1,8}[\w@.'/-]{1,30}){0,4}?)?"
     r"(?:[ \t]{0,8}\([^()\n]{1,40}\))?\*{0,2}"
-    r"[ \t]{0,8}(?P<sign>\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset to\b|\bto\b)"
+    r"[ \t]{0,8}(?P<sign>(?<=[ \t])-(?=[ \t])|\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset to\b|\bto\b)"
     r"[ \t]{0,8}(?:now|still|set to|currently|just)?[ \t]{0,8}:?[ \t]{0,8}\*{0,2}[ \t]{0,8}(?=\S)",
     re.IGNORECASE,
 )
 _NEXT_LINE = re.compile(
     r"\*{0,2}:\*{0,2}[ \t]{0,8}\r?\n(?:[ \t]{0,40}\r?\n)?[ \t]{0,40}(?:[-*>][ \t]{1,8})?(?P<value>[^\s`\"']{6,200})[ \t]{0,8}(?:\r?\n|$)"
 )
+_DISTANT = re.compile(r"(?:[ \t]{1,8}[\w'-]{1,20}){1,5}:[ \t]{1,8}[`'\"*]{0,2}(?P<value>[^\s`'\"]{6,100})")
+_BEFORE = re.compile(
+    r"(?:use|using|with|enter|try|type|set)[ \t]{1,8}[`'\"]?(?P<value>[^\s`'\"]{6,60})[`'\"]?[ \t]{1,8}as[ \t]{1,8}(?:\w{1,12}[ \t]{1,8}){0,2}$",
+    re.IGNORECASE,
+)
 _TRAILING = re.compile(r"(?:[.,;:)\]}>|*_`\"'?]|</?\w*>?|\\[nr].*)+$")
 NEXT_SETTING = re.compile(r"[;,][\w.\[\]-]+=")  # the end of a value in a connection string
+_MIN_STRIKING = 7
 _PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")
 
 
@@ -36,6 +42,7 @@ def find_in_prose(place: Place, end: int) -> Iterator[Span]:
         return
     link = _LINK.match(text, end)
     if not link:
+        yield from _find_around(place, end)
         return
     literal = match_literal(text, link.end())
     if not literal:
@@ -46,6 +53,18 @@ def find_in_prose(place: Place, end: int) -> Iterator[Span]:
     phrase = place.kind == "password" and values.looks_like_passphrase(value)
     if values.is_prose_secret(value, place.kind) or phrase or (link["sign"].lower() != "to" and _is_plain_word(value, place)):
         yield first, last, place.kind
+
+
+def _find_around(place: Place, end: int) -> Iterator[Span]:
+    """Yield a striking word behind a few other words and a colon, or before the name: "use x as the password"."""
+    text = place.text
+    distant = _DISTANT.match(text, end)
+    if distant and is_striking(value := _TRAILING.sub("", distant["value"])):
+        yield distant.start("value"), distant.start("value") + len(value), place.kind
+    start = get_line(text, place.start, 120)[0]
+    before = _BEFORE.search(text[start : place.start])
+    if before and place.kind == "password" and is_striking(before["value"]):
+        yield start + before.start("value"), start + before.end("value"), place.kind
 
 
 def judge_label(place: Place, first: int, *, stops: str = "", plain: bool = True) -> Iterator[Span]:
@@ -83,6 +102,6 @@ def _is_plain_word(value: str, place: Place) -> bool:
 
 def is_striking(value: str) -> bool:
     """Tell if a word that follows "password" in a sentence can be nothing else: "with password x"."""
-    if len(value) < 8 or not values.is_prose_secret(value, "password") or values.is_identifier(value) or values.is_wordy(value):
+    if len(value) < _MIN_STRIKING or not values.is_prose_secret(value, "password") or (values.is_wordy(value) and not value.isalnum()):
         return False
-    return values.count_digits(value) >= 1 and (bool(re.search(r"[!#$%^&*+?~@]", value)) or (values.count_digits(value) >= 2 and not value.isupper()))
+    return any(map(str.isdigit, value)) and not values.is_fake(value) and not value.isupper() and not values.is_reference(value)

@@ -21,6 +21,9 @@ _COLUMN = re.compile(
     re.IGNORECASE,
 )
 _HEADER = re.compile(r"[\w \"-]{1,40}(?:[,;\t][\w \"-]{1,40}){1,30}\r?\n")  # the first line of separated values
+_COLUMNS = re.compile(r"\([\w\s,\"`\[\]]{1,400}\)\s{0,8}values\s{0,8}(?=\()", re.IGNORECASE)
+_VALUE = re.compile(r"\s{0,8}(?:N?'(?P<text>(?:[^'\\]|''|\\.){0,400}+)'|[^,()']{1,100}(?:\([^()]{0,100}\))?)\s{0,8}(?P<end>[,)])")
+_NEXT_ROW = re.compile(r"\s{0,8},\s{0,8}\(")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$")
 
 
@@ -29,6 +32,29 @@ def find_at_manifest(scan: Scan, at: int) -> Iterator[Span]:
     start, end = get_line(scan.text, at)
     if b"kind" in scan.folded[start:at] and (kind := _SECRET_KIND.match(scan.text, start, end)):
         yield from _find_in_manifest(scan.text, kind)
+
+
+def find_at_insert(scan: Scan, at: int) -> Iterator[Span]:
+    """Yield the values of a password column in an SQL `INSERT`, given the position of the column's name."""
+    text = scan.text
+    start = text.rfind("(", max(0, at - 300), at)
+    columns = _COLUMNS.match(text, start) if start >= 0 else None
+    if not columns:
+        return
+    wanted = text.count(",", start, at)
+    row = columns.end()
+    for _ in range(_ROWS):
+        for number, value in enumerate(_VALUE.finditer(text, row + 1, row + 2000)):
+            if number == wanted and value["text"] and not values.is_placeholder(value["text"]):
+                yield (*value.span("text"), "password")
+            if value["end"] == ")":
+                break
+        else:
+            return
+        following = _NEXT_ROW.match(text, value.end())
+        if not following:
+            return
+        row = following.end() - 1
 
 
 def find_in_columns(scan: Scan) -> Iterator[Span]:

@@ -108,7 +108,7 @@ def is_placeholder(value: str) -> bool:
         return True
     if _CONSTANT.match(value):
         return True
-    return bool(_DUMMY.search(value.lower())) and not _has_all_classes(value)
+    return bool(_DUMMY.search(value.lower())) and not has_all_classes(value)
 
 
 def looks_random(value: str) -> bool:
@@ -123,7 +123,7 @@ def looks_random(value: str) -> bool:
         return True
     if is_identifier(value) or _CODE.search(value):
         return False
-    if _has_all_classes(value) and _bits(value) >= _MIN_BITS:
+    if has_all_classes(value) and _bits(value) >= _MIN_BITS:
         return True
     if len(value) >= 24 and _class_count(value) >= 3 and count_digits(value) >= 2 and not _is_pronounceable(value) and _bits(value) >= 4:
         return True
@@ -211,7 +211,7 @@ def _is_scrambled(value: str) -> bool:
     return len(value) >= _MIN_RANDOM and (switches or not _is_pronounceable(value))
 
 
-def _has_all_classes(value: str) -> bool:
+def has_all_classes(value: str) -> bool:
     """Tell if a value is long and has digits and both cases, so that a word in it is chance."""
     return len(value) >= 32 and any(map(str.isdigit, value)) and any(map(str.isupper, value)) and any(map(str.islower, value))
 
