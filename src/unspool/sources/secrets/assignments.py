@@ -13,9 +13,9 @@ from unspool.sources.names import extension
 from unspool.sources.secrets import values
 from unspool.sources.secrets.files import is_locale, is_shell
 from unspool.sources.secrets.literals import find_literals, get_extent, has_escapes, is_prefixed
-from unspool.sources.secrets.names import Place, identify, identify_foreign
+from unspool.sources.secrets.names import SecretName, identify, identify_foreign
 from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, is_striking, judge_label
-from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
+from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust, get_line
 
 _ANNOTATION = r"(?:[ \t]{0,4}\{ ?get;[^{}\r\n]{0,40}\}|[ \t]{0,4}+\??:[ \t]{0,4}+[&*A-Za-z_][\w.\[\]|, ?<>&']{0,40}(?=[ \t]=))?"
 _OPERATOR = (
@@ -67,19 +67,19 @@ _DIRECTIVE = re.compile(
 _STATEMENT = re.compile(r"\b(?:role|user|login|identified|encrypted|alter|create|grant|options|mapping|with)\b", re.IGNORECASE)
 
 
-def find_at_name(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_name(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the value of a secret name, given the position of the name's last word."""
     if place := identify(scan, at):
         yield from _find_value(place)
 
 
-def find_foreign(scan: Scan) -> Iterator[Span]:
+def find_foreign(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the values of names in other scripts and languages."""
     for place in identify_foreign(scan):
         yield from _find_value(place)
 
 
-def _find_value(place: Place) -> Iterator[Span]:
+def _find_value(place: SecretName) -> Iterator[SecretSpan]:
     text = place.text
     close = _CLOSE.match(text, place.end)
     end = close.end() if close else place.end
@@ -94,7 +94,7 @@ def _find_value(place: Place) -> Iterator[Span]:
         yield from (span for span in find_in_prose(place, end) if plain or is_striking(text[span[0] : span[1]]))
 
 
-def _follow(place: Place, end: int, separator: re.Match[str]) -> Iterator[Span]:
+def _follow(place: SecretName, end: int, separator: re.Match[str]) -> Iterator[SecretSpan]:
     """Yield the value behind a separator."""
     text, first = place.text, separator.end()
     how = "assign" if separator["assign"] else separator.lastgroup or ""
@@ -121,7 +121,7 @@ def _follow(place: Place, end: int, separator: re.Match[str]) -> Iterator[Span]:
         yield from _judge_spaced(place, first)
 
 
-def _is_secret(place: Place, value: str, trust: Trust) -> bool:
+def _is_secret(place: SecretName, value: str, trust: Trust) -> bool:
     return values.is_secret(value, place.kind, trust, captions=is_locale(place.path))
 
 
@@ -130,7 +130,7 @@ def _is_expression(value: str) -> bool:
     return bool(_CALLED.match(value)) or values.is_reference(value.rstrip(".,)"))
 
 
-def _judge_element(place: Place, how: str, first: int) -> Iterator[Span]:
+def _judge_element(place: SecretName, how: str, first: int) -> Iterator[SecretSpan]:
     """Yield the text of an element or of the next element."""
     text = place.text
     stops = (text.find(mark, first, first + 200) for mark in ("]]>", "<"))
@@ -144,7 +144,7 @@ def _judge_element(place: Place, how: str, first: int) -> Iterator[Span]:
         yield first, first + len(value), place.kind
 
 
-def _judge_literals(place: Place, how: str, literals: list[re.Match[str]], *, quoted: bool) -> Iterator[Span]:
+def _judge_literals(place: SecretName, how: str, literals: list[re.Match[str]], *, quoted: bool) -> Iterator[SecretSpan]:
     """Yield quoted literals; literals that are joined count as one value."""
     text = place.text
     if how == "pair" and not quoted and place.before not in ("{", "("):
@@ -171,7 +171,7 @@ def _judge_literals(place: Place, how: str, literals: list[re.Match[str]], *, qu
         yield from ((first, last, place.kind) for first, last in spans)
 
 
-def _judge_bare(place: Place, operator: str, first: int, *, quoted: bool) -> Iterator[Span]:
+def _judge_bare(place: SecretName, operator: str, first: int, *, quoted: bool) -> Iterator[SecretSpan]:
     """Yield a value without quotes, where such a value can be a literal at all."""
     text = place.text
     if operator not in _BARE_OPERATORS or "{{" in place.get_line_before():
@@ -192,7 +192,7 @@ def _judge_bare(place: Place, operator: str, first: int, *, quoted: bool) -> Ite
         yield from _judge_program(place, operator, first)
 
 
-def _judge_string(place: Place, first: int) -> Iterator[Span]:
+def _judge_string(place: SecretName, first: int) -> Iterator[SecretSpan]:
     """Yield a value inside a connection string or a query. Nearly every literal counts as a password."""
     inside = _IN_STRING.match(place.text, first)
     value = NEXT_SETTING.split(inside[0], maxsplit=1)[0].rstrip(".,:)") if inside else ""
@@ -203,7 +203,7 @@ def _judge_string(place: Place, first: int) -> Iterator[Span]:
         yield first, first + len(value), place.kind
 
 
-def _judge_line(place: Place, first: int, last: int) -> Iterator[Span]:
+def _judge_line(place: SecretName, first: int, last: int) -> Iterator[SecretSpan]:
     """Yield a value of a file of credentials: a word, or the rest of the line if it is a passphrase."""
     text = place.text
     rest = text[first : get_line(text, first)[1]].split(" #")[0].split(" ;")[0].rstrip()
@@ -213,7 +213,7 @@ def _judge_line(place: Place, first: int, last: int) -> Iterator[Span]:
         yield first, last, place.kind
 
 
-def _judge_setting(place: Place, first: int, last: int) -> Iterator[Span]:
+def _judge_setting(place: SecretName, first: int, last: int) -> Iterator[SecretSpan]:
     """Yield a value of a settings file: a word, or the rest of the line if it is a passphrase."""
     text = place.text
     start, end = get_line(text, first)
@@ -234,7 +234,7 @@ def _judge_setting(place: Place, first: int, last: int) -> Iterator[Span]:
         yield first, first + len(value), place.kind
 
 
-def _judge_block(place: Place, block: re.Match[str]) -> Iterator[Span]:
+def _judge_block(place: SecretName, block: re.Match[str]) -> Iterator[SecretSpan]:
     """Yield the lines of a YAML block scalar."""
     text, at = place.text, block.start("first")
     value = text[at : block.end("first")].rstrip()
@@ -251,7 +251,7 @@ def _judge_block(place: Place, block: re.Match[str]) -> Iterator[Span]:
         at = line.end()
 
 
-def _judge_program(place: Place, operator: str, first: int) -> Iterator[Span]:
+def _judge_program(place: SecretName, operator: str, first: int) -> Iterator[SecretSpan]:
     """Yield a bare value in program text or prose."""
     text, name = place.text, place.name
     shell = is_shell(place.path)
@@ -289,7 +289,7 @@ _SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space 
 _SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
 
 
-def _judge_spaced(place: Place, first: int) -> Iterator[Span]:
+def _judge_spaced(place: SecretName, first: int) -> Iterator[SecretSpan]:
     """Yield a value behind a name and a space: a flag, a Dockerfile's `ENV`, or a directive."""
     text = place.text
     word = _WORD.match(text, first)
@@ -310,6 +310,6 @@ def _judge_spaced(place: Place, first: int) -> Iterator[Span]:
             yield first, first + len(value), place.kind
 
 
-def _is_told(place: Place, value: str) -> bool:
+def _is_told(place: SecretName, value: str) -> bool:
     """Judge a word that follows a name in a sentence: "with password x", "use the token x"."""
     return is_striking(value) if place.kind == "password" else bool(_BARE_TOKEN.match(value)) and values.looks_random(value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from unspool.sources.names import words
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
+from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust, get_line
 
 _WORD = r"(?:\"(?P<double>[^\"\r\n]{1,200}+)\"|'(?P<single>[^'\r\n]{1,200}+)'|(?P<bare>[^\s\"'`|;&<>]{1,200}+))"
 _VALUE = re.compile(_WORD)
@@ -74,7 +74,7 @@ _USERS = re.compile(r"[\w.$-]{1,40}:(?P<password>[^\s\"'|:]{4,100})[\"']?[ \t]*\
 _GIVEN = re.compile(r"passwd[ \t]*<<<[ \t]*[\"']?[\w.$-]{1,40}:(?P<password>[^\s\"'|:]{4,100})")
 
 
-def find_at_statement(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_statement(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the password of a statement: `IDENTIFIED BY`, `ConvertTo-SecureString`, `net user`."""
     for expression in _STATEMENTS:
         if found := expression.match(scan.text, at):
@@ -85,7 +85,7 @@ def find_at_statement(scan: Scan, at: int) -> Iterator[Span]:
             yield from _judge(span, value)
 
 
-def find_at_call(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_call(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the last argument of a call that takes a user and a password."""
     found = _CALL.match(scan.text, at)
     value = found["password"] if found else ""
@@ -93,14 +93,14 @@ def find_at_call(scan: Scan, at: int) -> Iterator[Span]:
         yield (*found.span("password"), "password")
 
 
-def find_at_signing(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_signing(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the key with which a web token is signed: `jwt.encode(payload, key)`."""
     found = _SIGNING.match(scan.text, at)
     if found and values.is_secret(found["key"], "secret", Trust.SETTINGS):
         yield (*found.span("key"), "secret")
 
 
-def find_at_password(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_password(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield passwords that are told by the word `pass`: `-passin pass:x`, `chpasswd`, `--password-stdin`, `wpa_passphrase`."""
     text = scan.text
     if found := _PASS.match(text, at) or _WPA.match(text, at):
@@ -116,7 +116,7 @@ def find_at_password(scan: Scan, at: int) -> Iterator[Span]:
             yield from _judge((start + first, start + last), value)
 
 
-def find_at_option(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_option(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the value of a short option whose command takes a password there."""
     text = scan.text
     letter = text[at + 2 : at + 3]
@@ -134,7 +134,7 @@ def find_at_option(scan: Scan, at: int) -> Iterator[Span]:
             yield from _judge((start + first, start + last), value)
 
 
-def _judge_option(text: str, at: int, letter: str) -> Iterator[Span]:
+def _judge_option(text: str, at: int, letter: str) -> Iterator[SecretSpan]:
     first = at + 3
     glued = text[first : first + 1] not in (" ", "=", "\t", "") and letter != "b"
     if glued and letter not in _GLUED:
@@ -172,7 +172,7 @@ def _get_command(text: str, at: int, letter: str) -> str:
     return next((word for word in reversed(found) if word in names or word.startswith(_FAMILIES.get(letter, ("\n",)))), "")
 
 
-def _judge(span: tuple[int, int], value: str, *, glued: bool = False) -> Iterator[Span]:
+def _judge(span: tuple[int, int], value: str, *, glued: bool = False) -> Iterator[SecretSpan]:
     """Yield an option's value unless it is a placeholder, a number of a port or an option."""
     kept = value.rstrip(")") if "(" not in value else value
     if (

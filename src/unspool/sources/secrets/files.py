@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from unspool.sources.names import extension, words
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Span, Trust
+from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust
 
 _CREDENTIAL_NAMES = words(
     ".env .npmrc .netrc _netrc .pgpass .pypirc .my.cnf .mylogin.cnf credentials .git-credentials .dockercfg .s3cfg .boto .htpasswd .envrc "
@@ -54,13 +54,13 @@ def is_locale(path: str) -> bool:
     return bool(_LOCALE.search(path))
 
 
-def find_in_credential_file(scan: Scan) -> Iterator[Span]:
+def find_in_credential_file(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the passwords of `.netrc`, `.pgpass` and `.htpasswd`, which have no names."""
     if expression := _CREDENTIAL_FORMATS.get(posixpath.basename(scan.path).lower()):
         yield from ((*found.span(1), "password") for found in expression.finditer(scan.text) if not values.is_placeholder(found[1]))
 
 
-def find_at_pgpass(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_pgpass(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the password of an entry of `.pgpass` in another text."""
     found = _PGPASS_ENTRY.match(scan.text, at)
     if found and not values.is_placeholder(found[1]) and not values.is_ordinary(found[1]):

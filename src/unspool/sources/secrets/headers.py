@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Span
+from unspool.sources.secrets.spans import ScannedText, SecretSpan
 
 _BEARER = re.compile(r"bearer[ \t:=]{1,4}+[\"']?([\w.~+/-]{16,}+=*+)", re.IGNORECASE | re.ASCII)
 _BASIC = re.compile(r"basic[ \t]{1,4}+([A-Za-z0-9+/]{8,4000}+={0,2})", re.IGNORECASE)
@@ -27,21 +27,21 @@ _PARAMETER_SCHEMES = frozenset({"digest", "hmac", "signature", "oauth", "aws4-hm
 _AUTHORIZATION_LINE = 600
 
 
-def find_at_bearer(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_bearer(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield a token behind `Bearer`."""
     found = _BEARER.match(scan.text, at)
     if found and values.looks_random(found[1]):
         yield (*found.span(1), "bearer token")
 
 
-def find_at_basic(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_basic(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the encoded user and password behind `Basic`."""
     found = _BASIC.match(scan.text, at)
     if found and values.is_basic(found[1]):
         yield (*found.span(1), "basic credentials")
 
 
-def find_at_authorization(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_authorization(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the credentials of an `Authorization` header with any scheme."""
     text = scan.text
     found = _AUTHORIZATION.match(text, at)
@@ -57,7 +57,7 @@ def find_at_authorization(scan: Scan, at: int) -> Iterator[Span]:
         yield (*found.span("value"), "credentials in a header")
 
 
-def find_at_cookie(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_cookie(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the values of a `Cookie` or `Set-Cookie` header."""
     header = _COOKIE.match(scan.text, at)
     if not header:
@@ -68,7 +68,7 @@ def find_at_cookie(scan: Scan, at: int) -> Iterator[Span]:
         yield from _find_cookies(scan.text, header)
 
 
-def _find_cookies(text: str, header: re.Match[str]) -> Iterator[Span]:
+def _find_cookies(text: str, header: re.Match[str]) -> Iterator[SecretSpan]:
     for pair in islice(_COOKIE_PAIR.finditer(text, *header.span("pairs")), _COOKIE_PAIRS):
         name, value = pair[1], pair[2]
         if name.lower() in _COOKIE_ATTRIBUTES or values.is_placeholder(value) or values.is_reference(value):

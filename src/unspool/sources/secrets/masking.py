@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 from unspool.domain.reports import Masked
 from unspool.sources.secrets import assignments, commands, files, headers, names, private_keys, structures, tokens, urls
-from unspool.sources.secrets.spans import Finder, Scan, Span, Trust
+from unspool.sources.secrets.spans import ScannedText, SecretFinder, SecretSpan, Trust
 
 _ROUNDS = 5  # masking can uncover a neighbour of a secret; in practice the second round finds nothing
 
 # Finders by the string at which they begin, in lower case. A text is searched once for each string.
-_FINDERS: dict[bytes, tuple[Finder, ...]] = {
+_FINDERS: dict[bytes, tuple[SecretFinder, ...]] = {
     b"pass": (assignments.find_at_name, structures.find_at_insert, commands.find_at_password, commands.find_at_call),
     b"pw": (assignments.find_at_name,),
     b"psk": (assignments.find_at_name,),
@@ -46,7 +46,7 @@ _FINDERS: dict[bytes, tuple[Finder, ...]] = {
     b"sqlplus": (commands.find_at_statement,),
     b"freerdp": (commands.find_at_statement,),
 }
-_PROSE_FINDERS: dict[bytes, tuple[Finder, ...]] = {
+_PROSE_FINDERS: dict[bytes, tuple[SecretFinder, ...]] = {
     **_FINDERS,
     b":5432:": (files.find_at_pgpass,),
     b"kennwort": (assignments.find_at_name,),
@@ -77,9 +77,9 @@ def mask_named(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
     return mask_secrets(value)
 
 
-def _find_spans(text: str, path: str) -> Iterator[Span]:
+def _find_spans(text: str, path: str) -> Iterator[SecretSpan]:
     flat = text.encode("ascii", "replace")  # one byte for each character, so positions are the same in both
-    scan = Scan(text, flat, flat.lower(), path, files.classify(path))
+    scan = ScannedText(text, flat, flat.lower(), path, files.classify(path))
     yield from private_keys.find_blocks(scan)
     yield from tokens.find_tokens(scan)
     yield from tokens.find_hashes(scan)
@@ -98,14 +98,14 @@ def _find_spans(text: str, path: str) -> Iterator[Span]:
     yield from structures.find_in_columns(scan)
 
 
-def _is_readable(text: str, span: Span) -> bool:
+def _is_readable(text: str, span: SecretSpan) -> bool:
     """Tell if a span contains anything but stars and white space."""
     return bool(text[span[0] : span[1]].strip("* \t\r\n"))
 
 
-def _merge(spans: list[Span]) -> list[Span]:
+def _merge(spans: list[SecretSpan]) -> list[SecretSpan]:
     """Join overlapping spans under the more precise kind: "github token" rather than "secret"."""
-    merged: list[Span] = []
+    merged: list[SecretSpan] = []
     for start, end, kind in spans:
         if merged and start < merged[-1][1]:
             first, last, known = merged[-1]
@@ -115,7 +115,7 @@ def _merge(spans: list[Span]) -> list[Span]:
     return merged
 
 
-def _locate(text: str, path: str, spans: list[Span]) -> Iterator[Masked]:
+def _locate(text: str, path: str, spans: list[SecretSpan]) -> Iterator[Masked]:
     line, at = 1, 0
     for start, _, kind in spans:
         line += text.count("\n", at, start)
@@ -123,7 +123,7 @@ def _locate(text: str, path: str, spans: list[Span]) -> Iterator[Masked]:
         yield Masked(path=path, line=line, kind=kind)
 
 
-def _replace(text: str, spans: list[Span]) -> str:
+def _replace(text: str, spans: list[SecretSpan]) -> str:
     """Replace the spans by stars; white space stays."""
     parts: list[str] = []
     at = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Trust, get_line
+from unspool.sources.secrets.spans import ScannedText, Trust, get_line
 
 KINDS = frozenset({"password", "secret"})
 _LONGEST = 60
@@ -46,10 +46,10 @@ _SHORT = frozenset({"pass", "auth", "salt", "key"})
 _COMMENT = re.compile(r"[ \t]*(?:#|//|/?\*|--|;|%|<!--|\"\"\"|'''|>|rem\b|\.\.|!)", re.IGNORECASE)
 
 
-class Place(NamedTuple):
+class SecretName(NamedTuple):
     """A secret name in a text: its start and end, and the kind of its value."""
 
-    scan: Scan
+    scan: ScannedText
     start: int
     end: int
     kind: str
@@ -88,7 +88,7 @@ class Place(NamedTuple):
         return bool(_COMMENT.match(self.get_line_before()))
 
 
-def identify(scan: Scan, at: int) -> Place | None:
+def identify(scan: ScannedText, at: int) -> SecretName | None:
     """Return the place of a name whose last word begins at a position, if the whole name says secret."""
     text = scan.text
     word = _WORD.match(text, at)
@@ -102,7 +102,7 @@ def identify(scan: Scan, at: int) -> Place | None:
         start -= len(phrase[0])
     named = _NAME.search(text[start : word.end()].lower())
     if not named and word[0].lower() == "key" and start == at and _is_random_key(text, word.end()):
-        return Place(scan, start, word.end(), "secret")
+        return SecretName(scan, start, word.end(), "secret")
     if not named or named["public"] or text[start - 2 : start] == "::":  # the name of a type: "AWS::IAM::AccessKey"
         return None
     before = text[start - 1 : start]
@@ -110,7 +110,7 @@ def identify(scan: Scan, at: int) -> Place | None:
         before == ":" and text[word.end() : word.end() + 1] == ":" and text[start - 2 : start - 1].isalnum()
     ):
         return None  # the shell's working folder, or a part of an ARN
-    return Place(scan, start, word.end(), "password" if named["password"] else "secret")
+    return SecretName(scan, start, word.end(), "password" if named["password"] else "secret")
 
 
 def _is_random_key(text: str, end: int) -> bool:
@@ -121,7 +121,7 @@ def _is_random_key(text: str, end: int) -> bool:
     return values.has_all_classes(value[1]) or text[end - 4 : end - 3] in ("?", "&")
 
 
-def identify_foreign(scan: Scan) -> Iterator[Place]:
+def identify_foreign(scan: ScannedText) -> Iterator[SecretName]:
     """Yield the places of words for a password in other scripts and languages."""
     if scan.text.isascii():
         return
@@ -129,7 +129,7 @@ def identify_foreign(scan: Scan) -> Iterator[Place]:
     for name in _FOREIGN:
         at = scan.text.find(name)
         while at >= 0:
-            yield Place(prose, at, at + len(name), "password")
+            yield SecretName(prose, at, at + len(name), "password")
             at = scan.text.find(name, at + len(name))
 
 

@@ -6,7 +6,7 @@ import base64
 import re
 from collections.abc import Iterator
 
-from unspool.sources.secrets.spans import Scan, Span
+from unspool.sources.secrets.spans import ScannedText, SecretSpan
 
 _KEY_WINDOW = 32_768  # characters; an RSA key of 16384 bits takes 13 000
 _BEGIN = re.compile(
@@ -23,7 +23,7 @@ ENCODED_KEY = re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{10,}+(?:(?:\\n|[ \t]*+\r?
 _ENCODED_HEAD = 120
 
 
-def find_blocks(scan: Scan) -> Iterator[Span]:
+def find_blocks(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the bodies of private key blocks."""
     text = scan.text
     at = text.find("BEGIN ")
@@ -42,7 +42,7 @@ def find_blocks(scan: Scan) -> Iterator[Span]:
         at = following
 
 
-def find_at_putty(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_putty(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the private lines of a PuTTY key file, given the position of its header."""
     if scan.folded.startswith(b"key-file-", at):
         for expression in (_PUTTY, _PUTTY_MAC):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from unspool.sources.secrets import values
 from unspool.sources.secrets.files import is_locale
 from unspool.sources.secrets.literals import get_extent, match_literal
-from unspool.sources.secrets.names import Place
-from unspool.sources.secrets.spans import Span, Trust, get_line
+from unspool.sources.secrets.names import SecretName
+from unspool.sources.secrets.spans import SecretSpan, Trust, get_line
 
 _LINK = re.compile(
     r"(?:[ \t]{1,8}(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]{1,8}[\w@.'/\"`-]{1,40}(?:[ \t]{1,8}[\w@.'/-]{1,30}){0,4}?)?"
@@ -32,7 +32,7 @@ _MIN_STRIKING = 7
 _PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")
 
 
-def find_in_prose(place: Place, end: int) -> Iterator[Span]:
+def find_in_prose(place: SecretName, end: int) -> Iterator[SecretSpan]:
     """Yield the value that a sentence gives behind a name."""
     text = place.text
     if following := _NEXT_LINE.match(text, end):
@@ -55,7 +55,7 @@ def find_in_prose(place: Place, end: int) -> Iterator[Span]:
         yield first, last, place.kind
 
 
-def _find_around(place: Place, end: int) -> Iterator[Span]:
+def _find_around(place: SecretName, end: int) -> Iterator[SecretSpan]:
     """Yield a striking word behind a few other words and a colon, or before the name: "use x as the password"."""
     text = place.text
     distant = _DISTANT.match(text, end)
@@ -67,7 +67,7 @@ def _find_around(place: Place, end: int) -> Iterator[Span]:
         yield start + before.start("value"), start + before.end("value"), place.kind
 
 
-def judge_label(place: Place, first: int, *, stops: str = "", plain: bool = True) -> Iterator[Span]:
+def judge_label(place: SecretName, first: int, *, stops: str = "", plain: bool = True) -> Iterator[SecretSpan]:
     """Yield the value of a label: at the end of a line, of a sentence or of a cell. `plain` words count if nothing follows them."""
     text = place.text
     end = get_line(text, first)[1]
@@ -91,7 +91,7 @@ def judge_label(place: Place, first: int, *, stops: str = "", plain: bool = True
             yield first + pair.start(1), first + pair.start(1) + len(value), "password"
 
 
-def _is_plain_word(value: str, place: Place) -> bool:
+def _is_plain_word(value: str, place: SecretName) -> bool:
     """Judge the only word behind a label. A plain word counts, because people choose such passwords."""
     if place.kind != "password" or place.trust is Trust.PROGRAM or len(value) < values.MIN_LENGTH or is_locale(place.path):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-Span = tuple[int, int, str]  # start, end, kind
+SecretSpan = tuple[int, int, str]  # start, end, kind
 _MIN_DISTINCT = 6  # fewer different characters: "ghp_xxxxxxxx" in a manual
 
 
@@ -20,7 +20,7 @@ class Trust(IntEnum):
     CREDENTIALS = 3
 
 
-class Scan(NamedTuple):
+class ScannedText(NamedTuple):
     """A text that is scanned. `flat` is the text in ASCII, one byte for each character, and `folded` the same in lower case."""
 
     text: str
@@ -30,7 +30,7 @@ class Scan(NamedTuple):
     trust: Trust
 
 
-Finder = Callable[[Scan, int], Iterator[Span]]  # yields the secrets that belong to an anchor at a position
+SecretFinder = Callable[[ScannedText, int], Iterator[SecretSpan]]  # yields the secrets that belong to an anchor at a position
 
 
 def is_monotonous(value: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from unspool.sources.names import extension
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Span, Trust, get_line
+from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust, get_line
 
 _SECRET_KIND = re.compile(r"[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$")
 _MANIFEST = 50_000  # characters before and behind the kind
@@ -27,14 +27,14 @@ _NEXT_ROW = re.compile(r"\s{0,8},\s{0,8}\(")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$")
 
 
-def find_at_manifest(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_manifest(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the values of a Kubernetes secret, given the position of its kind."""
     start, end = get_line(scan.text, at)
     if b"kind" in scan.folded[start:at] and (kind := _SECRET_KIND.match(scan.text, start, end)):
         yield from _find_in_manifest(scan.text, kind)
 
 
-def find_at_insert(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_insert(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the values of a password column in an SQL `INSERT`, given the position of the column's name."""
     text = scan.text
     start = text.rfind("(", max(0, at - 300), at)
@@ -57,7 +57,7 @@ def find_at_insert(scan: Scan, at: int) -> Iterator[Span]:
         row = following.end() - 1
 
 
-def find_in_columns(scan: Scan) -> Iterator[Span]:
+def find_in_columns(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the values of secret columns in tables of prose and in files of separated values."""
     suffix = extension(scan.path)
     if suffix in (".csv", ".tsv"):
@@ -69,7 +69,7 @@ def find_in_columns(scan: Scan) -> Iterator[Span]:
             yield from _find_in_tables(scan.text)
 
 
-def _find_in_manifest(text: str, kind: re.Match[str]) -> Iterator[Span]:
+def _find_in_manifest(text: str, kind: re.Match[str]) -> Iterator[SecretSpan]:
     start, end = _get_manifest(text, kind)
     template = text.find("{{", start, end) >= 0
     for data in _DATA.finditer(text, start, end):
@@ -88,7 +88,7 @@ def _get_manifest(text: str, kind: re.Match[str]) -> tuple[int, int]:
     return start, following if following >= 0 else end
 
 
-def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[Span]:
+def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[SecretSpan]:
     """Yield the values that are indented deeper than `data:`."""
     outer, at = len(data["indent"]), data.end()
     block = 0  # indentation of the key whose block scalar is being read
@@ -117,7 +117,7 @@ def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[Span]:
             yield first, first + len(literal["value"].rstrip(" \t,\"'")), "kubernetes secret"
 
 
-def _find_in_tables(text: str) -> Iterator[Span]:
+def _find_in_tables(text: str) -> Iterator[SecretSpan]:
     """Yield the cells of secret columns in Markdown tables."""
     at = 0
     columns: list[int] = []
@@ -145,7 +145,7 @@ def _split_cells(line: str) -> list[tuple[int, str]]:
     return cells
 
 
-def _judge_cell(start: int, cell: str) -> Iterator[Span]:
+def _judge_cell(start: int, cell: str) -> Iterator[SecretSpan]:
     value = cell.strip(" \t*_`\"'")
     if not values.is_prose_secret(value, "password"):
         return
@@ -153,7 +153,7 @@ def _judge_cell(start: int, cell: str) -> Iterator[Span]:
     yield first, first + len(value), "password"
 
 
-def _find_in_rows(text: str, separator: str) -> Iterator[Span]:
+def _find_in_rows(text: str, separator: str) -> Iterator[SecretSpan]:
     """Yield the cells of secret columns in files of separated values; the first row names the columns."""
     head = text.split("\n", 1)[0]
     separator = separator or max(",;\t", key=head.count)

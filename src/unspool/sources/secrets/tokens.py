@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from unspool.sources.secrets import values
 from unspool.sources.secrets.private_keys import ENCODED_KEY, is_encoded_key
-from unspool.sources.secrets.spans import Scan, Span, is_monotonous, iterate_anchors
+from unspool.sources.secrets.spans import ScannedText, SecretSpan, is_monotonous, iterate_anchors
 
 
 class TokenForm(NamedTuple):
@@ -181,7 +181,7 @@ _ITERATED = re.compile(r"(?:pbkdf2_sha[0-9]{1,3}|pbkdf2:sha[0-9]{1,3}:|bcrypt_sh
 _DIRECTORY = re.compile(r"\{(?:S?SHA(?:256|384|512)?|SMD5)\}([\w./+=$,-]{16,}+)", re.IGNORECASE | re.ASCII)
 
 
-def find_tokens(scan: Scan) -> Iterator[Span]:
+def find_tokens(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the tokens of known providers."""
     text = scan.text
     runs = scan.flat.translate(_RUN_CHARACTERS)
@@ -198,7 +198,7 @@ def find_tokens(scan: Scan) -> Iterator[Span]:
         at = runs.find(_RUN, max(end, done))
 
 
-def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[Span]:
+def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[SecretSpan]:
     if at and (span := _match_before(text, at, end)) and span[0] >= done:
         yield span
         done = span[1]
@@ -215,7 +215,7 @@ def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[Span]:
         yield span
 
 
-def _match_before(text: str, at: int, end: int) -> Span | None:
+def _match_before(text: str, at: int, end: int) -> SecretSpan | None:
     """Match a form whose first part is before the run: `SG.`, `hvs.`, digits and a colon."""
     for outside, form in _BY_TAIL.get(text[max(0, at - _START) : at], ()):
         start = at - len(outside)
@@ -236,7 +236,7 @@ def _match_before(text: str, at: int, end: int) -> Span | None:
     return None
 
 
-def _match_shape(text: str, at: int, end: int) -> Span | None:
+def _match_shape(text: str, at: int, end: int) -> SecretSpan | None:
     """Match a form without a prefix."""
     length = end - at
     if 23 <= length <= 28 and text[at] in "MNO" and text[end : end + 1] == "." and (found := _DISCORD.match(text, at)):
@@ -250,7 +250,7 @@ def _match_shape(text: str, at: int, end: int) -> Span | None:
     return None
 
 
-def _search(text: str, start: int, end: int, forms: tuple[tuple[str, re.Pattern[str]], ...]) -> Span | None:
+def _search(text: str, start: int, end: int, forms: tuple[tuple[str, re.Pattern[str]], ...]) -> SecretSpan | None:
     """Match a form that begins between two positions."""
     for kind, expression in forms:
         for begin in range(max(0, start), end):
@@ -259,14 +259,14 @@ def _search(text: str, start: int, end: int, forms: tuple[tuple[str, re.Pattern[
     return None
 
 
-def _find_aws_secret(text: str, at: int) -> Iterator[Span]:
+def _find_aws_secret(text: str, at: int) -> Iterator[SecretSpan]:
     """Yield the secret key that follows an access key without a name."""
     for found in _AWS_SECRET.finditer(text, at, at + _AWS_NEAR):
         if values.looks_random(found[0]):
             yield (*found.span(), "aws secret key")
 
 
-def find_hashes(scan: Scan) -> Iterator[Span]:
+def find_hashes(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the hashes of passwords, as `.htpasswd`, `/etc/shadow` and user tables contain them."""
     text, flat = scan.text, scan.flat
     for found in iterate_anchors(text, scan.folded, b"{s", _DIRECTORY):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from unspool.sources.names import words
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import Scan, Span, is_monotonous
+from unspool.sources.secrets.spans import ScannedText, SecretSpan, is_monotonous
 
 # Matched at "hook"; group 1 is the secret.
 _WEBHOOKS = (
@@ -31,21 +31,21 @@ _PLACEHOLDERS = words(
 )
 
 
-def find_at_webhook(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_webhook(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the secret part of a webhook's address."""
     for kind, expression in _WEBHOOKS:
         if (found := expression.match(scan.text, at)) and not is_monotonous(found[1]) and not values.is_placeholder(found[1]):
             yield (*found.span(1), kind)
 
 
-def find_at_signature(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_signature(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the signature of a signed address."""
     found = _SIGNATURE.match(scan.text, at)
     if found and any(map(str.isdigit, found[1])) and not is_monotonous(found[1]) and not values.is_identifier(found[1]):
         yield (*found.span(1), "signature")
 
 
-def find_at_go_dsn(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_go_dsn(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the password of a DSN of Go: `user:password@tcp(host)/database`."""
     text = scan.text
     least = max(0, at - 120)
@@ -55,14 +55,14 @@ def find_at_go_dsn(scan: Scan, at: int) -> Iterator[Span]:
         yield at - len(password), at, "password in url"
 
 
-def find_at_oracle(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_oracle(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the password of an Oracle address: `jdbc:oracle:thin:user/password@host`."""
     found = _ORACLE.match(scan.text, at)
     if found and not values.is_placeholder(found[2]) and found[2].lower() not in _PLACEHOLDERS:
         yield (*found.span(2), "password in url")
 
 
-def find_at_scheme(scan: Scan, at: int) -> Iterator[Span]:
+def find_at_scheme(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the password and the token in the user information of a URL."""
     text = scan.text
     user = _USER.match(text, at)
