@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -86,13 +87,13 @@ class MemoryHistory:
 
     def append(self, body: str, at: datetime | None = None) -> Record:
         """Add a response, given now unless a time is named. Secrets in it are masked before it is kept."""
-        moment, text = _checked(body, at)
+        moment, text = _prepare(body, at)
         with self._guard:
             self._last += 1
             number = self._last
             insort(self._records, (moment, number, fingerprint(text), text))
             self._prune()
-        return Record(stream=self.stream, number=number, at=moment, body=text)
+        return Record(stream=self.stream, number=number, at=moment, body=text, warnings=_describe_stream(self.stream))
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Whole records, newest first, without the first `offset`."""
@@ -155,7 +156,7 @@ class CatalogHistory:
         """Add a response, given now unless a time is named. Secrets in it are masked before it is stored."""
         from unspool.catalog import history
 
-        moment, text = _checked(body, at)
+        moment, text = _prepare(body, at)
         sha = fingerprint(text)
 
         def work(connection: Connection) -> Record:
@@ -163,7 +164,7 @@ class CatalogHistory:
             history.prune(connection, row, retention=self._retention, since=self._since(), most=history.PRUNED_BY_APPEND)
             return record
 
-        return self._catalog.transact(work)
+        return replace(self._catalog.transact(work), warnings=_describe_stream(self.stream))
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Whole records, newest first, without the first `offset`, which the database leaves out."""
@@ -224,9 +225,16 @@ class CatalogHistory:
         return self._retention.since(datetime.now(UTC))
 
 
-def _checked(body: str, at: datetime | None) -> tuple[datetime, str]:
-    """The time and the body as they are stored: no secrets, and nothing that a database refuses."""
-    from unspool.sources.reading import masked_only
+def _prepare(body: str, at: datetime | None) -> tuple[datetime, str]:
+    """Return the time and the body as they are stored: without secrets, and without characters that a database refuses."""
+    from unspool.sources.reading import mask_value
 
     check_body(body)
-    return checked_time(at), masked_only(body)
+    return checked_time(at), mask_value(body)
+
+
+def _describe_stream(stream: str) -> tuple[str, ...]:
+    """Return a warning if the name of a stream contains a secret."""
+    from unspool.sources.secrets.addresses import describe_exposed
+
+    return tuple(describe_exposed("stream", [stream]))

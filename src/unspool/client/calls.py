@@ -364,10 +364,10 @@ def streams(project: str) -> Call[list[StreamStatus]]:
 
 def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record]:
     """Secrets are masked here already: what comes back does not repeat the body, and none need leave this process."""
-    from unspool.sources.reading import masked_only
+    from unspool.sources.reading import mask_value
 
     check_body(body)
-    given = {"body": masked_only(body), "at": None if at is None else _moment(checked_time(at))}
+    given = {"body": mask_value(body), "at": None if at is None else _moment(checked_time(at))}
     return post(stream.path("records"), lambda data: parsing.record({**data["appended"], "body": given["body"]}), given, repeats=False)
 
 

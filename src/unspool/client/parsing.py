@@ -253,7 +253,13 @@ def conversation_record(data: Json) -> ConversationRecord:
 
 def record(data: Json) -> Record:
     """A response as it is stored."""
-    return Record(stream=data["stream"], number=data["number"], at=datetime.fromisoformat(data["at"]), body=data["body"])
+    return Record(
+        stream=data["stream"],
+        number=data["number"],
+        at=datetime.fromisoformat(data["at"]),
+        body=data["body"],
+        warnings=tuple(data.get("warnings", ())),
+    )
 
 
 def history_page(data: Json) -> HistoryPage:

@@ -29,6 +29,7 @@ class Record:
     number: int
     at: datetime
     body: str
+    warnings: tuple[str, ...] = ()  # of the append that stored it
 
 
 class Excerpt(NamedTuple):

@@ -407,7 +407,9 @@ class EmbeddedStore:
     def _note_damage(self, part: Partition, error: DamagedError) -> None:
         part.is_damaged = True
         with self._guard:
-            self._warnings.append(f"the index folder {part.folder.name} was damaged ({error}); its content is read from the catalog again, nothing is lost")
+            self._warnings.append(
+                f"the index folder {part.folder.name} was damaged ({error}); its content is read from the catalog again, nothing is lost"
+            )
 
     # Search
 

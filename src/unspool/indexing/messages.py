@@ -13,7 +13,7 @@ from unspool.domain.documents import Kind, Lines, Piece
 from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage, text_fingerprint
 from unspool.domain.reports import Masked
 from unspool.indexing.preparing import TokenCounter, limit_of, passage, recipe
-from unspool.sources.reading import mask_text, masked_only
+from unspool.sources.reading import mask_metadata, mask_text, mask_value
 
 MAX_TITLE = 300
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -31,11 +31,11 @@ def prepare(conversation: Conversation, *, start: int, counter: TokenCounter, ch
         path=conversation.id,
         sha256=whole_fingerprint(conversation, recipe(counter, chunk_tokens)),
         title=title_of(conversation),
-        scenario_title=masked_only(conversation.scenario_title),
-        url=masked_only(conversation.url),
+        scenario_title=mask_value(conversation.scenario_title),
+        url=mask_value(conversation.url),
         created_at=created,
         updated_at=updated,
-        metadata={key: masked_only(value) if isinstance(value, str) else value for key, value in conversation.metadata.items()},
+        metadata=mask_metadata(conversation.metadata),
         recipe=recipe(counter, chunk_tokens),
         size_bytes=sum(len(message.text.encode("utf-8", "surrogatepass")) for message in conversation.messages),
         follows="",
@@ -47,7 +47,7 @@ def prepare(conversation: Conversation, *, start: int, counter: TokenCounter, ch
 
 def title_of(conversation: Conversation) -> str:
     """The title as it is stored."""
-    return masked_only(conversation.title)[:MAX_TITLE]
+    return mask_value(conversation.title)[:MAX_TITLE]
 
 
 def whole_fingerprint(conversation: Conversation, recipe: str) -> str:
@@ -77,7 +77,7 @@ def _times(conversation: Conversation) -> tuple[datetime | None, datetime]:
 def _message(message: Message, number: int, conversation: str, counter: TokenCounter, chunk_tokens: int, masked: list[Masked]) -> PreparedMessage:
     text, found = mask_text(message.text, conversation)
     masked += (replace(one, line=number) for one in found)
-    own = Message(text=text, author=masked_only(message.author), kind=message.kind, at=message.at, id=message.id)
+    own = Message(text=text, author=mask_value(message.author), kind=message.kind, at=message.at, id=message.id)
     return PreparedMessage(message=own, sha=fingerprint(message), chunks=tuple(_chunks(own, counter, chunk_tokens)))
 
 

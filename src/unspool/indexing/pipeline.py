@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -33,6 +33,7 @@ from unspool.indexing.embedding import Keep, Maker
 from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
 from unspool.indexing.workers import Pool, Recipe
 from unspool.sources.folders import scan
+from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
 from unspool.stores import Store
 
 # Below this, starting worker processes (half a second each) costs more than they save.
@@ -92,6 +93,7 @@ class _Tally:
     absorbed: int = 0
     skips: list[Skip] = field(default_factory=list)
     masked: list[Masked] = field(default_factory=list)
+    exposed: list[str] = field(default_factory=list)  # warnings of secrets in paths and metadata keys
     failures: list[Failure] = field(default_factory=list)
 
 
@@ -297,7 +299,7 @@ class _Run:
         tally.removed += sum(one.skip.path in self.known for one in written.skipped)
         tally.skips += [one.skip for one in written.skipped]
         tally.failures += [Failure(path=one.path, error=one.error) for one in written.failed]
-        tally.masked += chain.from_iterable(one.masked for one in written.prepared)
+        _count_secrets(tally, written.prepared)
 
 
 def _divide(work: Sequence[Work]) -> Iterator[list[Work]]:
@@ -340,7 +342,7 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     row, new, stored = indexer.catalog.transact(write)
     indexer.store.settle(row.id, put=stored.chunks)
     tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded if maker.keep is None else maker.made)
-    tally.masked += chain.from_iterable(one.masked for one in prepared)
+    _count_secrets(tally, prepared)
     return _report(row.name, tally, list(filter(None, [maker.warning()])), time.monotonic() - started)
 
 
@@ -349,6 +351,13 @@ def maker_of(indexer: Indexer, keep: Keep) -> Maker:
     if indexer.embedder.is_cheap:
         return Maker(embedder=indexer.embedder, known=indexer.known)
     return Maker(embedder=indexer.embedder, known=indexer.known, cache=indexer.cache, keep=keep, prove=indexer.prove)
+
+
+def _count_secrets(tally: _Tally, prepared: Sequence[PreparedDocument]) -> None:
+    """Count the masked secrets, and describe those in addresses."""
+    exposed = describe_exposed("path", (one.path for one in prepared))
+    tally.masked += (replace(one, path=redact_address(one.path)) if exposed else one for document in prepared for one in document.masked)
+    tally.exposed += exposed + describe_exposed("metadata key", chain.from_iterable(one.metadata for one in prepared))
 
 
 def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:
@@ -367,5 +376,5 @@ def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float
         skips=tuple(tally.skips),
         masked=tuple(tally.masked),
         failures=tuple(tally.failures),
-        warnings=tuple(warnings),
+        warnings=(*warnings, *limit_warnings(tally.exposed)),
     )

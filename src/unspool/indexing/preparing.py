@@ -16,7 +16,7 @@ from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_te
 from unspool.domain.reports import Skip
 from unspool.errors import UnspoolError
 from unspool.indexing.changes import Work
-from unspool.sources.reading import Reading, mask_text, masked_only, read, read_small_text
+from unspool.sources.reading import Reading, mask_metadata, mask_text, mask_value, read, read_small_text
 
 CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
 PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
@@ -164,11 +164,10 @@ def prepare_document(document: Document, *, counter: TokenCounter, chunk_tokens:
     data = document.text.encode("utf-8", "surrogatepass")
     text, masked = mask_text(document.text, document.path)
     reading = Reading(text=text, sha256=sha256(data), size_bytes=len(data), modified_ns=0, encoding="", masked=masked)
-    title = masked_only(document.title, document.path)
-    metadata = {key: masked_only(value) if isinstance(value, str) else value for key, value in document.metadata.items()}
+    title = mask_value(document.title, document.path)
     prepared = _from_reading(document.path, reading, counter, chunk_tokens, language=document.language, title=title)
     modified = None if document.modified is None else nanoseconds(document.modified)
-    return replace(prepared, metadata=metadata, modified_ns=modified, origin=Origin.TEXT)
+    return replace(prepared, metadata=mask_metadata(document.metadata), modified_ns=modified, origin=Origin.TEXT)
 
 
 def _from_reading(path: str, reading: Reading, counter: TokenCounter, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:

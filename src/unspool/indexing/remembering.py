@@ -20,6 +20,7 @@ from unspool.indexing import messages, preparing
 from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
 from unspool.sources.conversations import loading
 from unspool.sources.conversations.loading import Intake
+from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
 
 ABSORB_CHUNKS = 8_000  # of an import between commits to the index, as a run over a folder has it
 _TRIES = 20
@@ -165,7 +166,10 @@ def _count(tally: Intake, prepared: Sequence[PreparedConversation], written: sto
     tally.chunks += written.chunks
     tally.embedded += written.embedded
     for one in prepared:
-        tally.masked += one.masked
+        exposed = describe_exposed("conversation id", [one.path])
+        tally.masked += (replace(masked, path=redact_address(masked.path)) if exposed else masked for masked in one.masked)
+        ids = (said.message.id for said in one.messages if said.message.id)
+        tally.warnings += limit_warnings([*exposed, *describe_exposed("message id", ids), *describe_exposed("metadata key", one.metadata)])
 
 
 class _Import:

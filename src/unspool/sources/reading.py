@@ -9,7 +9,7 @@ import stat
 import time
 from dataclasses import dataclass
 
-from unspool.domain.documents import sha256
+from unspool.domain.documents import Metadata, sha256
 from unspool.domain.reports import Masked, Skip
 from unspool.errors import InputError, MissingDependencyError, NotFoundError, ServiceError
 from unspool.sources import decoding
@@ -17,7 +17,7 @@ from unspool.sources.extraction import Extracted, extract, html_title, is_docume
 from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
 from unspool.sources.names import extension
 from unspool.sources.pages import page
-from unspool.sources.secrets import mask
+from unspool.sources.secrets.masking import mask_named, mask_secrets
 
 _TRIES = 3
 _PAUSE_S = 0.02
@@ -94,19 +94,31 @@ def _read_content(found: Found, data: bytes, status: os.stat_result) -> Reading 
         modified_ns=status.st_mtime_ns,
         encoding=encoding,
         masked=masked,
-        title=masked_only(extracted.title, found.path),
+        title=mask_value(extracted.title, found.path),
         language=extracted.language,
     )
 
 
-def masked_only(text: str, path: str = "") -> str:
-    """A title or a value with its secrets masked; nobody needs to be told where."""
+def mask_text(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
+    """Mask the secrets of a text, and replace the characters that a database refuses. The length stays the same."""
+    return mask_secrets(_UNSTORABLE.sub("\ufffd", text), path)
+
+
+def mask_value(text: str, path: str = "") -> str:
+    """Mask the secrets of a title or another short text."""
     return mask_text(text, path)[0]
 
 
-def mask_text(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
-    """What `read` does to a file's text, for documents given as text: same length, nothing that a database refuses, no secrets."""
-    return mask(_UNSTORABLE.sub("\ufffd", text), path)
+def mask_metadata(metadata: Metadata) -> Metadata:
+    """Mask the secrets in metadata values. A value whose key says secret is masked as a whole."""
+    return {key: _mask_field(key, value) for key, value in metadata.items()}
+
+
+def _mask_field(key: str, value: str | int | float | bool) -> str | int | float | bool:
+    if isinstance(value, str):
+        return mask_named(key, value)[0]
+    masked = str(value) if isinstance(value, bool) else mask_named(key, str(value))[0]
+    return value if masked == str(value) else masked
 
 
 def _stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:

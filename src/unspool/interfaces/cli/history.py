@@ -86,6 +86,8 @@ def _append(stream: History, source: str, *, as_json: bool) -> int:
         print_json(render.appended(record))
     else:
         show([[(record.stream, terminal.PATH), (f"  record {record.number}, {len(record.body)} characters", "")]])
+        for warning in record.warnings:
+            note(warning)
     return 0
 
 

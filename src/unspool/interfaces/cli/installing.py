@@ -326,10 +326,10 @@ def _write(file: Path, text: str, mode: int | None) -> None:
 
 def difference(change: Change) -> list[str]:
     """The change as a unified diff; what looks like a secret in it is starred out."""
-    from unspool.sources.secrets import mask
+    from unspool.sources.secrets.masking import mask_secrets
 
     # Configurations are as full of keys as .env files are, and are judged like them.
-    before, after = (mask(text or "", ".env")[0].splitlines() for text in (change.before, change.after))
+    before, after = (mask_secrets(text or "", ".env")[0].splitlines() for text in (change.before, change.after))
     old, new = (str(change.file) if text is not None else "(no file)" for text in (change.before, change.after))
     return list(difflib.unified_diff(before, after, old, new, lineterm=""))
 

@@ -207,7 +207,7 @@ JOB: shapes.Job = {
 }
 STORE: shapes.Store = {"name": "embedded", "in_use": True, "capabilities": {"filters": True}}
 _RECORDS: shapes.Records = {"records": [{"stream": "nightly-build", "number": 7, "at": _AT, "body": '{"status": "ok"}'}], "count": 7, "next": 1}
-_APPENDED: shapes.Appended = {"appended": {"stream": "nightly-build", "number": 7, "at": _AT, "length": 16}}
+_APPENDED: shapes.Appended = {"appended": {"stream": "nightly-build", "number": 7, "at": _AT, "length": 16, "warnings": []}}
 _STREAMS: shapes.Streams = {"streams": [{"project": "shop", "stream": "nightly-build", "records": 7, "newest": _AT}]}
 _CONVERSATIONS: shapes.Conversations = {"conversations": [RECORD], "count": 1}
 _DOCUMENTS: shapes.Documents = {"documents": [DOCUMENT], "next": None}

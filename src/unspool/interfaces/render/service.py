@@ -72,8 +72,16 @@ def history_entry(entry: HistoryEntry) -> shapes.HistoryEntry:
 
 
 def appended(record: Record) -> shapes.Appended:
-    """A record that was just stored; whoever gave it has its body."""
-    return {"appended": {"stream": record.stream, "number": record.number, "at": record.at.isoformat(), "length": len(record.body)}}
+    """Render a record that was just stored, without its body, which the caller has."""
+    return {
+        "appended": {
+            "stream": record.stream,
+            "number": record.number,
+            "at": record.at.isoformat(),
+            "length": len(record.body),
+            "warnings": list(record.warnings),
+        }
+    }
 
 
 def streams(found: Sequence[StreamStatus]) -> shapes.Streams:

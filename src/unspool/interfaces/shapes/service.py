@@ -57,6 +57,7 @@ class AppendedRecord(TypedDict):
     number: int
     at: str
     length: int
+    warnings: list[str]
 
 
 class Appended(TypedDict):

@@ -1,0 +1,141 @@
+"""Names that say secret: `password`, `api_key`, `DB_CHOSEN`, `client-secret`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from unspool.sources.secrets import values
+from unspool.sources.secrets.spans import ScannedText, Trust, get_line
+
+KINDS = frozenset({"password", "secret"})
+_LONGEST = 60
+_FOREIGN = (
+    "\u5bc6\u7801",
+    "\u5bc6\u78bc",
+    "\u30d1\u30b9\u30ef\u30fc\u30c9",
+    "\u043f\u0430\u0440\u043e\u043b\u044c",
+    "\u041f\u0430\u0440\u043e\u043b\u044c",
+    "contrase\u00f1a",
+    "Contrase\u00f1a",
+    "has\u0142o",
+    "Has\u0142o",
+    "l\u00f6senord",
+)
+_SUFFIX = r"(?:[_-]?(?:base|value|string|text|plain|plaintext|raw|b64|base64|hex|phrase))?s?[0-9]{0,2}"
+_CHOSEN = r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de )passe|kennwort|senha|wachtwoord|requirepass|(?<=master)auth"
+_WORD = re.compile(rf"(?:{_CHOSEN}|pass|pwd|pw|psk|secret|token|key|auth|credential|creds?|salt|mnemonic){_SUFFIX}(?![\w-])", re.IGNORECASE)
+_NAME = re.compile(
+    r"(?P<public>public[_-]?(?:key)?[_-]?|(?:next|page|paging|pagination|continuation|change|update|lock|sync|request|cancel\w*|proxy|fastcgi|uwsgi|scgi|grpc|memcached)[_-]?)?"
+    rf"(?:(?P<password>{_CHOSEN}|passe|pwd"
+    r"|(?:^|[_.\-/:]|bind|rpc|db|sql|smtp|imap|mail|user|usr|admin|ftp|root|ssh|auth|login|wifi|store|key|trust|redis|mongo|pg|http)"
+    r"(?:pass|pw|psk))"
+    r"|secret|token|(?:^|[_.-])auth|credential|creds|mnemonic|(?:auth|secure|logged[_-]?in|nonce|password|secret|crypt|hash)[_-]?salt"
+    r"|(?:api|access|private|secret|encrypt(?:ion)?|decryption|signing|auth|account|master|shared|storage|admin|app(?:lication)?|licen[sc]e|jwt|hmac"
+    r"|cipher|crypto|aes|subscription|integration|routing|write|server|role|deploy|webhook|session|client|consumer|function|instrumentation"
+    r"|pre-?shared|x-api|nonce|logged[_-]?in|secure|recovery|ingest(?:ion)?|developer|provisioning|registration|bot|cookie|hash|host|validation)"
+    r"[ _.-]?key)"
+    rf"{_SUFFIX}$"
+)
+_PHRASE = re.compile(
+    r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$", re.IGNORECASE
+)
+_KEY_VALUE = re.compile(r"[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?([\w+/=-]{32,200})")
+_SHORT = frozenset({"pass", "auth", "salt", "key"})
+_COMMENT = re.compile(r"[ \t]*(?:#|//|/?\*|--|;|%|<!--|\"\"\"|'''|>|rem\b|\.\.|!)", re.IGNORECASE)
+
+
+class SecretName(NamedTuple):
+    """A secret name in a text: its start and end, and the kind of its value."""
+
+    scan: ScannedText
+    start: int
+    end: int
+    kind: str
+
+    @property
+    def text(self) -> str:
+        return self.scan.text
+
+    @property
+    def path(self) -> str:
+        return self.scan.path
+
+    @property
+    def trust(self) -> Trust:
+        return self.scan.trust
+
+    @property
+    def name(self) -> str:
+        return self.text[self.start : self.end]
+
+    @property
+    def before(self) -> str:
+        return self.text[self.start - 1] if self.start else ""
+
+    @property
+    def is_short(self) -> bool:
+        """A name that is also an ordinary word: only an assignment makes it a name."""
+        return self.name.lower() in _SHORT
+
+    def get_line_before(self) -> str:
+        """Return the text of the line before the name."""
+        return self.text[get_line(self.text, self.start)[0] : self.start]
+
+    def is_commented(self) -> bool:
+        """Tell if the name is in a comment."""
+        return bool(_COMMENT.match(self.get_line_before()))
+
+
+def identify(scan: ScannedText, at: int) -> SecretName | None:
+    """Return the place of a name whose last word begins at a position, if the whole name says secret."""
+    text = scan.text
+    word = _WORD.match(text, at)
+    if not word:
+        return None
+    start = at
+    least = max(0, at - _LONGEST)
+    while start > least and (text[start - 1].isalnum() or text[start - 1] in "_-."):
+        start -= 1
+    if start == at and text[at - 1 : at] == " " and (phrase := _PHRASE.search(text[max(0, at - 14) : at])):  # "API key"
+        start -= len(phrase[0])
+    named = _NAME.search(text[start : word.end()].lower())
+    if not named and word[0].lower() == "key" and start == at and _is_random_key(text, word.end()):
+        return SecretName(scan, start, word.end(), "secret")
+    if not named or named["public"] or text[start - 2 : start] == "::":  # the name of a type: "AWS::IAM::AccessKey"
+        return None
+    before = text[start - 1 : start]
+    if (before in ("$", "(", "{") and text[start : word.end()].lower() == "pwd") or (
+        before == ":" and text[word.end() : word.end() + 1] == ":" and text[start - 2 : start - 1].isalnum()
+    ):
+        return None  # the shell's working folder, or a part of an ARN
+    return SecretName(scan, start, word.end(), "password" if named["password"] else "secret")
+
+
+def _is_random_key(text: str, end: int) -> bool:
+    """Tell if a name that is only `key` has a long random value. Public keys of SSH begin with AAAA."""
+    value = _KEY_VALUE.match(text, end)
+    if not value or value[1].startswith("AAAA") or not values.looks_random(value[1]):
+        return False
+    return values.has_all_classes(value[1]) or text[end - 4 : end - 3] in ("?", "&")
+
+
+def identify_foreign(scan: ScannedText) -> Iterator[SecretName]:
+    """Yield the places of words for a password in other scripts and languages."""
+    if scan.text.isascii():
+        return
+    prose = scan._replace(trust=max(scan.trust, Trust.PROSE))
+    for name in _FOREIGN:
+        at = scan.text.find(name)
+        while at >= 0:
+            yield SecretName(prose, at, at + len(name), "password")
+            at = scan.text.find(name, at + len(name))
+
+
+def is_named_secret(name: str, value: str) -> bool:
+    """Tell if the name of a value alone makes the value a secret."""
+    named = _NAME.search(name.lower())
+    if not named or named["public"]:
+        return False
+    return values.is_secret(value, "password" if named["password"] else "secret", Trust.CREDENTIALS)
