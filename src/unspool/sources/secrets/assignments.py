@@ -99,7 +99,7 @@ def _follow(place: SecretName, end: int, separator: re.Match[str]) -> Iterator[S
     text, first = place.text, separator.end()
     how = "assign" if separator["assign"] else separator.lastgroup or ""
     quoted = text[end - 1 : end] in ("'", '"', "`", ";", "]")
-    if place.is_short and how != "assign":
+    if (place.is_short and how != "assign") or (len(place.name) <= _ABBREVIATED and how not in ("assign", "space")):
         return
     if how in ("element", "markup"):
         yield from _judge_element(place, how, first)
@@ -177,7 +177,7 @@ def _judge_bare(place: SecretName, operator: str, first: int, *, quoted: bool) -
     if operator not in _BARE_OPERATORS or "{{" in place.get_line_before():
         return
     block = _BLOCK.match(text, first) if operator == ":" and place.trust is not Trust.PROGRAM else None
-    bare = _BARE.match(text, first)
+    bare = _BARE.match(text, first) if text[first : first + 1] not in ("[", "{", "(") else None
     if block:
         yield from _judge_block(place, block)
     elif not bare:
@@ -285,6 +285,7 @@ def _judge_program(place: SecretName, operator: str, first: int) -> Iterator[Sec
             yield first, first + len(value), place.kind
 
 
+_ABBREVIATED = 3  # "pw" and "psk" mean many things
 _SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space between them
 _SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
 

@@ -25,7 +25,7 @@ _TEMPLATE = re.compile(
 _CONSTANT = re.compile(r"[A-Z]+[0-9]?(?:[_,][A-Z]+[0-9]?)+$|\[[A-Za-z_ ]+\]$")
 _ELIDED = re.compile(r"\.\.\.|\u2026|\*\*\*|\x00|\ufffd|\[\.\.|[\u2022\u25cf]{3}")
 _LOOKUP = re.compile(
-    r"(?:[#$%]\{|\{\{|<%|os\.|env[.(\[]|process\.|system\.|secrets?\.|vars?\.|config\.|vault:|ssm:|arn:|op://|enc\[|data\.|local\.|module\.|secretref:|keyvault"
+    r"(?:\[%|[#$%]\{|\{\{|<%|os\.|env[.(\[]|process\.|system\.|secrets?\.|vars?\.|config\.|vault:|ssm:|arn:|op://|enc\[|data\.|local\.|module\.|secretref:|keyvault"
     r"|\$[\w{(]+$|~/|\./|\.\./|/\w+/[\w./-]*$|[a-z]:\\|file:|env:|aws:|base64\(|\w+://$)"
 )
 _DUMMY = re.compile(
@@ -121,7 +121,7 @@ def looks_random(value: str) -> bool:
         return False
     if _UUID.match(value):
         return True
-    if is_identifier(value) or _CODE.search(value):
+    if is_identifier(value) or is_reference(value) or _CODE.search(value):
         return False
     if has_all_classes(value) and _bits(value) >= _MIN_BITS:
         return True
@@ -251,9 +251,11 @@ def is_prose_secret(value: str, kind: str) -> bool:
     """Judge a word of a sentence. It must be mixed, because a sentence may go on with any plain word."""
     if len(value) < MIN_LENGTH or is_ordinary(value) or is_secret_name(value) or "://" in value or any(map(str.isspace, value)):
         return False
+    if value[0] in "<([{":
+        return False
     if looks_random(value):
         return True
-    if not looks_like_password(value) or value[0] in "/.<([{-=" or value.endswith(")"):
+    if not looks_like_password(value) or value[0] in "/.-=" or value.endswith(")"):
         return False
     if kind == "secret":
         return len(value) >= 10 and count_digits(value) >= 3 and not is_fake(value)
