@@ -51,7 +51,7 @@ _IN_FLOW = re.compile(r"[^\s,;}\])&<]{0,200}+")
 _IN_PROGRAM = re.compile(r"[\w!@#%^~+./?*$=-]{6,200}(?=[\s,;\"'`]|$)")
 _WORD = re.compile(r"[^\s\"'`|;&<>\\]{3,400}+")
 _BARE_TOKEN = re.compile(r"[\w+/=.~-]+$")
-_DEFAULT = re.compile(r"[^}\s\"']{1,200}(?=\})")
+_DEFAULT = re.compile(r"(?![+?=])[^}\s\"']{1,200}(?=\})")
 _CALLED = re.compile(r"[\w.]+\(")
 _DSN = re.compile(
     r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)"
@@ -118,7 +118,7 @@ def _follow(place: SecretName, end: int, separator: re.Match[str]) -> Iterator[S
     elif how == "cell" and place.trust is Trust.PROSE:
         yield from judge_label(place, first, stops="|")
     elif how == "space":
-        yield from _judge_spaced(place, first)
+        yield from _judge_next_word(place, first)
 
 
 def _is_secret(place: SecretName, value: str, trust: Trust) -> bool:
@@ -290,7 +290,7 @@ _SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space 
 _SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
 
 
-def _judge_spaced(place: SecretName, first: int) -> Iterator[SecretSpan]:
+def _judge_next_word(place: SecretName, first: int) -> Iterator[SecretSpan]:
     """Yield a value behind a name and a space: a flag, a Dockerfile's `ENV`, or a directive."""
     text = place.text
     word = _WORD.match(text, first)

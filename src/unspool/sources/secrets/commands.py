@@ -82,7 +82,8 @@ def find_at_statement(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
             span, value = _get_word(found)
             value = value.rstrip(";)") if found["bare"] else value
             stated = _ACCOUNT.search(scan.text, get_line(scan.text, at)[0], at)
-            if value.startswith((":", "?", "@")) or not (stated or values.is_prose_secret(value, "password")):
+            plain = stated and not found["bare"]
+            if value.startswith((":", "?", "@")) or not (plain or values.is_prose_secret(value, "password")):
                 return
             yield from _judge(span, value)
 

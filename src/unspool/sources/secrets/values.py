@@ -248,7 +248,7 @@ def is_secret(value: str, kind: str, trust: Trust, *, captions: bool = False) ->
 
 
 def is_prose_secret(value: str, kind: str) -> bool:
-    """Judge a word of a sentence. It must be mixed, because a sentence may go on with any plain word."""
+    """Judge a word of a sentence. It must be mixed, because any plain word may follow in a sentence."""
     if len(value) < MIN_LENGTH or is_ordinary(value) or is_secret_name(value) or "://" in value or any(map(str.isspace, value)):
         return False
     if value[0] in "<([{":
