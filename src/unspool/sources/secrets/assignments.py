@@ -51,7 +51,7 @@ _IN_FLOW = re.compile(r"[^\s,;}\])&<]{0,200}+")
 _IN_PROGRAM = re.compile(r"[\w!@#%^~+./?*$=-]{6,200}(?=[\s,;\"'`]|$)")
 _WORD = re.compile(r"[^\s\"'`|;&<>\\]{3,400}+")
 _BARE_TOKEN = re.compile(r"[\w+/=.~-]+$")
-_DEFAULT = re.compile(r"[^}\s\"']{1,200}(?=\})")
+_DEFAULT = re.compile(r"(?![+?=])[^}\s\"']{1,200}(?=\})")
 _CALLED = re.compile(r"[\w.]+\(")
 _DSN = re.compile(
     r"(?<![\w,(])(?:host|hostaddr|dbname|server|data source|user id|uid|user|username|database|port|driver|sslmode|dsn|endpoint|login)"
@@ -99,7 +99,7 @@ def _follow(place: SecretName, end: int, separator: re.Match[str]) -> Iterator[S
     text, first = place.text, separator.end()
     how = "assign" if separator["assign"] else separator.lastgroup or ""
     quoted = text[end - 1 : end] in ("'", '"', "`", ";", "]")
-    if place.is_short and how != "assign":
+    if (place.is_short and how != "assign") or (len(place.name) <= _ABBREVIATED and how not in ("assign", "space")):
         return
     if how in ("element", "markup"):
         yield from _judge_element(place, how, first)
@@ -118,7 +118,7 @@ def _follow(place: SecretName, end: int, separator: re.Match[str]) -> Iterator[S
     elif how == "cell" and place.trust is Trust.PROSE:
         yield from judge_label(place, first, stops="|")
     elif how == "space":
-        yield from _judge_spaced(place, first)
+        yield from _judge_next_word(place, first)
 
 
 def _is_secret(place: SecretName, value: str, trust: Trust) -> bool:
@@ -177,7 +177,7 @@ def _judge_bare(place: SecretName, operator: str, first: int, *, quoted: bool) -
     if operator not in _BARE_OPERATORS or "{{" in place.get_line_before():
         return
     block = _BLOCK.match(text, first) if operator == ":" and place.trust is not Trust.PROGRAM else None
-    bare = _BARE.match(text, first)
+    bare = _BARE.match(text, first) if text[first : first + 1] not in ("[", "{", "(") else None
     if block:
         yield from _judge_block(place, block)
     elif not bare:
@@ -285,11 +285,12 @@ def _judge_program(place: SecretName, operator: str, first: int) -> Iterator[Sec
             yield first, first + len(value), place.kind
 
 
+_ABBREVIATED = 3  # "pw" and "psk" mean many things
 _SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space between them
 _SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
 
 
-def _judge_spaced(place: SecretName, first: int) -> Iterator[SecretSpan]:
+def _judge_next_word(place: SecretName, first: int) -> Iterator[SecretSpan]:
     """Yield a value behind a name and a space: a flag, a Dockerfile's `ENV`, or a directive."""
     text = place.text
     word = _WORD.match(text, first)

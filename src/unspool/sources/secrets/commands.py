@@ -66,8 +66,9 @@ _SIGNING = re.compile(
     r"jwt\.(?:encode|decode|sign|verify)\([ \t]{0,8}[^,\r\n]{1,80},[ \t]{0,8}b?[\"'](?P<key>[^\"'\r\n]{6,200})[\"']",
     re.IGNORECASE,
 )
+_ACCOUNT = re.compile(r"\b(?:create|alter|grant|user|role|login|convertto-|net)", re.IGNORECASE)
 _LONG = re.compile(r" --(?:proxy-)?(?:user|auth|creds|src-creds|dest-creds)[ =]" + _WORD)
-_PASS = re.compile(r"pass:" + _WORD)
+_PASS = re.compile(r"(?<![A-Za-z])pass:(?!:)" + _WORD)
 _WPA = re.compile(r"(?:(?<=wpa_)passphrase)[ \t]+(?:\"[^\"\n]{1,60}\"|'[^'\n]{1,60}'|\S{1,60})[ \t]+" + _WORD)
 _ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-z]+[ \t]+)?" + _WORD + r"[ \t]*\|[^|]*$")
 _USERS = re.compile(r"[\w.$-]{1,40}:(?P<password>[^\s\"'|:]{4,100})[\"']?[ \t]*\|[^|]*$")
@@ -80,7 +81,9 @@ def find_at_statement(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
         if found := expression.match(scan.text, at):
             span, value = _get_word(found)
             value = value.rstrip(";)") if found["bare"] else value
-            if value.startswith((":", "?", "@")) or (found["bare"] and not values.is_prose_secret(value, "password")):
+            stated = _ACCOUNT.search(scan.text, get_line(scan.text, at)[0], at)
+            plain = stated and not found["bare"]
+            if value.startswith((":", "?", "@")) or not (plain or values.is_prose_secret(value, "password")):
                 return
             yield from _judge(span, value)
 

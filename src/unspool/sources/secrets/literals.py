@@ -7,7 +7,7 @@ import re
 from unspool.sources.secrets.spans import get_line
 
 _LITERAL = re.compile(
-    r"(?P<prefix>[rbufn@$]{0,2})(?:\"{3}(?P<triple>[^\"]{1,4000}+)\"{3}"
+    r"(?P<prefix>(?-i:N)|[rbuf@$]{0,2})(?:\"{3}(?P<triple>[^\"]{1,4000}+)\"{3}"
     r"|\\\"(?P<escaped>[^\"\\\r\n]{0,4000}+)\\{1,3}\"|\\'(?P<slashed>[^'\\\r\n]{0,4000}+)\\'"
     r"|\"(?P<double>(?:[^\"\\\r\n]|\\.){0,4000}+)\"|'(?P<single>(?:[^'\\\r\n]|\\.|''){0,4000}+)'|`{1,2}(?P<tick>(?:[^`\\\r\n]|\\.){0,4000}+)`"
     r"|[\u201c-\u201e](?P<curly>[^\u201c-\u201e\r\n]{0,4000}+)[\u201c-\u201e]"  # word processors turn quotes round

@@ -15,7 +15,7 @@ _KINDS = ("kind:", 'kind":')
 _DATA = re.compile(r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ \t]*(?:\{[ \t]*)?\r?$", re.MULTILINE)
 _ENTRY = re.compile(r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$", re.MULTILINE)
 _LITERAL = re.compile(r"[\"']?(?P<value>[^\"'#{}|>,\s][^\"'\r\n]{3,})")
-_ROWS = 500
+_ROWS = 100_000
 _COLUMN = re.compile(
     r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ _-]?key|secret access key|access key|client secret)",
     re.IGNORECASE,

@@ -25,7 +25,7 @@ _TEMPLATE = re.compile(
 _CONSTANT = re.compile(r"[A-Z]+[0-9]?(?:[_,][A-Z]+[0-9]?)+$|\[[A-Za-z_ ]+\]$")
 _ELIDED = re.compile(r"\.\.\.|\u2026|\*\*\*|\x00|\ufffd|\[\.\.|[\u2022\u25cf]{3}")
 _LOOKUP = re.compile(
-    r"(?:[#$%]\{|\{\{|<%|os\.|env[.(\[]|process\.|system\.|secrets?\.|vars?\.|config\.|vault:|ssm:|arn:|op://|enc\[|data\.|local\.|module\.|secretref:|keyvault"
+    r"(?:\[%|[#$%]\{|\{\{|<%|os\.|env[.(\[]|process\.|system\.|secrets?\.|vars?\.|config\.|vault:|ssm:|arn:|op://|enc\[|data\.|local\.|module\.|secretref:|keyvault"
     r"|\$[\w{(]+$|~/|\./|\.\./|/\w+/[\w./-]*$|[a-z]:\\|file:|env:|aws:|base64\(|\w+://$)"
 )
 _DUMMY = re.compile(
@@ -121,7 +121,7 @@ def looks_random(value: str) -> bool:
         return False
     if _UUID.match(value):
         return True
-    if is_identifier(value) or _CODE.search(value):
+    if is_identifier(value) or is_reference(value) or _CODE.search(value):
         return False
     if has_all_classes(value) and _bits(value) >= _MIN_BITS:
         return True
@@ -211,6 +211,12 @@ def _is_scrambled(value: str) -> bool:
     return len(value) >= _MIN_RANDOM and (switches or not _is_pronounceable(value))
 
 
+def _is_scrambled_word(value: str) -> bool:
+    """Tell if a value consists of letters in both cases that form no words, as a generated password without digits does."""
+    mixed = value.isalpha() and not value.isupper() and not value[1:].islower() and value.isascii()
+    return mixed and len(value) >= 8 and not _is_pronounceable(value) and len(value) < 2.6 * len(_HUMP.findall(value))
+
+
 def has_all_classes(value: str) -> bool:
     """Tell if a value is long and has digits and both cases, so that a word in it is chance."""
     return len(value) >= 32 and any(map(str.isdigit, value)) and any(map(str.isupper, value)) and any(map(str.islower, value))
@@ -248,12 +254,14 @@ def is_secret(value: str, kind: str, trust: Trust, *, captions: bool = False) ->
 
 
 def is_prose_secret(value: str, kind: str) -> bool:
-    """Judge a word of a sentence. It must be mixed, because a sentence may go on with any plain word."""
+    """Judge a word of a sentence. It must be mixed, because any plain word may follow in a sentence."""
     if len(value) < MIN_LENGTH or is_ordinary(value) or is_secret_name(value) or "://" in value or any(map(str.isspace, value)):
         return False
-    if looks_random(value):
+    if value[0] in "<([{":
+        return False
+    if looks_random(value) or (kind == "password" and _is_scrambled_word(value)):
         return True
-    if not looks_like_password(value) or value[0] in "/.<([{-=" or value.endswith(")"):
+    if not looks_like_password(value) or value[0] in "/.-=" or value.endswith(")"):
         return False
     if kind == "secret":
         return len(value) >= 10 and count_digits(value) >= 3 and not is_fake(value)
