@@ -46,6 +46,8 @@ def main() -> None:
 def measure(file: Path, count: int, seed: int) -> list[Figure]:
     """Damage the folder again and again; returns what became of it."""
     derived = file.with_name(file.name + ".derived")
+    with Corpus(Settings(database=address(file))) as corpus:
+        corpus.refresh()  # a run that was interrupted may have left it damaged
     sound = file.with_name(file.name + ".sound")
     shutil.rmtree(sound, ignore_errors=True)
     shutil.copytree(derived, sound)
