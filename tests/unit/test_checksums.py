@@ -93,3 +93,12 @@ def test_a_state_file_that_is_not_as_it_was_written_is_damage(tmp_path: Path, co
     (tmp_path / "state.json").write_bytes(content)
     with pytest.raises(DamagedError):
         checksums.read_state(tmp_path)
+
+
+@pytest.mark.parametrize("size", [1, 63, 65, 100])
+def test_a_damaged_block_does_not_get_a_new_checksum_when_it_grows(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "column"
+    sums = write(file, bytes(size))
+    file.write_bytes(bytes(size - 1) + b"\x01")
+    with pytest.raises(DamagedError, match="block"):
+        checksums.append(file, sums, np.zeros(3, dtype=np.uint8))

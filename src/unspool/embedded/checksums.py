@@ -1,4 +1,4 @@
-"""Checksums of the derived folder: a CRC-32 for each block of a file's committed bytes.
+"""Checksums of the derived folder: an XXH3 hash of each block of a file's committed bytes.
 
 Files of up to `EAGER_BYTES` are verified when they are opened, larger ones block by block when they are first read.
 """
@@ -9,7 +9,6 @@ import io
 import json
 import math
 import mmap
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,10 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from xxhash import xxh3_64, xxh3_64_intdigest
 
 BLOCK_BYTES = 1 << 20
-EAGER_BYTES = 64_000_000  # 20 ms at the 3 GB/s of zlib's CRC-32 on one core (bench/corruption.py)
-
-
+EAGER_BYTES = 64_000_000  # 15 ms on one core, most of it reading (bench/corruption.py)
 _READ_BYTES = 1 << 17
 
 
@@ -31,21 +29,19 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checksums:
-    """Size of a file's committed bytes, and the CRC-32 of each block of them."""
+    """Size of a file's committed bytes, and the hash of each block of them."""
 
     size: int = 0
     blocks: tuple[int, ...] = ()
 
-    def extend(self, data: memoryview) -> Checksums:
-        """Return the checksums after `data` is appended."""
-        blocks = list(self.blocks)
-        filled = self.size % BLOCK_BYTES
-        at = 0
-        if filled and len(data):
-            at = min(BLOCK_BYTES - filled, len(data))
-            blocks[-1] = zlib.crc32(data[:at], blocks[-1])
-        blocks += (zlib.crc32(data[start : start + BLOCK_BYTES]) for start in range(at, len(data), BLOCK_BYTES))
-        return Checksums(self.size + len(data), tuple(blocks))
+    def block_range(self, block: int) -> tuple[int, int]:
+        """Return where a block starts and ends in the file."""
+        return block * BLOCK_BYTES, min((block + 1) * BLOCK_BYTES, self.size)
+
+    def compare(self, block: int, found: int, file: Path) -> None:
+        """Raise `DamagedError` if the hash that was found is not that of the block."""
+        if found != self.blocks[block]:
+            raise DamagedError(f"{file.name} differs from its checksum in block {block}")
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
@@ -60,13 +56,37 @@ Files = Mapping[str, Checksums]  # by the name of a column
 
 
 def append(file: Path, sums: Checksums, data: npt.NDArray[Any]) -> Checksums:
-    """Write an array behind a file's committed bytes; whatever a killed writer left there is overwritten."""
+    """Write an array behind a file's committed bytes; whatever a killed writer left there is overwritten.
+
+    Raises `DamagedError` if the last block, to which bytes are added, differs from its checksum.
+    """
     octets = _view_bytes(np.ascontiguousarray(data))
+    full, filled = divmod(sums.size, BLOCK_BYTES)
     with open(file, "r+b" if file.exists() else "w+b") as handle:
+        last = _verify_block(handle, sums, full, file) if filled else xxh3_64()
         handle.truncate(sums.size)
         handle.seek(sums.size)
         handle.write(octets)
-    return sums.extend(octets)
+    blocks = list(sums.blocks[:full])
+    added = octets[: BLOCK_BYTES - filled]
+    if filled or len(added):
+        last.update(added)
+        blocks.append(last.intdigest())
+    blocks += (xxh3_64_intdigest(octets[at : at + BLOCK_BYTES]) for at in range(len(added), len(octets), BLOCK_BYTES))
+    return Checksums(sums.size + len(octets), tuple(blocks))
+
+
+def _verify_block(handle: io.BufferedIOBase | io.RawIOBase, sums: Checksums, block: int, file: Path) -> xxh3_64:
+    """Hash a block through a small buffer, so that the memory of this process does not grow by the file."""
+    start, stop = sums.block_range(block)
+    found, left = xxh3_64(), stop - start
+    buffer = memoryview(bytearray(min(left, _READ_BYTES)))  # stays in the processor's cache
+    handle.seek(start)
+    while left and (count := handle.readinto(buffer[:left])):
+        found.update(buffer[:count])
+        left -= count
+    sums.compare(block, found.intdigest(), file)
+    return found
 
 
 class Column:
@@ -100,7 +120,9 @@ class Column:
                 column._array = np.frombuffer(mapped, dtype=dtype).reshape(shape)
                 column._pending = column._list_pending(previous)
                 if sums.size <= EAGER_BYTES:
-                    column._verify_through(handle)
+                    for block in np.flatnonzero(column._pending).tolist():
+                        _verify_block(handle, sums, block, file)
+                    column._pending = None
         except (OSError, ValueError) as error:
             raise DamagedError(f"{file.name} cannot be read ({error})") from error
         return column
@@ -136,7 +158,7 @@ class Column:
             return pending
         known = previous._sums
         for block in range(min(len(known.blocks), len(pending))):
-            same = known.blocks[block] == self._sums.blocks[block] and _block_end(known, block) == _block_end(self._sums, block)
+            same = known.blocks[block] == self._sums.blocks[block] and known.block_range(block) == self._sums.block_range(block)
             pending[block] = not same or (previous._pending is not None and bool(previous._pending[block]))
         return pending
 
@@ -147,46 +169,24 @@ class Column:
         octets = _view_bytes(self._array)
         for block in range(start // BLOCK_BYTES, math.ceil(stop / BLOCK_BYTES)):
             if self._pending[block]:
-                self._check(block, octets[block * BLOCK_BYTES : _block_end(self._sums, block)])
+                self._sums.compare(block, xxh3_64_intdigest(octets[slice(*self._sums.block_range(block))]), self._file)
+                self._pending[block] = False
         if not self._pending.any():
             self._pending = None
-
-    def _verify_through(self, handle: io.FileIO) -> None:
-        """Verify everything through the file, so that the memory of this process does not grow by it."""
-        assert self._pending is not None
-        buffer = memoryview(bytearray(_READ_BYTES))  # stays in the processor's cache
-        for block in np.flatnonzero(self._pending).tolist():
-            handle.seek(block * BLOCK_BYTES)
-            left, found = _block_end(self._sums, block) - block * BLOCK_BYTES, 0
-            while left and (count := handle.readinto(buffer[: min(left, _READ_BYTES)])):
-                found, left = zlib.crc32(buffer[:count], found), left - count
-            if left or found != self._sums.blocks[block]:
-                raise DamagedError(f"{self._file.name} differs from its checksum in block {block}")
-        self._pending = None
-
-    def _check(self, block: int, octets: memoryview) -> None:
-        assert self._pending is not None
-        if zlib.crc32(octets) != self._sums.blocks[block]:
-            raise DamagedError(f"{self._file.name} differs from its checksum in block {block}")
-        self._pending[block] = False
 
 
 def _view_bytes(array: npt.NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _block_end(sums: Checksums, block: int) -> int:
-    return min((block + 1) * BLOCK_BYTES, sums.size)
-
-
 def find_damage(file: Path, sums: Checksums) -> str:
     """Return how a file on disk differs from its checksums, whatever was verified before; empty if it does not."""
     try:
         with open(file, "rb") as handle:
-            for block, expected in enumerate(sums.blocks):
-                octets = handle.read(_block_end(sums, block) - block * BLOCK_BYTES)
-                if zlib.crc32(octets) != expected or len(octets) != _block_end(sums, block) - block * BLOCK_BYTES:
-                    return f"{file.name} differs from its checksum"
+            for block in range(len(sums.blocks)):
+                _verify_block(handle, sums, block, file)
+    except DamagedError as error:
+        return str(error)
     except FileNotFoundError:
         return f"{file.name} is missing" if sums.size else ""
     except OSError as error:
@@ -198,7 +198,7 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Replace a folder's state file in one rename."""
     body = json.dumps(state, sort_keys=True)
     temporary = folder / "state.json.new"
-    temporary.write_text(json.dumps({"checksum": zlib.crc32(body.encode()), "state": body}), encoding="utf-8")
+    temporary.write_text(json.dumps({"checksum": xxh3_64_intdigest(body.encode()), "state": body}), encoding="utf-8")
     temporary.replace(folder / "state.json")
 
 
@@ -207,7 +207,7 @@ def read_state(folder: Path) -> dict[str, Any] | None:
     try:
         outer = json.loads((folder / "state.json").read_bytes())
         body = outer["state"]
-        if zlib.crc32(body.encode()) != outer["checksum"] or outer.keys() != {"checksum", "state"}:
+        if xxh3_64_intdigest(body.encode()) != outer["checksum"] or outer.keys() != {"checksum", "state"}:
             raise DamagedError("state.json differs from its checksum")
         state: dict[str, Any] = json.loads(body)
     except FileNotFoundError:

@@ -30,7 +30,7 @@ from unspool.embedded import checksums
 from unspool.embedded.checksums import Checksums, Column, DamagedError, Files
 from unspool.vectors.base import Ids, Matches, Points, Vectors, best_matches
 
-FORMAT = 2
+FORMAT = 3
 # Up to here every row is scored with float32: 2.4 ms for 50 000 x 256 on one core. Above, the signs choose candidates: 1.4 ms per
 # 100 000 rows, then only those are scored (bench/flat.py).
 EXACT_ROWS = 50_000
