@@ -1,4 +1,6 @@
-"""What every script here shares: a table of figures, percentiles, the machine's state, a folder to work in, and fresh processes."""
+"""What every script here shares: a table of figures, percentiles, the machine's state, a folder
+to work in, and fresh processes.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-# The function's answer is the last line that a fresh process prints, so that a stray print does no harm.
+# The function's answer is the last line that a fresh process prints, so that a stray print does no
+# harm.
 _CALL = (
-    "import importlib, json, sys; sys.path.insert(0, sys.argv[1]); module, name = sys.argv[2].split(':'); "
-    "answer = getattr(importlib.import_module(module), name)(*json.loads(sys.argv[3])); print(); print(json.dumps(answer))"
+    "import importlib, json, sys; sys.path.insert(0, sys.argv[1]); module, name = "
+    "sys.argv[2].split(':'); "
+    "answer = getattr(importlib.import_module(module), name)(*json.loads(sys.argv[3])); print(); "
+    "print(json.dumps(answer))"
 )
 
 
@@ -46,8 +51,15 @@ class Figure:
 def parser(about: str | None) -> argparse.ArgumentParser:
     """The options that all scripts have."""
     options = argparse.ArgumentParser(description=(about or "").split("\n\n")[0])
-    options.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    options.add_argument("--keep", type=Path, metavar="DIR", help="work in this folder, leave it there, and use again what is in it")
+    options.add_argument(
+        "--json", action="store_true", help="print one JSON object instead of a table"
+    )
+    options.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="work in this folder, leave it there, and use again what is in it",
+    )
     options.add_argument("--seed", type=int, default=1, help="of everything that is random")
     return options
 
@@ -72,7 +84,16 @@ def show(title: str, figures: Sequence[Figure], *, as_json: bool) -> None:
     print(f"\n{title}")
     table(
         ["what", "figure", "bound", "", ""],
-        [[figure.name, _amount(figure.value, figure.unit), _bound(figure), _verdict(figure), figure.note] for figure in figures],
+        [
+            [
+                figure.name,
+                _amount(figure.value, figure.unit),
+                _bound(figure),
+                _verdict(figure),
+                figure.note,
+            ]
+            for figure in figures
+        ],
     )
     print(machine_line())
 
@@ -94,9 +115,15 @@ def tell(text: str) -> None:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of the values lies; the nearest one, not an average of two."""
+    """The value below which this share of the values lies; the nearest one, not an average of
+    two.
+    """
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered)) - 1))] if ordered else float("nan")
+    return (
+        ordered[min(len(ordered) - 1, max(0, round(share * len(ordered)) - 1))]
+        if ordered
+        else float("nan")
+    )
 
 
 def machine() -> dict[str, Any]:
@@ -115,7 +142,10 @@ def machine() -> dict[str, Any]:
 def machine_line() -> str:
     """The same in one line."""
     now = machine()
-    return f"{now['cores']} cores, load {now['load_1min']} (1 min) {now['load_5min']} (5 min), Python {now['python']}, {now['system']}"
+    return (
+        f"{now['cores']} cores, load {now['load_1min']} (1 min) {now['load_5min']} (5 min), "
+        f"Python {now['python']}, {now['system']}"
+    )
 
 
 def memory_mb(pid: int | str = "self") -> dict[str, float]:
@@ -124,7 +154,11 @@ def memory_mb(pid: int | str = "self") -> dict[str, float]:
     if not file.exists():
         return {}
     lines = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
-    return {name: round(int(lines[name].split()[0]) / 1024, 1) for name in ("VmRSS", "RssAnon", "RssFile", "VmHWM") if name in lines}
+    return {
+        name: round(int(lines[name].split()[0]) / 1024, 1)
+        for name in ("VmRSS", "RssAnon", "RssFile", "VmHWM")
+        if name in lines
+    }
 
 
 def folder_mb(path: Path) -> float:
@@ -134,7 +168,10 @@ def folder_mb(path: Path) -> float:
 
 
 def call_fresh(target: str, *arguments: object, timeout_s: float = 3600) -> Any:
-    """What `module:function` returns when it is called in a new process. Arguments and answer are JSON."""
+    """What `module:function` returns when it is called in a new process.
+
+    Arguments and answer are JSON.
+    """
     process = start_fresh(target, *arguments)
     try:
         output, _ = process.communicate(timeout=timeout_s)
@@ -154,7 +191,9 @@ def start_fresh(target: str, *arguments: object) -> subprocess.Popen[str]:
 def answer_of(process: subprocess.Popen[str], output: str) -> Any:
     """The answer of a fresh process that has ended."""
     if process.returncode:
-        raise RuntimeError(f"a measuring process ended with {process.returncode}; its own message stands above")
+        raise RuntimeError(
+            f"a measuring process ended with {process.returncode}; its own message stands above"
+        )
     return json.loads(output.rstrip("\n").rsplit("\n", 1)[-1])
 
 
@@ -173,7 +212,15 @@ def address(file: Path) -> str:
 def _amount(value: float, unit: str) -> str:
     if value != value:
         return "-"
-    digits = 0 if value == int(value) or abs(value) >= 1000 else 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 4
+    digits = (
+        0
+        if value == int(value) or abs(value) >= 1000
+        else 1
+        if abs(value) >= 100
+        else 2
+        if abs(value) >= 1
+        else 4
+    )
     return f"{value:.{digits}f} {unit}".rstrip()
 
 

@@ -17,10 +17,15 @@ def contents(database: str, project: str) -> dict[str, Any]:
     """Documents, chunks and vectors as fingerprints, and what is wrong with the derived index."""
     with Corpus(Settings(database=database)) as corpus:
         corpus.refresh()
-        documents = sorted((d.path, d.sha256, d.chunk_count, d.status.value, d.language) for d in corpus.documents(project=project))
+        documents = sorted(
+            (d.path, d.sha256, d.chunk_count, d.status.value, d.language)
+            for d in corpus.documents(project=project)
+        )
         with corpus._parts.catalog.read() as connection:
             chunks = _chunks(connection, corpus._project(project).id)
-            embeddings = connection.execute(sa.select(sa.func.count()).select_from(schema.embeddings)).scalar_one()
+            embeddings = connection.execute(
+                sa.select(sa.func.count()).select_from(schema.embeddings)
+            ).scalar_one()
         row = corpus._project(project)
         ids = sorted(chunk[0] for chunk in chunks)
         return {
@@ -30,16 +35,32 @@ def contents(database: str, project: str) -> dict[str, Any]:
             "chunk_count": len(chunks),
             "embedding_count": embeddings,
             "unindexed": [document[0] for document in documents if document[3] != "indexed"],
-            "vectors_differ": _difference(ids, corpus._parts.ready().ids(row.id, limit=10**9).tolist()),
+            "vectors_differ": _difference(
+                ids, corpus._parts.ready().ids(row.id, limit=10**9).tolist()
+            ),
             "words_differ": _difference(ids, _word_ids(corpus, row.id)),
         }
 
 
 def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
-    """Every chunk with its vector, without what two runs may do differently: row ids, sequence numbers, times."""
+    """Every chunk with its vector, without what two runs may do differently: row ids, sequence
+    numbers, times.
+    """
     c, d, e = schema.chunks.c, schema.documents.c, schema.embeddings.c
     query = (
-        sa.select(c.id, d.path, c.position, c.start_offset, c.end_offset, c.first_line, c.last_line, c.symbol, c.token_count, c.text, e.vector)
+        sa.select(
+            c.id,
+            d.path,
+            c.position,
+            c.start_offset,
+            c.end_offset,
+            c.first_line,
+            c.last_line,
+            c.symbol,
+            c.token_count,
+            c.text,
+            e.vector,
+        )
         .join(schema.documents, d.id == c.document_id)
         .outerjoin(schema.embeddings, e.text_sha == c.text_sha)
         .where(c.project_id == project)
@@ -50,14 +71,21 @@ def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
 
 def _word_ids(corpus: Corpus, project: int) -> list[int]:
     parts = corpus._parts.ready().partition(project).now.word_segments
-    lives = [part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live] for part in parts]
+    lives = [
+        part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live]
+        for part in parts
+    ]
     return [id_ for ids in lives for id_ in ids.tolist()]
 
 
 def _difference(wanted: list[int], found: list[int]) -> list[int]:
     """How many are missing, how many should not be there, how many are there twice."""
     there = Counter(found)
-    return [len(set(wanted) - there.keys()), len(there.keys() - set(wanted)), there.total() - len(there)]
+    return [
+        len(set(wanted) - there.keys()),
+        len(there.keys() - set(wanted)),
+        there.total() - len(there),
+    ]
 
 
 def _fingerprint(rows: list[tuple[Any, ...]]) -> str:

@@ -1,7 +1,9 @@
-"""Random damage to the derived folder: no search may be silently wrong, `doctor` must find it, and `repair` must fix it.
+"""Random damage to the derived folder: no search may be silently wrong, `doctor` must find it, and
+`repair` must fix it.
 
-Each time one file is damaged: a flipped bit, a truncation, a zeroed range, or two files swapped. Then a search, `doctor` and `repair` each
-get the damaged folder. Rankings are compared with those before, scores included.
+Each time one file is damaged: a flipped bit, a truncation, a zeroed range, or two files swapped.
+Then a search, `doctor` and `repair` each get the damaged folder. Rankings are compared with those
+before, scores included.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ ZEROED_BYTES = 4096
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--chunks", type=int, nargs="+", default=[2_000, 100_000])
-    options.add_argument("--corruptions", type=int, nargs="+", default=[280, 20], help="as many as there are sizes")
+    options.add_argument(
+        "--corruptions", type=int, nargs="+", default=[280, 20], help="as many as there are sizes"
+    )
     given = options.parse_args()
     figures: list[Figure] = []
     with workspace(given.keep) as folder:
@@ -66,7 +70,9 @@ def measure(file: Path, count: int, seed: int) -> list[Figure]:
     chunks = f"{file.stem} chunks, {count} corruptions"
     return [
         Figure(name=f"{chunks}: searches silently different", value=seen["wrong"], bound=0),
-        Figure(name=f"{chunks}: searches right", value=seen["right"], note=f"{seen['refused']} refused"),
+        Figure(
+            name=f"{chunks}: searches right", value=seen["right"], note=f"{seen['refused']} refused"
+        ),
         Figure(name=f"{chunks}: not found by doctor", value=seen["not found"], bound=0),
         Figure(name=f"{chunks}: not fixed by repair", value=seen["not fixed"], bound=0),
     ]
@@ -88,7 +94,13 @@ def measure_opening(file: Path) -> Figure:
         with patch.object(checksums, "EAGER_BYTES", 0):
             plain.append(open_once())
     extra = sorted(verified)[4] - sorted(plain)[4]
-    return Figure(name=f"{file.stem} chunks: verification on opening", value=extra, unit="ms", bound=50, note=f"without it {sorted(plain)[4]:.1f} ms")
+    return Figure(
+        name=f"{file.stem} chunks: verification on opening",
+        value=extra,
+        unit="ms",
+        bound=50,
+        note=f"without it {sorted(plain)[4]:.1f} ms",
+    )
 
 
 def _choose_damage(rng: random.Random, derived: Path) -> Callable[[], None]:
@@ -100,7 +112,11 @@ def _choose_damage(rng: random.Random, derived: Path) -> Callable[[], None]:
     if kind == "truncate":
         changed = content[:at]
     elif kind == "zero" and any(content[at : at + ZEROED_BYTES]):
-        changed = content[:at] + bytes(len(content[at : at + ZEROED_BYTES])) + content[at + ZEROED_BYTES :]
+        changed = (
+            content[:at]
+            + bytes(len(content[at : at + ZEROED_BYTES]))
+            + content[at + ZEROED_BYTES :]
+        )
     elif kind == "swap":
         others = [one for one in files if one != file and one.read_bytes() != content]
         return _swap(file, rng.choice(others))
@@ -129,7 +145,11 @@ def _restore(sound: Path, derived: Path) -> None:
 
 def _rank(file: Path, asked: list[str]) -> list[list[tuple[int, float]]]:
     with Corpus(Settings(database=address(file))) as corpus:
-        pages = [corpus.search(one, projects=PROJECT, alpha=alpha, limit=50) for one in asked for alpha in (None, 0.0, 1.0)]
+        pages = [
+            corpus.search(one, projects=PROJECT, alpha=alpha, limit=50)
+            for one in asked
+            for alpha in (None, 0.0, 1.0)
+        ]
         return [[(hit.chunk.id, hit.score) for hit in page.hits] for page in pages]
 
 
@@ -142,7 +162,11 @@ def _search(file: Path, asked: list[str], expected: list[list[tuple[int, float]]
 
 def _diagnose(file: Path, asked: list[str], expected: list[list[tuple[int, float]]]) -> str:
     del asked, expected
-    return "not found" if all(check.ok for check in diagnosis.diagnose(Settings(database=address(file)))) else "found"
+    return (
+        "not found"
+        if all(check.ok for check in diagnosis.diagnose(Settings(database=address(file))))
+        else "found"
+    )
 
 
 def _repair(file: Path, asked: list[str], expected: list[list[tuple[int, float]]]) -> str:

@@ -1,4 +1,5 @@
-"""What a search over HTTP takes beside the same in process, and what a service does for many clients at once.
+"""What a search over HTTP takes beside the same in process, and what a service does for many
+clients at once.
 
 The service and whoever asks it run on the same machine and take processor time from each other.
 """
@@ -51,18 +52,34 @@ def main() -> None:
     show("doors", list(_figures(inside, outside, crowd, given)), as_json=given.json)
 
 
-def _figures(inside: list[float], outside: list[float], crowd: dict[str, Any], given: Any) -> Iterator[Figure]:
+def _figures(
+    inside: list[float], outside: list[float], crowd: dict[str, Any], given: Any
+) -> Iterator[Figure]:
     own = percentile(inside, 0.5)
     yield Figure(name="in process, p50", value=own, unit="ms")
     yield Figure(name="in process, p95", value=percentile(inside, 0.95), unit="ms")
     note = f"at most {FACTOR} times the same in process, and {PLUS_MS:g} ms"
-    yield Figure(name="over HTTP, p50", value=percentile(outside, 0.5), unit="ms", bound=FACTOR * own + PLUS_MS, note=note)
+    yield Figure(
+        name="over HTTP, p50",
+        value=percentile(outside, 0.5),
+        unit="ms",
+        bound=FACTOR * own + PLUS_MS,
+        note=note,
+    )
     yield Figure(name="over HTTP, p95", value=percentile(outside, 0.95), unit="ms")
-    who = f"{given.clients} clients, {given.workers} {'process' if given.workers == 1 else 'processes'}"
+    who = (
+        f"{given.clients} clients, {given.workers} "
+        f"{'process' if given.workers == 1 else 'processes'}"
+    )
     yield Figure(name=f"{who}: answers", value=len(crowd["times"]) / given.seconds, unit="/s")
     yield Figure(name=f"{who}: p50", value=percentile(crowd["times"], 0.5), unit="ms")
     yield Figure(name=f"{who}: p95", value=percentile(crowd["times"], 0.95), unit="ms")
-    yield Figure(name=f"{who}: errors", value=sum(crowd["errors"].values()), bound=0, note=str(crowd["errors"] or ""))
+    yield Figure(
+        name=f"{who}: errors",
+        value=sum(crowd["errors"].values()),
+        bound=0,
+        note=str(crowd["errors"] or ""),
+    )
 
 
 def inside(database: str, asked: list[str]) -> list[float]:
@@ -82,7 +99,9 @@ def outside(url: str, asked: list[str]) -> list[float]:
     with httpx2.Client(base_url=url, timeout=60) as client:
         for query in asked:
             begun = time.perf_counter()
-            client.post("/v1/search", json={"query": query, "projects": [PROJECT]}).raise_for_status().json()
+            client.post(
+                "/v1/search", json={"query": query, "projects": [PROJECT]}
+            ).raise_for_status().json()
             times.append(1000 * (time.perf_counter() - begun))
     return times[WARM_UP:]
 
@@ -96,7 +115,9 @@ def crowd(url: str, asked: list[str], clients: int, seconds: float) -> dict[str,
         while time.perf_counter() < until:
             begun = time.perf_counter()
             try:
-                answer = await client.post("/v1/search", json={"query": chance.choice(asked), "projects": [PROJECT]})
+                answer = await client.post(
+                    "/v1/search", json={"query": chance.choice(asked), "projects": [PROJECT]}
+                )
                 errors.update([] if answer.status_code == 200 else [str(answer.status_code)])
             except httpx2.HTTPError as error:
                 errors[type(error).__name__] += 1
@@ -106,7 +127,9 @@ def crowd(url: str, asked: list[str], clients: int, seconds: float) -> dict[str,
         limits = httpx2.Limits(max_connections=clients)
         async with httpx2.AsyncClient(base_url=url, timeout=60, limits=limits) as client:
             until = time.perf_counter() + seconds
-            await asyncio.gather(*(ask(client, random.Random(number), until) for number in range(clients)))
+            await asyncio.gather(
+                *(ask(client, random.Random(number), until) for number in range(clients))
+            )
 
     asyncio.run(all_of_them())
     return {"times": times, "errors": dict(errors)}
@@ -116,8 +139,21 @@ def crowd(url: str, asked: list[str], clients: int, seconds: float) -> dict[str,
 def served(database: str, workers: int) -> Iterator[str]:
     """The address of a service over a catalog."""
     variables = {"UNSPOOL_RATE_LIMIT": "0", "UNSPOOL_LOG_LEVEL": "warning"}
-    command = [sys.executable, "-m", "unspool", "serve", "--database", database, "--port", "0", "--workers", str(workers)]
-    with subprocess.Popen(command, env={**os.environ, **variables}, stderr=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "unspool",
+        "serve",
+        "--database",
+        database,
+        "--port",
+        "0",
+        "--workers",
+        str(workers),
+    ]
+    with subprocess.Popen(
+        command, env={**os.environ, **variables}, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr is not None
         url = process.stderr.readline().split("listening on ")[1].partition(",")[0]
         try:

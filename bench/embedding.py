@@ -1,7 +1,8 @@
-"""The default embedder's recipe against plainer ones, by meaning alone: nDCG@10 without words and without code ranking.
+"""The default embedder's recipe against plainer ones, by meaning alone: nDCG@10 without words and
+without code ranking.
 
-A recipe is how often a token counts that occurs n times (plain: n, sqrt: its root, log1p: log(1 + n)), and whether runs of white
-space are folded into one space first.
+A recipe is how often a token counts that occurs n times (plain: n, sqrt: its root, log1p: log(1 +
+n)), and whether runs of white space are folded into one space first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ from unspool import embedders, evaluation
 from unspool.embedders import static
 from unspool.settings import Settings
 
-SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"plain": lambda counts: counts, "sqrt": np.sqrt, "log1p": np.log1p}
+SCALES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "plain": lambda counts: counts,
+    "sqrt": np.sqrt,
+    "log1p": np.log1p,
+}
 SPACES = ("folded", "kept")
 
 
@@ -37,9 +42,15 @@ class RecipeEmbedder(static.StaticEmbedder):
         weights = self._load()
         for index, text in enumerate(texts):
             given = " ".join(text.split()) if self._spaces == "folded" else text
-            counts = Counter(chain.from_iterable(self._segments[segment] for segment in static._segments_of(given)))
+            counts = Counter(
+                chain.from_iterable(
+                    self._segments[segment] for segment in static._segments_of(given)
+                )
+            )
             scales = self._scale(np.fromiter(counts.values(), dtype=np.float32, count=len(counts)))
-            rows[index] = scales @ weights[np.fromiter(counts.keys(), dtype=np.intp, count=len(counts))]
+            rows[index] = (
+                scales @ weights[np.fromiter(counts.keys(), dtype=np.intp, count=len(counts))]
+            )
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return rows
 
@@ -48,14 +59,21 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("sets", type=Path, nargs="+", metavar="DIR", help="folders in BEIR layout")
     given = options.parse_args()
-    embedders.PROVIDERS["recipe"] = embedders.Provider("embedding:RecipeEmbedder", "", "", "another recipe")
+    embedders.PROVIDERS["recipe"] = embedders.Provider(
+        "embedding:RecipeEmbedder", "", "", "another recipe"
+    )
     figures: list[Figure] = []
     for folder in given.sets:
         found: dict[str, float] = {}
-        for recipe in ["static", *(f"recipe:{scale}+{spaces}" for scale in SCALES for spaces in SPACES)]:
+        for recipe in [
+            "static",
+            *(f"recipe:{scale}+{spaces}" for scale in SCALES for spaces in SPACES),
+        ]:
             tell(f"{folder.name}: {recipe}")
             with neutral_ranking():
-                found[recipe] = evaluation.evaluate(folder, settings=Settings(embedder=recipe), alpha=1.0).ndcg_10
+                found[recipe] = evaluation.evaluate(
+                    folder, settings=Settings(embedder=recipe), alpha=1.0
+                ).ndcg_10
         best = found["static"]
         figures += [
             Figure(

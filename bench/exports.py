@@ -2,7 +2,8 @@
 
     python bench/exports.py --megabytes 400
 
-Writes exports of that size into a temporary folder, reads each in a process of its own, and prints the peak of its memory.
+Writes exports of that size into a temporary folder, reads each in a process of its own, and prints
+the peak of its memory.
 """
 
 from __future__ import annotations
@@ -41,7 +42,13 @@ def chatgpt(size: int) -> Iterator[str]:
             }
             for at in range(40)
         }
-        one = {"title": f"Talk {number}", "create_time": 1_700_000_000.5, "mapping": mapping, "current_node": "n39", "conversation_id": f"c{number}"}
+        one = {
+            "title": f"Talk {number}",
+            "create_time": 1_700_000_000.5,
+            "mapping": mapping,
+            "current_node": "n39",
+            "conversation_id": f"c{number}",
+        }
         yield ("," if number else "") + json.dumps(one)
     yield "]"
 
@@ -49,20 +56,44 @@ def chatgpt(size: int) -> Iterator[str]:
 def interleaved(size: int) -> Iterator[str]:
     """A thousand sessions, message by message in turn."""
     for number in range(size // 560 + 1):
-        yield json.dumps({"conversation": f"s{number % 1000}", "role": "user", "text": WORDS * 6, "at": 1_700_000_000 + number}) + "\n"
+        yield (
+            json.dumps(
+                {
+                    "conversation": f"s{number % 1000}",
+                    "role": "user",
+                    "text": WORDS * 6,
+                    "at": 1_700_000_000 + number,
+                }
+            )
+            + "\n"
+        )
 
 
 def transcript(size: int) -> Iterator[str]:
     """One session of an agent without end."""
     for number in range(size // 640 + 1):
         message = {"role": "user", "content": [{"type": "text", "text": WORDS * 6}]}
-        yield json.dumps({"type": "user", "sessionId": "s", "uuid": f"u{number}", "timestamp": "2026-01-05T10:00:00Z", "message": message}) + "\n"
+        yield (
+            json.dumps(
+                {
+                    "type": "user",
+                    "sessionId": "s",
+                    "uuid": f"u{number}",
+                    "timestamp": "2026-01-05T10:00:00Z",
+                    "message": message,
+                }
+            )
+            + "\n"
+        )
 
 
 def written(path: Path, pieces: Iterator[str]) -> Path:
     """A file of these pieces; an archive where the name says so."""
     if path.suffix == ".zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open("conversations.json", "w") as member:
+        with (
+            zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+            archive.open("conversations.json", "w") as member,
+        ):
             for piece in pieces:
                 member.write(piece.encode())
     else:
@@ -88,7 +119,9 @@ def read(path: Path) -> None:
     size = conversations.size(path) / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{path.name:20} {size:5.0f} MB {count:7} conversations {messages:8} messages {bad} bad {seconds:5.1f} s {size / seconds:4.0f} MB/s", end=" "
+        f"{path.name:20} {size:5.0f} MB {count:7} conversations {messages:8} messages {bad} bad "
+        f"{seconds:5.1f} s {size / seconds:4.0f} MB/s",
+        end=" ",
     )
     print(f"peak {peak:.0f} MiB, of which {before:.0f} before it began")
 

@@ -40,7 +40,10 @@ class Filled:
 
 
 def fill(file: Path, *, chunks: int, seed: int, fast: bool) -> Filled:
-    """A catalog of so many chunks with its index, made unless a finished one is there. `fast` takes random vectors instead of embedding."""
+    """A catalog of so many chunks with its index, made unless a finished one is there.
+
+    `fast` takes random vectors instead of embedding.
+    """
     finished = file.with_name(f"{file.name}.{chunks}.{_layout()}.done")
     if finished.exists():
         return Filled(file=file, chunks=chunks)
@@ -61,8 +64,14 @@ def fill(file: Path, *, chunks: int, seed: int, fast: bool) -> Filled:
 
 
 def _layout() -> str:
-    """The catalog's tables as a short fingerprint: one that was kept from before they changed is of no use."""
-    columns = [f"{table.name}.{column.name}" for table in schema.metadata.sorted_tables for column in table.columns]
+    """The catalog's tables as a short fingerprint: one that was kept from before they changed is
+    of no use.
+    """
+    columns = [
+        f"{table.name}.{column.name}"
+        for table in schema.metadata.sorted_tables
+        for column in table.columns
+    ]
     return hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
 
 
@@ -72,7 +81,9 @@ def _corpus(database: str) -> Corpus:
 
 
 def _absorb(database: str) -> None:
-    """Take in what is stored so far; in a process of its own, so that it happens while more is stored."""
+    """Take in what is stored so far; in a process of its own, so that it happens while more is
+    stored.
+    """
     _corpus(database).refresh()
 
 
@@ -86,7 +97,9 @@ def _store(file: Path, chunks: int, seed: int, fast: bool) -> Iterator[int]:
         done = 0
         for batch in _batches(chunks, seed, fast):
             with catalog.write() as connection:
-                held, _ = documents.ensure_documents(connection, row.id, [document.path for document in batch])
+                held, _ = documents.ensure_documents(
+                    connection, row.id, [document.path for document in batch]
+                )
                 done += documents.store(connection, row, batch, held=held, space_id=space).chunks
             yield done
     finally:
@@ -125,7 +138,10 @@ def _documents(first: int, count: int, seed: int, fast: bool) -> list[PreparedDo
     owner = np.repeat(np.arange(count), line_counts.sum(axis=1) * _WORDS_PER_LINE)
     special = rng.random(size) < _TOPIC_SHARE
     picked[special] = topics[owner[special], rng.integers(0, _TOPIC_WORDS, size=int(special.sum()))]
-    lines = [" ".join(words[index] for index in row) for row in picked.reshape(-1, _WORDS_PER_LINE).tolist()]
+    lines = [
+        " ".join(words[index] for index in row)
+        for row in picked.reshape(-1, _WORDS_PER_LINE).tolist()
+    ]
     made, at = [], 0
     for number in range(count):
         names = [words[index] for index in topics[number][:3]]
@@ -169,7 +185,9 @@ def _document(path: str, chunks: tuple[PreparedChunk, ...]) -> PreparedDocument:
     )
 
 
-def _with_vectors(made: list[PreparedDocument], rng: np.random.Generator, fast: bool) -> list[PreparedDocument]:
+def _with_vectors(
+    made: list[PreparedDocument], rng: np.random.Generator, fast: bool
+) -> list[PreparedDocument]:
     embedder = open_embedder("static")
     out = []
     for document in made:
@@ -179,5 +197,13 @@ def _with_vectors(made: list[PreparedDocument], rng: np.random.Generator, fast: 
         else:
             rows = embedder.embed_passages([chunk.text for chunk in document.chunks])
         data = np.ascontiguousarray(rows, dtype="<f4")
-        out.append(replace(document, vectors={chunk.text_sha: row.tobytes() for chunk, row in zip(document.chunks, data, strict=True)}))
+        out.append(
+            replace(
+                document,
+                vectors={
+                    chunk.text_sha: row.tobytes()
+                    for chunk, row in zip(document.chunks, data, strict=True)
+                },
+            )
+        )
     return out

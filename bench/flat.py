@@ -1,6 +1,8 @@
-"""Nearest vectors: the exact scan, the product's two-stage scan over signs, and faiss's Hamming scan where it is installed.
+"""Nearest vectors: the exact scan, the product's two-stage scan over signs, and faiss's Hamming
+scan where it is installed.
 
-Vectors are drawn around centres, as embeddings of a corpus with topics lie; queries are drawn around the same centres.
+Vectors are drawn around centres, as embeddings of a corpus with topics lie; queries are drawn
+around the same centres.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from unspool.embedded.checksums import Column
 
 DIMENSION = 256
 CENTRES = 500
-SPREAD = 1.3  # of a cluster against the distance of the centres: the nearest neighbours' cosines lie about .4 to .6, as with the default model
+# of a cluster against the distance of the centres: the nearest neighbours' cosines lie about .4 to
+# .6, as with the default model
+SPREAD = 1.3
 QUERIES = 30
 
 
@@ -42,9 +46,21 @@ def _figures(rows: int, seed: int) -> Iterator[Figure]:
         _, exact_200 = _timed(lambda query: flat.search(view, query, 200, None).ids, queries)
     with patch.object(flat, "EXACT_ROWS", 0):
         signs_ms, signs = _timed(lambda query: flat.search(view, query, 10, None).ids, queries)
-        signs_200_ms, signs_200 = _timed(lambda query: flat.search(view, query, 200, None).ids, queries)
-    yield Figure(name=f"{rows} rows: exact, p50", value=exact_ms, unit="ms", note="used" if rows <= flat.EXACT_ROWS else "")
-    yield Figure(name=f"{rows} rows: two stages, 10 nearest, p50", value=signs_ms, unit="ms", note="used" if rows > flat.EXACT_ROWS else "")
+        signs_200_ms, signs_200 = _timed(
+            lambda query: flat.search(view, query, 200, None).ids, queries
+        )
+    yield Figure(
+        name=f"{rows} rows: exact, p50",
+        value=exact_ms,
+        unit="ms",
+        note="used" if rows <= flat.EXACT_ROWS else "",
+    )
+    yield Figure(
+        name=f"{rows} rows: two stages, 10 nearest, p50",
+        value=signs_ms,
+        unit="ms",
+        note="used" if rows > flat.EXACT_ROWS else "",
+    )
     yield Figure(name=f"{rows} rows: two stages, 200 nearest, p50", value=signs_200_ms, unit="ms")
     yield Figure(name=f"{rows} rows: exact / two stages", value=exact_ms / signs_ms)
     yield from _faiss(rows, view, queries)
@@ -59,8 +75,18 @@ def _faiss(rows: int, view: flat.VectorView, queries: np.ndarray) -> Iterator[Fi
     except ImportError:
         return
     codes = view.codes.all().view(np.uint8)
-    milliseconds, _ = _timed(lambda query: faiss.knn_hamming(flat.signs(query[None, :]).view(np.uint8), codes, flat.MIN_CANDIDATES)[1][0], queries)
-    yield Figure(name=f"{rows} rows: faiss, signs only, p50", value=milliseconds, unit="ms", note=f"{faiss.omp_get_max_threads()} threads")
+    milliseconds, _ = _timed(
+        lambda query: faiss.knn_hamming(
+            flat.signs(query[None, :]).view(np.uint8), codes, flat.MIN_CANDIDATES
+        )[1][0],
+        queries,
+    )
+    yield Figure(
+        name=f"{rows} rows: faiss, signs only, p50",
+        value=milliseconds,
+        unit="ms",
+        note=f"{faiss.omp_get_max_threads()} threads",
+    )
 
 
 def _clustered(rng: np.random.Generator, centres: np.ndarray, count: int) -> np.ndarray:
@@ -74,11 +100,23 @@ def _clustered(rng: np.random.Generator, centres: np.ndarray, count: int) -> np.
 def _view(vectors: np.ndarray) -> flat.VectorView:
     """What `flat.open_view` gives, without the files."""
     ids = np.arange(len(vectors), dtype=np.int64)
-    state = flat.VectorState(catalog="", project=1, space="", dimension=DIMENSION, rows=len(vectors))
-    return flat.VectorView(state, Column(vectors), Column(flat.signs(vectors)), Column(ids), Column(ids), None, ((ids, ids),))
+    state = flat.VectorState(
+        catalog="", project=1, space="", dimension=DIMENSION, rows=len(vectors)
+    )
+    return flat.VectorView(
+        state,
+        Column(vectors),
+        Column(flat.signs(vectors)),
+        Column(ids),
+        Column(ids),
+        None,
+        ((ids, ids),),
+    )
 
 
-def _timed(call: Callable[[np.ndarray], np.ndarray], queries: np.ndarray) -> tuple[float, list[np.ndarray]]:
+def _timed(
+    call: Callable[[np.ndarray], np.ndarray], queries: np.ndarray
+) -> tuple[float, list[np.ndarray]]:
     times, answers = [], []
     call(queries[0])
     for query in queries:
@@ -89,7 +127,14 @@ def _timed(call: Callable[[np.ndarray], np.ndarray], queries: np.ndarray) -> tup
 
 
 def _recall(wanted: list[np.ndarray], found: list[np.ndarray]) -> float:
-    return float(np.mean([len(np.intersect1d(one, other)) / len(one) for one, other in zip(wanted, found, strict=True)]))
+    return float(
+        np.mean(
+            [
+                len(np.intersect1d(one, other)) / len(one)
+                for one, other in zip(wanted, found, strict=True)
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

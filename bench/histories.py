@@ -1,7 +1,9 @@
-"""Random edit histories on SQLite and on PostgreSQL: each must rank like a fresh index of the content it ends in.
+"""Random edit histories on SQLite and on PostgreSQL: each must rank like a fresh index of the
+content it ends in.
 
-A history puts, replaces, forgets, searches and absorbs at random. Then the documents that are left are put into another catalog, and both
-are asked the same questions by words, by meaning and by both. Orders must be the same, ties included, and scores equal to a millionth.
+A history puts, replaces, forgets, searches and absorbs at random. Then the documents that are left
+are put into another catalog, and both are asked the same questions by words, by meaning and by
+both. Orders must be the same, ties included, and scores equal to a millionth.
 """
 
 from __future__ import annotations
@@ -42,18 +44,36 @@ def main() -> None:
         }
         for engine, (edited, fresh) in databases.items():
             tell(engine)
-            with Corpus(Settings(database=edited)) as one, Corpus(Settings(database=fresh)) as other:
+            with (
+                Corpus(Settings(database=edited)) as one,
+                Corpus(Settings(database=fresh)) as other,
+            ):
                 different = sum(_compare(one, other, given.histories, given.seed))
-            figures.append(Figure(name=f"{engine}: histories that rank differently", value=different, bound=0, note=f"of {given.histories}"))
+            figures.append(
+                Figure(
+                    name=f"{engine}: histories that rank differently",
+                    value=different,
+                    bound=0,
+                    note=f"of {given.histories}",
+                )
+            )
     show("histories", figures, as_json=given.json)
 
 
 def _compare(edited: Corpus, fresh: Corpus, histories: int, seed: int) -> Iterator[bool]:
-    """Yield for each history whether it ranks differently. Both catalogs give a project the same number, on which chunk ids depend."""
+    """Yield for each history whether it ranks differently.
+
+    Both catalogs give a project the same number, on which chunk ids depend.
+    """
     vocabulary, asked = Vocabulary.load(), questions(6, seed)
     for number in range(histories):
         content = _apply_history(edited, random.Random(f"{seed}/{number}"), vocabulary)
-        fresh.put(*(Document(project=PROJECT, path=path, text=text) for path, text in sorted(content.items())))
+        fresh.put(
+            *(
+                Document(project=PROJECT, path=path, text=text)
+                for path, text in sorted(content.items())
+            )
+        )
         yield not _are_equal(_rank(edited, asked), _rank(fresh, asked))
         for corpus in (edited, fresh):
             corpus.forget(project=PROJECT)
@@ -80,13 +100,27 @@ def _apply_history(corpus: Corpus, rng: random.Random, vocabulary: Vocabulary) -
 
 
 def _rank(corpus: Corpus, asked: list[str]) -> list[list[tuple[float, str, int]]]:
-    pages = [corpus.search(one, projects=PROJECT, alpha=alpha, limit=50) for one in asked for alpha in (None, 0.0, 1.0)]
-    return [[(hit.score, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits] for page in pages]
+    pages = [
+        corpus.search(one, projects=PROJECT, alpha=alpha, limit=50)
+        for one in asked
+        for alpha in (None, 0.0, 1.0)
+    ]
+    return [
+        [(hit.score, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits] for page in pages
+    ]
 
 
-def _are_equal(one: list[list[tuple[float, str, int]]], other: list[list[tuple[float, str, int]]]) -> bool:
-    pairs = [pair for mine, fresh in zip(one, other, strict=True) for pair in zip(mine, fresh, strict=False)]
-    return list(map(len, one)) == list(map(len, other)) and all(a[1:] == b[1:] and abs(a[0] - b[0]) <= TOLERANCE for a, b in pairs)
+def _are_equal(
+    one: list[list[tuple[float, str, int]]], other: list[list[tuple[float, str, int]]]
+) -> bool:
+    pairs = [
+        pair
+        for mine, fresh in zip(one, other, strict=True)
+        for pair in zip(mine, fresh, strict=False)
+    ]
+    return list(map(len, one)) == list(map(len, other)) and all(
+        a[1:] == b[1:] and abs(a[0] - b[0]) <= TOLERANCE for a, b in pairs
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A stranger's folder: which of its modules are executed, and what one hostile file costs.
 
-First modules are planted in a folder, with names of the standard library, of needed and of optional packages. Every command that reads
-the folder is run in it. Then each hostile document is indexed, and each hostile export imported, in a catalog of its own.
-The time is that of the whole command, and the memory the peak of all its processes together, looked at fifty times a second.
+First modules are planted in a folder, with names of the standard library, of needed and of optional
+packages. Every command that reads the folder is run in it. Then each hostile document is indexed,
+and each hostile export imported, in a catalog of its own. The time is that of the whole command,
+and the memory the peak of all its processes together, looked at fifty times a second.
 """
 
 from __future__ import annotations
@@ -35,20 +36,50 @@ class Cost(NamedTuple):
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--only", nargs="*", metavar="NAME", help="these files alone, without the commands")
+    options.add_argument(
+        "--only", nargs="*", metavar="NAME", help="these files alone, without the commands"
+    )
     given = options.parse_args()
     with workspace(given.keep) as folder:
         figures = [] if given.only else _doors(folder)
         files = {**attacks.DOCUMENTS, **attacks.EXPORTS}
         costs = [_measure(folder, name) for name in files if not given.only or name in given.only]
     if not given.json:
-        rows = [[cost.name, f"{cost.size_mb:.2f}", f"{cost.seconds:.1f}", f"{cost.peak_mb:.0f}", cost.outcome] for cost in costs]
+        rows = [
+            [
+                cost.name,
+                f"{cost.size_mb:.2f}",
+                f"{cost.seconds:.1f}",
+                f"{cost.peak_mb:.0f}",
+                cost.outcome,
+            ]
+            for cost in costs
+        ]
         table(["file", "MB", "seconds", "peak MB", "outcome"], rows)
-    slowest, largest = max(costs, key=lambda cost: cost.seconds), max(costs, key=lambda cost: cost.peak_mb)
+    slowest, largest = (
+        max(costs, key=lambda cost: cost.seconds),
+        max(costs, key=lambda cost: cost.peak_mb),
+    )
     figures += [
-        Figure(name="longest command", value=slowest.seconds, unit="s", bound=SECONDS, note=slowest.name),
-        Figure(name="most memory of all processes", value=largest.peak_mb, unit="MB", bound=MEGABYTES, note=largest.name),
-        Figure(name="files that ended the command", value=sum(cost.outcome.startswith("exit") for cost in costs), bound=0),
+        Figure(
+            name="longest command",
+            value=slowest.seconds,
+            unit="s",
+            bound=SECONDS,
+            note=slowest.name,
+        ),
+        Figure(
+            name="most memory of all processes",
+            value=largest.peak_mb,
+            unit="MB",
+            bound=MEGABYTES,
+            note=largest.name,
+        ),
+        Figure(
+            name="files that ended the command",
+            value=sum(cost.outcome.startswith("exit") for cost in costs),
+            bound=0,
+        ),
     ]
     show("hostile", figures, as_json=given.json)
 
@@ -61,11 +92,19 @@ def _doors(folder: Path) -> list[Figure]:
             base = empty(folder / "doors")
             log = base / "executed"
             prey = attacks.prey(base / "prey", log)
-            door(attacks.Victim(folder=prey, database=address(base / "catalog.db"), launcher=launcher))
+            door(
+                attacks.Victim(
+                    folder=prey, database=address(base / "catalog.db"), launcher=launcher
+                )
+            )
             executed = len(log.read_text().splitlines()) if log.exists() else 0
             started = "python -m unspool" if launcher == attacks.MODULE else "unspool"
             tell(f"{started} {name}: {executed} modules executed")
-            figures.append(Figure(name=f"planted modules executed by {started} {name}", value=executed, bound=0))
+            figures.append(
+                Figure(
+                    name=f"planted modules executed by {started} {name}", value=executed, bound=0
+                )
+            )
     return figures
 
 
@@ -81,14 +120,18 @@ def _measure(folder: Path, name: str) -> Cost:
         (tree / "good.md").write_text("# Walrus\n\nIt swims.\n")
     started = time.monotonic()
     command = [*attacks.PROGRAM, *arguments, "--database", address(base / "catalog.db")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         peak = [0.0]
         watcher = threading.Thread(target=_watch, args=(process, peak))
         watcher.start()
         output, _ = process.communicate()
         seconds = time.monotonic() - started
         watcher.join()
-    cost = Cost(name, len(content) / 1e6, seconds, peak[0], _describe(name, process.returncode, output))
+    cost = Cost(
+        name, len(content) / 1e6, seconds, peak[0], _describe(name, process.returncode, output)
+    )
     tell(f"{name}: {seconds:.1f} s, {peak[0]:.0f} MB, {cost.outcome}")
     return cost
 

@@ -1,7 +1,8 @@
 """Indexing, killed at random instants and run again: is the result that of an undisturbed run?
 
-Each time a new catalog is begun, the process is killed by SIGKILL somewhere between its first and its last moment, and a second
-process runs to the end. Documents, chunk ids, texts, vectors and the ids in both halves of the derived index are then compared.
+Each time a new catalog is begun, the process is killed by SIGKILL somewhere between its first and
+its last moment, and a second process runs to the end. Documents, chunk ids, texts, vectors and the
+ids in both halves of the derived index are then compared.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from pathlib import Path
 from typing import Any
 
 import trees
-from common import Figure, address, call_fresh, empty, parser, percentile, show, start_fresh, tell, workspace
+from common import (
+    Figure,
+    address,
+    call_fresh,
+    empty,
+    parser,
+    percentile,
+    show,
+    start_fresh,
+    tell,
+    workspace,
+)
 from unspool.catalog import Catalog, projects, reading
 from unspool.corpus import Corpus
 from unspool.settings import Settings
@@ -52,26 +64,45 @@ def main() -> None:
         for number in range(given.kills):
             instant = (number + rng.random()) / given.kills * seconds
             kills.append(_kill(tree, empty(folder / "killed"), instant, expected))
-            tell(f"{number + 1}/{given.kills}: after {instant:.2f} of {seconds:.2f} s, {kills[-1].stage}: {', '.join(kills[-1].differs) or 'agrees'}")
+            tell(
+                f"{number + 1}/{given.kills}: after {instant:.2f} of {seconds:.2f} s, "
+                f"{kills[-1].stage}: {', '.join(kills[-1].differs) or 'agrees'}"
+            )
         shutil.rmtree(folder / "killed")
     show("killing", _figures(kills, expected, seconds), as_json=given.json)
 
 
 def _figures(kills: list[Kill], expected: dict[str, Any], seconds: float) -> list[Figure]:
     agree = sum(not kill.differs for kill in kills)
-    note = f"{expected['document_count']} documents, {expected['chunk_count']} chunks, {seconds:.1f} s undisturbed"
+    note = (
+        f"{expected['document_count']} documents, {expected['chunk_count']} chunks, "
+        f"{seconds:.1f} s undisturbed"
+    )
     stages = Counter(kill.stage for kill in kills)
     differences = Counter(what for kill in kills for what in kill.differs)
     return [
-        Figure(name="kills after which the result is the same", value=agree, unit=f"of {len(kills)}", bound=len(kills), at_least=True, note=note),
+        Figure(
+            name="kills after which the result is the same",
+            value=agree,
+            unit=f"of {len(kills)}",
+            bound=len(kills),
+            at_least=True,
+            note=note,
+        ),
         Figure(
             name="workers that outlived their parent",
             value=sum(kill.workers_left for kill in kills),
             bound=0,
             note=f"of {sum(kill.workers for kill in kills)}",
         ),
-        *(Figure(name=f"killed when {stage}", value=count) for stage, count in stages.most_common()),
-        *(Figure(name=f"differs: {what}", value=count) for what, count in differences.most_common()),
+        *(
+            Figure(name=f"killed when {stage}", value=count)
+            for stage, count in stages.most_common()
+        ),
+        *(
+            Figure(name=f"differs: {what}", value=count)
+            for what, count in differences.most_common()
+        ),
     ]
 
 
@@ -87,7 +118,10 @@ def _undisturbed(tree: Path, folder: Path) -> tuple[dict[str, Any], float]:
 
 
 def index(tree: str, database: str) -> float:
-    """A whole run; says when it begins, so that the kill can be timed from there. Returns the seconds it took."""
+    """A whole run; says when it begins, so that the kill can be timed from there.
+
+    Returns the seconds it took.
+    """
     print("begun", flush=True)
     begun = time.perf_counter()
     with Corpus(Settings(database=database, jobs=JOBS)) as corpus:
@@ -105,7 +139,9 @@ def _kill(tree: Path, folder: Path, instant: float, expected: dict[str, Any]) ->
     process.send_signal(signal.SIGKILL)
     process.communicate()
     left = _still_there(workers)
-    stage = "already finished" if process.returncode == 0 else _stage(folder / "catalog.db", expected)
+    stage = (
+        "already finished" if process.returncode == 0 else _stage(folder / "catalog.db", expected)
+    )
     call_fresh("killing:index", str(tree), database)
     found = call_fresh("contents:contents", database, PROJECT)
     differs = tuple(name for name in expected if found[name] != expected[name])
@@ -125,7 +161,11 @@ def _stage(file: Path, expected: dict[str, Any]) -> str:
         catalog.close()
     if not stored:
         return "nothing was stored yet"
-    return "a part was stored" if stored < expected["chunk_count"] else "all was stored, not all absorbed"
+    return (
+        "a part was stored"
+        if stored < expected["chunk_count"]
+        else "all was stored, not all absorbed"
+    )
 
 
 def _children(pid: int) -> list[int]:

@@ -1,6 +1,8 @@
-"""Masking of secrets: planted forms that stay readable, maskings in real folders, and the share of indexing time.
+"""Masking of secrets: planted forms that stay readable, maskings in real folders, and the share of
+indexing time.
 
-Maskings in real folders are printed for reading: test keys and passwords are masked on purpose, and only a person can tell what is wrong.
+Maskings in real folders are printed for reading: test keys and passwords are masked on purpose, and
+only a person can tell what is wrong.
 """
 
 from __future__ import annotations
@@ -40,10 +42,21 @@ class Masking(NamedTuple):
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("folders", type=Path, nargs="*", help="folders whose maskings are counted; by default this Python's own packages")
-    options.add_argument("--samples", type=int, default=SAMPLES, help="maskings to print for reading")
-    options.add_argument("--files", type=int, default=FILES, help="files of the tree whose indexing is measured")
-    options.add_argument("--oracle", action="store_true", help="also scan the masked corpus with detect-secrets")
+    options.add_argument(
+        "folders",
+        type=Path,
+        nargs="*",
+        help="folders whose maskings are counted; by default this Python's own packages",
+    )
+    options.add_argument(
+        "--samples", type=int, default=SAMPLES, help="maskings to print for reading"
+    )
+    options.add_argument(
+        "--files", type=int, default=FILES, help="files of the tree whose indexing is measured"
+    )
+    options.add_argument(
+        "--oracle", action="store_true", help="also scan the masked corpus with detect-secrets"
+    )
     given = options.parse_args()
     figures = list(_measure_corpus(oracle=given.oracle))
     with workspace(given.keep) as folder:
@@ -62,9 +75,13 @@ def _measure_corpus(*, oracle: bool) -> Iterator[Figure]:
     for seed in range(1, SEEDS + 1):
         for form in secrets_corpus.build(seed):
             counts[form.group] += 1
-            left[form.group] += secrets_corpus.is_readable(form.secret, mask_secrets(form.text, form.path)[0])
+            left[form.group] += secrets_corpus.is_readable(
+                form.secret, mask_secrets(form.text, form.path)[0]
+            )
     note = f"{len(secrets_corpus.build())} forms, {SEEDS} secrets each"
-    yield Figure(name="planted secrets that stay readable", value=sum(left.values()), bound=0, note=note)
+    yield Figure(
+        name="planted secrets that stay readable", value=sum(left.values()), bound=0, note=note
+    )
     for group, count in counts.items():
         yield Figure(name=f"  {group}", value=left[group], note=f"of {count}")
     if oracle:
@@ -80,11 +97,23 @@ def _ask_oracle(forms: Sequence[Any]) -> Iterator[Figure]:
     started = time.process_time()
     with default_settings():
         for form in forms:
-            hits = [secret for line in form.text.split("\n") for secret in scan_line(line) if "Entropy" not in secret.type]
-            found += any(form.secret in (hit.secret_value or "") or (hit.secret_value or " ") in form.secret for hit in hits)
+            hits = [
+                secret
+                for line in form.text.split("\n")
+                for secret in scan_line(line)
+                if "Entropy" not in secret.type
+            ]
+            found += any(
+                form.secret in (hit.secret_value or "") or (hit.secret_value or " ") in form.secret
+                for hit in hits
+            )
     seconds = time.process_time() - started
     size = sum(len(form.text) for form in forms)
-    yield Figure(name="forms that detect-secrets finds", value=found, note=f"of {len(forms)}, without its entropy plugins")
+    yield Figure(
+        name="forms that detect-secrets finds",
+        value=found,
+        note=f"of {len(forms)}, without its entropy plugins",
+    )
     yield Figure(name="time of detect-secrets", value=seconds / size * 1e9, unit="ns/character")
 
 
@@ -103,7 +132,11 @@ def _measure_folders(folders: Sequence[Path], *, samples: int, seed: int) -> Ite
         one = by_file[path][0]
         tell(f"{path}:{one.line}  {one.kind}  {one.before}[[{one.secret}]]")
     yield Figure(name="files read", value=files)
-    yield Figure(name="files with a masking", value=len(by_file), note=f"{len(chosen)} printed above; count those that are wrong")
+    yield Figure(
+        name="files with a masking",
+        value=len(by_file),
+        note=f"{len(chosen)} printed above; count those that are wrong",
+    )
     for kind, count in Counter(masking.kind for masking in maskings).most_common(8):
         yield Figure(name=f"  {kind}", value=count, note="places")
 
@@ -119,8 +152,15 @@ def _scan_folder(folder: Path) -> Iterator[tuple[int, list[Masking]]]:
 
 
 def _describe(file: Path, path: str, reading: Reading) -> list[Masking]:
-    """Return the masked places with their secrets. The original text is read anew; extracted text has no original."""
-    original = file.read_text(encoding=reading.encoding, errors="replace").lstrip("\ufeff") if reading.encoding else ""
+    """Return the masked places with their secrets.
+
+    The original text is read anew; extracted text has no original.
+    """
+    original = (
+        file.read_text(encoding=reading.encoding, errors="replace").lstrip("\ufeff")
+        if reading.encoding
+        else ""
+    )
     lines, masked = original.split("\n"), reading.text.split("\n")
     found = []
     for one in reading.masked:
@@ -130,7 +170,15 @@ def _describe(file: Path, path: str, reading: Reading) -> list[Masking]:
         first = next((at for at, (before, after) in enumerate(pair) if before != after), 0)
         last = next((at for at in range(first, len(pair)) if pair[at][0] == pair[at][1]), len(pair))
         line = lines[one.line - 1]
-        found.append(Masking(path, one.line, one.kind, line[max(0, first - _CONTEXT) : first].strip(), line[first:last][:_CONTEXT]))
+        found.append(
+            Masking(
+                path,
+                one.line,
+                one.kind,
+                line[max(0, first - _CONTEXT) : first].strip(),
+                line[first:last][:_CONTEXT],
+            )
+        )
     return found
 
 
@@ -143,18 +191,33 @@ def _measure_time(tree: Path, folder: Path) -> Iterator[Figure]:
     cpu = indexed["cpu_own"] + indexed["cpu_children"]
     size = alone["characters"]
     yield Figure(
-        name="masking, share of indexing", value=100 * alone["seconds"] / cpu, unit="%", bound=10, note=f"{alone['seconds']:.2f} of {cpu:.1f} s CPU"
+        name="masking, share of indexing",
+        value=100 * alone["seconds"] / cpu,
+        unit="%",
+        bound=10,
+        note=f"{alone['seconds']:.2f} of {cpu:.1f} s CPU",
     )
-    yield Figure(name="masking", value=alone["seconds"] / size * 1e9, unit="ns/character", note=f"{size / 1e6:.1f} million characters")
+    yield Figure(
+        name="masking",
+        value=alone["seconds"] / size * 1e9,
+        unit="ns/character",
+        note=f"{size / 1e6:.1f} million characters",
+    )
 
 
 def measure_masking(tree: str) -> dict[str, float]:
     """Mask the files of a tree; returns processor time and size."""
-    texts = [(file.name, file.read_text(encoding="utf-8", errors="replace")) for file in sorted(Path(tree).rglob("*.py"))]
+    texts = [
+        (file.name, file.read_text(encoding="utf-8", errors="replace"))
+        for file in sorted(Path(tree).rglob("*.py"))
+    ]
     started = time.process_time()
     for name, text in texts:
         mask_secrets(text, name)
-    return {"seconds": time.process_time() - started, "characters": sum(len(text) for _, text in texts)}
+    return {
+        "seconds": time.process_time() - started,
+        "characters": sum(len(text) for _, text in texts),
+    }
 
 
 if __name__ == "__main__":

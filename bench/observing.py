@@ -1,6 +1,8 @@
-"""What watching costs: the microseconds that logs, metrics and traces add to the event of a page, and all three to a whole request.
+"""What watching costs: the microseconds that logs, metrics and traces add to the event of a page,
+and all three to a whole request.
 
-Logs go to the null device. Traces are made and thrown away: sending them is the work of another thread.
+Logs go to the null device. Traces are made and thrown away: sending them is the work of another
+thread.
 """
 
 from __future__ import annotations
@@ -68,9 +70,19 @@ def _figures(events: int) -> Iterator[Figure]:
             yield _figure(f"a page, logs as {form}", lambda logs=logs: logs.on_event(PAGE), events)  # type: ignore[misc]
             logs.close()
         teller = _Teller()
-        observer = install(teller, unspool.Settings.load(arguments={"log_format": "json"}, environment={}, folder=Path(os.devnull)), stream=nothing)
-        yield _figure("a page, metrics and logs", lambda: teller.hooks.emit(PAGE), events, bound=200)
-        yield _figure("a request around it, metrics and logs", lambda: _request(observer), events, bound=200)
+        observer = install(
+            teller,
+            unspool.Settings.load(
+                arguments={"log_format": "json"}, environment={}, folder=Path(os.devnull)
+            ),
+            stream=nothing,
+        )
+        yield _figure(
+            "a page, metrics and logs", lambda: teller.hooks.emit(PAGE), events, bound=200
+        )
+        yield _figure(
+            "a request around it, metrics and logs", lambda: _request(observer), events, bound=200
+        )
         observer.close()
         traces.close()
 
@@ -88,7 +100,13 @@ def _figure(name: str, call: Callable[[], None], times: int, bound: float | None
         for _ in range(times):
             call()
         taken.append((time.thread_time() - begun) / times * 1e6)
-    return Figure(name=name, value=round(median(taken), 1), unit="µs", bound=bound, note=f"the best round {min(taken):.1f}")
+    return Figure(
+        name=name,
+        value=round(median(taken), 1),
+        unit="µs",
+        bound=bound,
+        note=f"the best round {min(taken):.1f}",
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A PostgreSQL server to measure, and what it is filled with: this Python's own source files, since made-up words are all alike to a vector index."""
+"""A PostgreSQL server to measure, and what it is filled with: this Python's own source files,
+since made-up words are all alike to a vector index.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Place:
 
     @contextmanager
     def fresh(self) -> Iterator[str]:
-        """The address of an empty place for a catalog, gone afterwards: a database of the own server, a schema of one that was given."""
+        """The address of an empty place for a catalog, gone afterwards: a database of the own
+        server, a schema of one that was given.
+        """
         if self.server is not None:
             address = self.server.create_database()
             try:
@@ -57,12 +61,18 @@ class Place:
 
 def add_options(options: ArgumentParser) -> None:
     """What the scripts that need a server have in common."""
-    options.add_argument("--server", metavar="ADDRESS", help="measure on this PostgreSQL database; what was filled in stays for the next time")
+    options.add_argument(
+        "--server",
+        metavar="ADDRESS",
+        help="measure on this PostgreSQL database; what was filled in stays for the next time",
+    )
 
 
 @contextmanager
 def place(given: str | None, settings: Mapping[str, str] = BUFFERS) -> Iterator[Place]:
-    """The server that was given, or one of our own on disk that waits for every commit to get there."""
+    """The server that was given, or one of our own on disk that waits for every commit to get
+    there.
+    """
     if given is not None:
         yield Place(address=given, server=None)
         return
@@ -72,12 +82,16 @@ def place(given: str | None, settings: Mapping[str, str] = BUFFERS) -> Iterator[
 
 
 @contextmanager
-def by_hand(address: str, *, autocommit: bool = False) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+def by_hand(
+    address: str, *, autocommit: bool = False
+) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A plain connection that sees the catalog's tables and knows pgvector's types."""
     target = postgres.target_of(address)
     plain = target.url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain, autocommit=True) as connection:
-        connection.execute("SELECT set_config('search_path', %s || ', public', false)", (target.schema,))
+        connection.execute(
+            "SELECT set_config('search_path', %s || ', public', false)", (target.schema,)
+        )
         if connection.execute("SELECT to_regtype('vector') IS NOT NULL").fetchone() == (True,):
             register_vector(connection)
         connection.autocommit = autocommit
@@ -98,7 +112,11 @@ class FilledProject:
     @property
     def note(self) -> str:
         """How many there really are, where it is less than what was asked for."""
-        return "" if self.chunks >= 0.98 * self.wanted else f"{self.chunks} chunks, not {self.wanted}: this Python has no more files"
+        return (
+            ""
+            if self.chunks >= 0.98 * self.wanted
+            else f"{self.chunks} chunks, not {self.wanted}: this Python has no more files"
+        )
 
 
 def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject:
@@ -119,9 +137,12 @@ def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject
         build_seconds = time.perf_counter() - begun
     if seconds:
         with by_hand(address, autocommit=True) as connection:
-            connection.execute("VACUUM ANALYZE")  # as the server does by itself, some time in the next minutes
+            # as the server does by itself, some time in the next minutes
+            connection.execute("VACUUM ANALYZE")
             connection.execute("CHECKPOINT")
-    return FilledProject(name=name, id=id_, wanted=chunks, chunks=there, seconds=seconds, build_seconds=build_seconds)
+    return FilledProject(
+        name=name, id=id_, wanted=chunks, chunks=there, seconds=seconds, build_seconds=build_seconds
+    )
 
 
 def _index(corpus: Corpus, tree: Path, name: str, chunks: int, seed: int) -> int:
@@ -146,11 +167,17 @@ def texts(count: int, seed: int, *, length: int = 2_000) -> list[str]:
     """The beginnings of so many source files."""
     files = [file for _, file in sorted(trees.python_files()) if file.stat().st_size >= length // 2]
     chosen = random.Random(seed).sample(files, min(count, len(files)))
-    return [file.read_text(encoding="utf-8", errors="replace").replace("\x00", "")[:length] for file in chosen]
+    return [
+        file.read_text(encoding="utf-8", errors="replace").replace("\x00", "")[:length]
+        for file in chosen
+    ]
 
 
 def recall(found: Sequence[float], exact: Sequence[float]) -> float:
-    """The share of the best scores that was found. Equal texts have equal vectors: which of them is found does not matter."""
+    """The share of the best scores that was found.
+
+    Equal texts have equal vectors: which of them is found does not matter.
+    """
     if not exact:
         return 1.0
     least = exact[-1] - 1e-5

@@ -13,7 +13,8 @@ from unittest.mock import patch
 import psycopg
 from psycopg.pq import TransactionStatus
 
-_OWN = ("name", "window", "key", "b_key", "c0")  # keys that a search makes for what it keeps; sent again, they have to be others
+# keys that a search makes for what it keeps; sent again, they have to be others
+_OWN = ("name", "window", "key", "b_key", "c0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +23,17 @@ class Step:
 
     text: Any
     values: Any = None
-    begins: tuple[Any, Any] | None = None  # isolation level and whether it only reads, where it is the first of a transaction
+    # isolation level and whether it only reads, where it is the first of a transaction
+    begins: tuple[Any, Any] | None = None
     is_ping: bool = False
     named: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Recording:
-    """What was sent since the last `take`, and the seconds that it took, reading the answers included."""
+    """What was sent since the last `take`, and the seconds that it took, reading the answers
+    included.
+    """
 
     steps: list[Step] = field(default_factory=list)
     seconds: float = 0.0
@@ -54,13 +58,26 @@ class Recording:
 def recording() -> Iterator[Recording]:
     """Everything that psycopg sends, from whichever connection, while the context lasts."""
     log = Recording()
-    execute, fetchall, commit, rollback = psycopg.Cursor.execute, psycopg.Cursor.fetchall, psycopg.Connection.commit, psycopg.Connection.rollback
+    execute, fetchall, commit, rollback = (
+        psycopg.Cursor.execute,
+        psycopg.Cursor.fetchall,
+        psycopg.Connection.commit,
+        psycopg.Connection.rollback,
+    )
 
     def on_execute(cursor: Any, query: Any, params: Any = None, **named: Any) -> Any:
         connection = cursor.connection
         is_idle = connection.info.transaction_status == TransactionStatus.IDLE
-        is_ping = connection.autocommit and params is None and str(query).strip().rstrip(";").upper() in ("SELECT 1", "")
-        begins = (connection.isolation_level, connection.read_only) if is_idle and not connection.autocommit else None
+        is_ping = (
+            connection.autocommit
+            and params is None
+            and str(query).strip().rstrip(";").upper() in ("SELECT 1", "")
+        )
+        begins = (
+            (connection.isolation_level, connection.read_only)
+            if is_idle and not connection.autocommit
+            else None
+        )
         begun = time.perf_counter()
         try:
             return execute(cursor, query, params, **named)
@@ -93,12 +110,16 @@ def recording() -> Iterator[Recording]:
         stack.enter_context(patch.object(psycopg.Cursor, "execute", on_execute))
         stack.enter_context(patch.object(psycopg.Cursor, "fetchall", on_fetch))
         stack.enter_context(patch.object(psycopg.Connection, "commit", ending(commit, "COMMIT")))
-        stack.enter_context(patch.object(psycopg.Connection, "rollback", ending(rollback, "ROLLBACK")))
+        stack.enter_context(
+            patch.object(psycopg.Connection, "rollback", ending(rollback, "ROLLBACK"))
+        )
         yield log
 
 
 def fresh_keys(steps: list[Step]) -> list[Step]:
-    """The steps with other keys for what the search kept, so that they can be sent a second time."""
+    """The steps with other keys for what the search kept, so that they can be sent a second
+    time.
+    """
     others: dict[bytes, bytes] = {}
 
     def other(value: Any) -> Any:
@@ -106,13 +127,19 @@ def fresh_keys(steps: list[Step]) -> list[Step]:
             return [other(one) for one in value]
         if isinstance(value, psycopg.Binary):
             return psycopg.Binary(other(value.obj))
-        return others.setdefault(value, secrets.token_bytes(len(value))) if isinstance(value, bytes) else value
+        return (
+            others.setdefault(value, secrets.token_bytes(len(value)))
+            if isinstance(value, bytes)
+            else value
+        )
 
     kept: list[Step] = []
     for step in steps:
         values = step.values
         if isinstance(values, Mapping) and _is_about_kept(str(step.text)):
-            values = {name: other(value) if name in _OWN else value for name, value in values.items()}
+            values = {
+                name: other(value) if name in _OWN else value for name, value in values.items()
+            }
         kept.append(Step(step.text, values, step.begins, step.is_ping, step.named))
     return kept
 
@@ -122,7 +149,9 @@ def _is_about_kept(text: str) -> bool:
 
 
 def replay(connection: psycopg.Connection[Any], steps: list[Step]) -> float:
-    """Send them over one plain connection, without the pings, and read all rows; returns the seconds."""
+    """Send them over one plain connection, without the pings, and read all rows; returns the
+    seconds.
+    """
     begun = time.perf_counter()
     for step in steps:
         if step.is_ping:

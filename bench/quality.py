@@ -1,7 +1,7 @@
 """Search quality on test sets in BEIR layout: nDCG@10, recall@10 and @100, MRR.
 
-With --ablate each ranking constant and choice is set to neutral in turn, to see what it is worth. The catalog is filled once per set;
-only choices that change the word index make it anew.
+With --ablate each ranking constant and choice is set to neutral in turn, to see what it is worth.
+The catalog is filled once per set; only choices that change the word index make it anew.
 """
 
 from __future__ import annotations
@@ -39,17 +39,30 @@ NEUTRAL = {
 }
 Change = Callable[[], ExitStack]
 ALPHAS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 1.0)
-Row = tuple[str, str, float, float, float, float]  # set, choice, nDCG@10, recall@10, recall@100, MRR
+# set, choice, nDCG@10, recall@10, recall@100, MRR
+Row = tuple[str, str, float, float, float, float]
 
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("sets", type=Path, nargs="*", metavar="DIR", help="folders in BEIR layout; by default those in ../shared/eval")
-    options.add_argument("--ablate", action="store_true", help="also set each ranking constant to neutral in turn")
+    options.add_argument(
+        "sets",
+        type=Path,
+        nargs="*",
+        metavar="DIR",
+        help="folders in BEIR layout; by default those in ../shared/eval",
+    )
+    options.add_argument(
+        "--ablate", action="store_true", help="also set each ranking constant to neutral in turn"
+    )
     given = options.parse_args()
-    folders = given.sets or sorted(folder for folder in (HERE.parent.parent / "shared" / "eval").glob("*") if folder.is_dir())
+    folders = given.sets or sorted(
+        folder for folder in (HERE.parent.parent / "shared" / "eval").glob("*") if folder.is_dir()
+    )
     if not folders:
-        options.error("no test set; name a folder that holds corpus.jsonl, queries.jsonl and qrels/test.tsv")
+        options.error(
+            "no test set; name a folder that holds corpus.jsonl, queries.jsonl and qrels/test.tsv"
+        )
     if given.ablate:
         _print([row for folder in folders for row in ablations(folder)], as_json=given.json)
         return
@@ -62,10 +75,20 @@ def main() -> None:
 
 def _figures(found: evaluation.Evaluation) -> Iterator[Figure]:
     note = f"{found.queries} queries, {found.documents} documents, {found.chunks} chunks"
-    yield Figure(name=f"{found.name}: nDCG@10", value=found.ndcg_10, bound=BOUNDS.get(found.name), at_least=True, note=note)
+    yield Figure(
+        name=f"{found.name}: nDCG@10",
+        value=found.ndcg_10,
+        bound=BOUNDS.get(found.name),
+        at_least=True,
+        note=note,
+    )
     yield Figure(name=f"{found.name}: recall@10", value=found.recall_10)
     yield Figure(name=f"{found.name}: recall@100", value=found.recall_100)
-    yield Figure(name=f"{found.name}: MRR", value=found.mrr, note=f"search {found.search_ms:.1f} ms, filling {found.index_seconds:.0f} s")
+    yield Figure(
+        name=f"{found.name}: MRR",
+        value=found.mrr,
+        note=f"search {found.search_ms:.1f} ms, filling {found.index_seconds:.0f} s",
+    )
 
 
 def ablations(folder: Path) -> Iterator[Row]:
@@ -73,7 +96,9 @@ def ablations(folder: Path) -> Iterator[Row]:
     asked = beir.questions(folder)
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="unspool-bench-"))
-        corpus = stack.enter_context(Corpus(Settings(database=address(Path(temporary) / "quality.db"))))
+        corpus = stack.enter_context(
+            Corpus(Settings(database=address(Path(temporary) / "quality.db")))
+        )
         tell(f"filling {folder.name}")
         names = evaluation._fill(corpus, folder, lambda progress: None)
         corpus.refresh()
@@ -88,8 +113,18 @@ def ablations(folder: Path) -> Iterator[Row]:
                 yield _asked(folder.name, choice, corpus, asked, names, None)
 
 
-def _asked(name: str, choice: str, corpus: Corpus, asked: Sequence[beir.Question], names: dict[tuple[str, str], str], alpha: float | None) -> Row:
-    rows = [evaluation._score(evaluation._ranking(corpus, question, names, alpha), question) for question in asked]
+def _asked(
+    name: str,
+    choice: str,
+    corpus: Corpus,
+    asked: Sequence[beir.Question],
+    names: dict[tuple[str, str], str],
+    alpha: float | None,
+) -> Row:
+    rows = [
+        evaluation._score(evaluation._ranking(corpus, question, names, alpha), question)
+        for question in asked
+    ]
     ndcg, recall_10, recall_100, mrr = (fmean(column) for column in zip(*rows, strict=True))
     return name, choice, ndcg, recall_10, recall_100, mrr
 
@@ -98,13 +133,25 @@ def choices() -> Iterator[tuple[str, float | None, Change]]:
     """What can be changed without touching the index: name, alpha, and the change as a context."""
     yield "as it is", None, ExitStack
     for name, value in NEUTRAL.items():
-        yield f"{name} {value:g}", None, lambda name=name, value=value: changed(ranking, {name: value})
+        yield (
+            f"{name} {value:g}",
+            None,
+            lambda name=name, value=value: changed(ranking, {name: value}),
+        )
     yield "no code ranking at all", None, neutral_ranking
     yield "SYMBOL_SHARE 1", None, lambda: changed(plan, {"SYMBOL_SHARE": 1.0})
     yield "language names count as words", None, lambda: changed(plan, {"_LANGUAGES": {}})
-    yield "words about talk count in conversations", None, lambda: changed(plan, {"_TALK": frozenset()})
+    yield (
+        "words about talk count in conversations",
+        None,
+        lambda: changed(plan, {"_TALK": frozenset()}),
+    )
     yield "no neighbours in conversations", None, lambda: changed(ranking, {"NEIGHBOUR_PARTS": ()})
-    yield "only the next neighbours, .4 of them", None, lambda: changed(ranking, {"NEIGHBOUR_PARTS": (0.4,)})
+    yield (
+        "only the next neighbours, .4 of them",
+        None,
+        lambda: changed(ranking, {"NEIGHBOUR_PARTS": (0.4,)}),
+    )
     yield "fusion by spread, not by deviation", None, lambda: changed(fusion, {"_moments": _spread})
     for alpha in ALPHAS:
         yield f"alpha {alpha:g}", alpha, ExitStack
@@ -113,7 +160,10 @@ def choices() -> Iterator[tuple[str, float | None, Change]]:
 def index_choices() -> Iterator[tuple[str, Change]]:
     """What changes the word index."""
     for weight in (0, 1):
-        yield f"PATH_WEIGHT {weight}", lambda weight=weight: changed(analysis, {"PATH_WEIGHT": weight})
+        yield (
+            f"PATH_WEIGHT {weight}",
+            lambda weight=weight: changed(analysis, {"PATH_WEIGHT": weight}),
+        )
     yield "messages are not padded", lambda: changed(analysis, {"_PADDING": ()})
     yield "stop words kept", lambda: changed(analysis, {"STOP_WORDS": frozenset(), "_terms": None})
 
@@ -143,16 +193,37 @@ def _rebuild(corpus: Corpus) -> None:
 
 def _spread(scores: npt.NDArray[np.float32] | None) -> tuple[float, float]:
     """In place of mean and deviation: the lowest, and how far the highest is from it."""
-    return (0.0, 0.0) if scores is None or not len(scores) else (float(np.nanmin(scores)), float(np.nanmax(scores) - np.nanmin(scores)))
+    return (
+        (0.0, 0.0)
+        if scores is None or not len(scores)
+        else (float(np.nanmin(scores)), float(np.nanmax(scores) - np.nanmin(scores)))
+    )
 
 
 def _print(rows: Sequence[Row], *, as_json: bool) -> None:
     if as_json:
         keys = ("set", "choice", "ndcg_10", "recall_10", "recall_100", "mrr")
-        print(json.dumps({"bench": "quality", "ablations": [dict(zip(keys, row, strict=True)) for row in rows]}))
+        print(
+            json.dumps(
+                {
+                    "bench": "quality",
+                    "ablations": [dict(zip(keys, row, strict=True)) for row in rows],
+                }
+            )
+        )
         return
     base = {row[0]: row[2] for row in rows if row[1] == "as it is"}
-    lines = [[row[0], row[1], f"{row[2]:.4f}", f"{row[2] - base[row[0]]:+.4f}", *(f"{value:.4f}" for value in row[3:]), ""] for row in rows]
+    lines = [
+        [
+            row[0],
+            row[1],
+            f"{row[2]:.4f}",
+            f"{row[2] - base[row[0]]:+.4f}",
+            *(f"{value:.4f}" for value in row[3:]),
+            "",
+        ]
+        for row in rows
+    ]
     table(["set", "choice", "nDCG@10", "change", "recall@10", "recall@100", "MRR", ""], lines)
     print(machine_line())
 

@@ -1,4 +1,6 @@
-"""How long a search takes, by size of the catalog, and what memory a process that only searches needs."""
+"""How long a search takes, by size of the catalog, and what memory a process that only searches
+needs.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,14 @@ WARM_UP = 20
 STAGES = {
     "catch up": ("unspool.embedded.store.EmbeddedStore.fresh",),
     "embed": ("unspool.embedders.static.StaticEmbedder.embed_query",),
-    "vectors": ("unspool.embedded.store.EmbeddedStore.search", "unspool.embedded.store.EmbeddedStore.score"),
-    "words": ("unspool.embedded.words.EmbeddedWords.search", "unspool.embedded.words.EmbeddedWords.score"),
+    "vectors": (
+        "unspool.embedded.store.EmbeddedStore.search",
+        "unspool.embedded.store.EmbeddedStore.score",
+    ),
+    "words": (
+        "unspool.embedded.words.EmbeddedWords.search",
+        "unspool.embedded.words.EmbeddedWords.score",
+    ),
     "candidates": ("unspool.search.engine.reading.candidates",),
     "ranking": ("unspool.search.engine.ranking.rank", "unspool.search.engine.fusion.fuse"),
     "hydrate, snippets": ("unspool.search.paging.turn",),
@@ -33,8 +41,14 @@ STAGES = {
 
 def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--chunks", type=int, nargs="+", default=[10_000, 100_000], help="sizes to measure")
-    options.add_argument("--fast", action="store_true", help="random vectors instead of embedding each text; for a million chunks")
+    options.add_argument(
+        "--chunks", type=int, nargs="+", default=[10_000, 100_000], help="sizes to measure"
+    )
+    options.add_argument(
+        "--fast",
+        action="store_true",
+        help="random vectors instead of embedding each text; for a million chunks",
+    )
     options.add_argument("--queries", type=int, default=200)
     given = options.parse_args()
     figures: list[Figure] = []
@@ -44,8 +58,20 @@ def main() -> None:
             tell(f"filling a catalog with {chunks} chunks")
             filled = fill(file, chunks=chunks, seed=given.seed, fast=given.fast)
             if filled.seconds:
-                figures.append(Figure(name=f"{chunks} chunks: filling", value=chunks / filled.seconds, unit="chunks/s", note="stored and absorbed"))
-            figures += _figures(chunks, call_fresh("searching:measure", address(file), questions(given.queries, given.seed)))
+                figures.append(
+                    Figure(
+                        name=f"{chunks} chunks: filling",
+                        value=chunks / filled.seconds,
+                        unit="chunks/s",
+                        note="stored and absorbed",
+                    )
+                )
+            figures += _figures(
+                chunks,
+                call_fresh(
+                    "searching:measure", address(file), questions(given.queries, given.seed)
+                ),
+            )
     show("searching", figures, as_json=given.json)
 
 
@@ -60,17 +86,33 @@ def _figures(chunks: int, measured: dict[str, Any]) -> Iterator[Figure]:
             note=f"{percentile(measured['cpu'][mode], 0.5):.2f} ms of CPU",
         )
         yield Figure(name=f"{chunks} chunks: {mode}, p95", value=percentile(times, 0.95), unit="ms")
-    yield Figure(name=f"{chunks} chunks: open and first search", value=measured["first_ms"], unit="ms")
+    yield Figure(
+        name=f"{chunks} chunks: open and first search", value=measured["first_ms"], unit="ms"
+    )
     for stage, milliseconds in measured["stages"].items():
-        yield Figure(name=f"{chunks} chunks: hybrid, {stage}", value=milliseconds, unit="ms", note="p50 of the stage")
+        yield Figure(
+            name=f"{chunks} chunks: hybrid, {stage}",
+            value=milliseconds,
+            unit="ms",
+            note="p50 of the stage",
+        )
     memory = measured["memory"]
     if memory:
         note = f"{memory['RssAnon']:.0f} of its own, {memory['RssFile']:.0f} mapped files"
-        yield Figure(name=f"{chunks} chunks: resident memory", value=memory["VmRSS"], unit="MB", bound=MEMORY_MB.get(chunks), note=note)
+        yield Figure(
+            name=f"{chunks} chunks: resident memory",
+            value=memory["VmRSS"],
+            unit="MB",
+            bound=MEMORY_MB.get(chunks),
+            note=note,
+        )
 
 
 def measure(database: str, asked: list[str]) -> dict[str, Any]:
-    """Open, search, and nothing else. Runs in a fresh process, so its memory is that of a process that searches."""
+    """Open, search, and nothing else.
+
+    Runs in a fresh process, so its memory is that of a process that searches.
+    """
     begun = time.perf_counter()
     with Corpus(Settings(database=database)) as corpus:
         corpus.search(asked[0], projects=PROJECT)
@@ -81,7 +123,14 @@ def measure(database: str, asked: list[str]) -> dict[str, Any]:
         for mode, alpha in MODES.items():
             for query in asked[:WARM_UP]:
                 corpus.search(query, projects=PROJECT, alpha=alpha, limit=10)
-            pairs = [_timed(lambda query=query, alpha=alpha: corpus.search(query, projects=PROJECT, alpha=alpha, limit=10)) for query in asked]
+            pairs = [
+                _timed(
+                    lambda query=query, alpha=alpha: corpus.search(
+                        query, projects=PROJECT, alpha=alpha, limit=10
+                    )
+                )
+                for query in asked
+            ]
             times[mode] = [wall for wall, _ in pairs]
             cpu[mode] = [spent for _, spent in pairs]
             memory = memory or memory_mb()
@@ -93,7 +142,10 @@ def _stages(corpus: Corpus, asked: list[str]) -> dict[str, float]:
     """The median of each stage, in a pass of its own, since the stopwatches cost a little too."""
     spent: dict[str, list[float]] = defaultdict(list)
     with ExitStack() as stack:
-        clocks = {stage: [stack.enter_context(_stopwatch(name)) for name in names] for stage, names in STAGES.items()}
+        clocks = {
+            stage: [stack.enter_context(_stopwatch(name)) for name in names]
+            for stage, names in STAGES.items()
+        }
         for query in asked:
             for clock in (clock for some in clocks.values() for clock in some):
                 clock[0] = 0.0
@@ -122,7 +174,9 @@ def _stopwatch(target: str) -> Iterator[list[float]]:
 
 
 def _timed(call: Callable[[], object]) -> tuple[float, float]:
-    """Milliseconds by the clock, and of this process's own work: the second hardly changes when the machine is busy."""
+    """Milliseconds by the clock, and of this process's own work: the second hardly changes when
+    the machine is busy.
+    """
     begun, own = time.perf_counter(), time.process_time()
     call()
     return 1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - own)

@@ -1,6 +1,8 @@
-"""The word index: writing and searching it, beside tantivy with the same terms where that is installed.
+"""The word index: writing and searching it, beside tantivy with the same terms where that is
+installed.
 
-Chunks are pieces of the standard library's sources. Both indexes are asked the same questions in turn, query by query.
+Chunks are pieces of the standard library's sources. Both indexes are asked the same questions in
+turn, query by query.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def main() -> None:
     with workspace(given.keep) as folder:
         for count in given.chunks:
             tell(f"{count} chunks")
-            figures += measure(folder / str(count), list(islice(_entries(), count)), _queries(given.seed))
+            figures += measure(
+                folder / str(count), list(islice(_entries(), count)), _queries(given.seed)
+            )
     show("segments", figures, as_json=given.json)
 
 
@@ -42,12 +46,25 @@ def measure(folder: Path, entries: list[Entry], queries: list[list[str]]) -> Ite
     begun = time.perf_counter()
     view = segments.WordView(segments.WordState(catalog="", project=1))
     for some in _batches(entries):
-        view = segments.open_view(folder / "own", segments.append(folder / "own", view, some, removed=[], position=Position(1, 1)), view)
+        view = segments.open_view(
+            folder / "own",
+            segments.append(folder / "own", view, some, removed=[], position=Position(1, 1)),
+            view,
+        )
     own_s = time.perf_counter() - begun
-    yield Figure(name=f"{count} chunks: write", value=own_s, unit="s", note=f"{len(view.segments)} segments, {folder_mb(folder / 'own')} MB")
+    yield Figure(
+        name=f"{count} chunks: write",
+        value=own_s,
+        unit="s",
+        note=f"{len(view.segments)} segments, {folder_mb(folder / 'own')} MB",
+    )
     begun = time.perf_counter()
     segments.open_view(folder / "own", view.state)
-    yield Figure(name=f"{count} chunks: open and verify", value=1e3 * (time.perf_counter() - begun), unit="ms")
+    yield Figure(
+        name=f"{count} chunks: open and verify",
+        value=1e3 * (time.perf_counter() - begun),
+        unit="ms",
+    )
     other = _open_tantivy(folder / "tantivy", entries)
     own_ms, other_ms = [], []
     for terms in queries:
@@ -62,10 +79,24 @@ def measure(folder: Path, entries: list[Entry], queries: list[list[str]]) -> Ite
     yield Figure(name=f"{count} chunks: search, p95", value=percentile(own_ms, 0.95), unit="ms")
     if other is not None:
         size = folder_mb(folder / "tantivy")
-        yield Figure(name=f"{count} chunks: tantivy, write", value=other.written_s, unit="s", note=f"{size} MB")
-        yield Figure(name=f"{count} chunks: tantivy, search, p50", value=percentile(other_ms, 0.5), unit="ms")
-        yield Figure(name=f"{count} chunks: tantivy, search, p95", value=percentile(other_ms, 0.95), unit="ms")
-        yield Figure(name=f"{count} chunks: own / tantivy, p50", value=percentile(own_ms, 0.5) / percentile(other_ms, 0.5))
+        yield Figure(
+            name=f"{count} chunks: tantivy, write",
+            value=other.written_s,
+            unit="s",
+            note=f"{size} MB",
+        )
+        yield Figure(
+            name=f"{count} chunks: tantivy, search, p50", value=percentile(other_ms, 0.5), unit="ms"
+        )
+        yield Figure(
+            name=f"{count} chunks: tantivy, search, p95",
+            value=percentile(other_ms, 0.95),
+            unit="ms",
+        )
+        yield Figure(
+            name=f"{count} chunks: own / tantivy, p50",
+            value=percentile(own_ms, 0.5) / percentile(other_ms, 0.5),
+        )
 
 
 class _Tantivy:
@@ -98,9 +129,14 @@ class _Tantivy:
     def search(self, terms: list[str]) -> np.ndarray:
         """Return the ids of the best chunks."""
         query = self._library.Query
-        parts = [(self._library.Occur.Should, query.term_query(self._schema, "body", term, "freq")) for term in terms]
+        parts = [
+            (self._library.Occur.Should, query.term_query(self._schema, "body", term, "freq"))
+            for term in terms
+        ]
         hits = self._searcher.search(query.boolean_query(parts), limit=HITS, count=False).hits
-        return np.array(self._searcher.fast_field_values("id", [address for _, address in hits]), dtype=np.int64)
+        return np.array(
+            self._searcher.fast_field_values("id", [address for _, address in hits]), dtype=np.int64
+        )
 
 
 def _open_tantivy(folder: Path, entries: list[Entry]) -> _Tantivy | None:
@@ -112,23 +148,37 @@ def _open_tantivy(folder: Path, entries: list[Entry]) -> _Tantivy | None:
 
 
 def _entries() -> Iterator[Entry]:
-    """Yield chunks of the standard library, again from the start with other names when they run out."""
+    """Yield chunks of the standard library, again from the start with other names when they run
+    out.
+    """
     number = 0
     for file in cycle(_modules()):
         lines = file.read_text(encoding="utf-8", errors="ignore").split("\n")
         for start in range(0, len(lines), LINES):
             text = "\n".join(lines[start : start + LINES])
-            terms = analysis.chunk_terms(kind="code", path=f"{number % 7}/{file.name}", title="", headings="", symbol="", text=text)
+            terms = analysis.chunk_terms(
+                kind="code",
+                path=f"{number % 7}/{file.name}",
+                title="",
+                headings="",
+                symbol="",
+                text=text,
+            )
             yield Entry(number, number // 10, terms)
             number += 1
 
 
 def _batches(entries: list[Entry]) -> Iterator[list[Entry]]:
-    return (entries[start : start + COMMIT_CHUNKS] for start in range(0, len(entries), COMMIT_CHUNKS))
+    return (
+        entries[start : start + COMMIT_CHUNKS] for start in range(0, len(entries), COMMIT_CHUNKS)
+    )
 
 
 def _queries(seed: int) -> list[list[str]]:
-    return [list(dict.fromkeys([*analysis.terms(one), *analysis.compounds(one)])) for one in questions(300, seed)]
+    return [
+        list(dict.fromkeys([*analysis.terms(one), *analysis.compounds(one)]))
+        for one in questions(300, seed)
+    ]
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""One catalog, two processes that index and two that search: do all succeed, and does a search wait for a writer?
+"""One catalog, two processes that index and two that search: do all succeed, and does a search wait
+for a writer?
 
-Two projects are half indexed first. One searcher asks a project that nobody writes, the other one that is being indexed. Their p95 is
-taken while all is quiet, while two processes index the rest of two folders, and while two processes index the same folder. For
-scale it is taken too beside two processes that only burn CPU: what is lost there, no catalog could give back.
+Two projects are half indexed first. One searcher asks a project that nobody writes, the other one
+that is being indexed. Their p95 is taken while all is quiet, while two processes index the rest of
+two folders, and while two processes index the same folder. For scale it is taken too beside two
+processes that only burn CPU: what is lost there, no catalog could give back.
 """
 
 from __future__ import annotations
@@ -17,7 +19,18 @@ from pathlib import Path
 from typing import Any
 
 import trees
-from common import Figure, address, answer_of, call_fresh, parser, percentile, show, start_fresh, tell, workspace
+from common import (
+    Figure,
+    address,
+    answer_of,
+    call_fresh,
+    parser,
+    percentile,
+    show,
+    start_fresh,
+    tell,
+    workspace,
+)
 from contents import contents
 from filling import PROJECT, fill
 from unspool.corpus import Corpus
@@ -34,7 +47,9 @@ TIMEOUT_S = 900
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--files", type=int, default=FILES, help="per folder")
-    options.add_argument("--seconds", type=float, default=8.0, help="of searching while all is quiet")
+    options.add_argument(
+        "--seconds", type=float, default=8.0, help="of searching while all is quiet"
+    )
     given = options.parse_args()
     with workspace(given.keep) as folder:
         figures = measure(folder, files=given.files, seconds=given.seconds, seed=given.seed)
@@ -61,34 +76,84 @@ def measure(folder: Path, *, files: int, seconds: float, seed: int) -> list[Figu
     for tree, number in ((one, 1), (two, 2)):
         trees.generate(tree, files=files, seed=seed + number)
     indexed: list[Any] = []
-    different = _searched(database, seed, lambda: indexed.extend(_together([(str(one), database, "one"), (str(two), database, "two")])))
+    different = _searched(
+        database,
+        seed,
+        lambda: indexed.extend(
+            _together([(str(one), database, "one"), (str(two), database, "two")])
+        ),
+    )
     tell("two processes index one folder")
     trees.generate(one, files=files, seed=seed + 3)
-    same = _searched(database, seed, lambda: indexed.extend(_together([(str(one), database, "one")] * 2)))
+    same = _searched(
+        database, seed, lambda: indexed.extend(_together([(str(one), database, "one")] * 2))
+    )
     complete = [contents(database, name) for name in ("one", "two")]
     return _figures(quiet, burning, different, same, indexed, complete, files)
 
 
-def _figures(quiet: Any, burning: Any, different: Any, same: Any, indexed: list[Any], complete: list[Any], files: int) -> list[Figure]:
+def _figures(
+    quiet: Any,
+    burning: Any,
+    different: Any,
+    same: Any,
+    indexed: list[Any],
+    complete: list[Any],
+    files: int,
+) -> list[Figure]:
     figures = [
-        Figure(name="indexing processes that failed", value=sum(bool(run["error"]) for run in indexed), unit=f"of {len(indexed)}", bound=0),
         Figure(
-            name="searches that failed", value=sum(len(s["errors"]) for situation in (quiet, burning, different, same) for s in situation), bound=0
+            name="indexing processes that failed",
+            value=sum(bool(run["error"]) for run in indexed),
+            unit=f"of {len(indexed)}",
+            bound=0,
         ),
         Figure(
-            name="documents indexed", value=sum(one["document_count"] - len(one["unindexed"]) for one in complete), bound=2 * files, at_least=True
+            name="searches that failed",
+            value=sum(
+                len(s["errors"])
+                for situation in (quiet, burning, different, same)
+                for s in situation
+            ),
+            bound=0,
         ),
-        Figure(name="ids missing, wrong or twice in what is derived", value=_wrong(complete), bound=0),
+        Figure(
+            name="documents indexed",
+            value=sum(one["document_count"] - len(one["unindexed"]) for one in complete),
+            bound=2 * files,
+            at_least=True,
+        ),
+        Figure(
+            name="ids missing, wrong or twice in what is derived", value=_wrong(complete), bound=0
+        ),
     ]
     for index, asked in enumerate(("a project at rest", "the project that is indexed")):
         idle = percentile(quiet[index]["times"], 0.95)
-        figures.append(Figure(name=f"{asked}: p95, quiet", value=idle, unit="ms", note=f"{len(quiet[index]['times'])} searches"))
-        for name, situation in (("CPU burnt", burning), ("two folders indexed", different), ("one folder indexed twice", same)):
+        figures.append(
+            Figure(
+                name=f"{asked}: p95, quiet",
+                value=idle,
+                unit="ms",
+                note=f"{len(quiet[index]['times'])} searches",
+            )
+        )
+        for name, situation in (
+            ("CPU burnt", burning),
+            ("two folders indexed", different),
+            ("one folder indexed twice", same),
+        ):
             times = situation[index]["times"]
             p95 = percentile(times, 0.95)
             bound = None if situation is burning else RATIO
-            note = f"{p95:.1f} ms; p50 {percentile(times, 0.5):.1f}, worst {max(times):.0f}; {len(times)} searches"
-            figures.append(Figure(name=f"{asked}: p95, {name} / quiet", value=p95 / idle, bound=bound, note=note))
+            note = (
+                f"{p95:.1f} ms; p50 {percentile(times, 0.5):.1f}, worst {max(times):.0f}; "
+                f"{len(times)} searches"
+            )
+            figures.append(
+                Figure(
+                    name=f"{asked}: p95, {name} / quiet", value=p95 / idle, bound=bound, note=note
+                )
+            )
     return figures
 
 
@@ -98,7 +163,10 @@ def _wrong(complete: Sequence[dict[str, Any]]) -> int:
 
 def _searched(database: str, seed: int, meanwhile: Callable[[], None]) -> list[Any]:
     """What two searching processes saw while something else happened."""
-    searchers = [start_fresh("sharing:search", database, project, questions(200, seed)) for project in (PROJECT, "one")]
+    searchers = [
+        start_fresh("sharing:search", database, project, questions(200, seed))
+        for project in (PROJECT, "one")
+    ]
     with ExitStack() as stack:
         for searcher in searchers:
             stack.callback(searcher.kill)
@@ -107,7 +175,10 @@ def _searched(database: str, seed: int, meanwhile: Callable[[], None]) -> list[A
         for searcher in searchers:
             _go(searcher)
         meanwhile()
-        return [answer_of(searcher, searcher.communicate("stop\n", timeout=TIMEOUT_S)[0]) for searcher in searchers]
+        return [
+            answer_of(searcher, searcher.communicate("stop\n", timeout=TIMEOUT_S)[0])
+            for searcher in searchers
+        ]
 
 
 def _go(process: subprocess.Popen[str]) -> None:
@@ -117,7 +188,10 @@ def _go(process: subprocess.Popen[str]) -> None:
 
 
 def search(database: str, project: str, asked: list[str]) -> dict[str, Any]:
-    """Search without pause from 'go' on stdin until 'stop'. Returns the milliseconds of each search, and errors."""
+    """Search without pause from 'go' on stdin until 'stop'.
+
+    Returns the milliseconds of each search, and errors.
+    """
     times: list[float] = []
     errors: list[str] = []
     with Corpus(Settings(database=database)) as corpus:
@@ -167,7 +241,9 @@ def _ended(processes: list[subprocess.Popen[str]]) -> list[Any]:
     with ExitStack() as stack:
         for process in processes:
             stack.callback(process.kill)
-        return [answer_of(process, process.communicate(timeout=TIMEOUT_S)[0]) for process in processes]
+        return [
+            answer_of(process, process.communicate(timeout=TIMEOUT_S)[0]) for process in processes
+        ]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""How long it takes to begin: `import unspool`; on an indexed project of 10 000 chunks `unspool search`, and `unspool mcp` to its first answer.
+"""How long it takes to begin: `import unspool`; on an indexed project of 10 000 chunks `unspool
+search`, and `unspool mcp` to its first answer.
 
 For scale the same run also times Python doing nothing, and Python importing numpy and SQLAlchemy.
 """
@@ -21,19 +22,33 @@ CHUNKS = 10_000
 TREE_BYTES = 9_500_000  # of the standard library's sources are about 10 000 chunks
 QUERY = "parse the command line arguments"
 MCP = "unspool mcp, to the answer of its first search"
-# What a client of the protocol says before it has an answer: the words of the SDK, without the time that the SDK takes to be imported
-CLIENT = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+# What a client of the protocol says before it has an answer: the words of the SDK, without the time
+# that the SDK takes to be imported
+CLIENT = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "bench", "version": "1"},
+}
 SAID = (
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT},
     {"jsonrpc": "2.0", "method": "notifications/initialized"},
-    {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": QUERY}}},
+    {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "method": "tools/call",
+        "params": {"name": "search", "arguments": {"query": QUERY}},
+    },
 )
 
 
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--runs", type=int, default=10)
-    options.add_argument("--imports", action="store_true", help="also print what takes longest to import for a search")
+    options.add_argument(
+        "--imports",
+        action="store_true",
+        help="also print what takes longest to import for a search",
+    )
     given = options.parse_args()
     with workspace(given.keep) as folder:
         tree, database = folder / "tree", folder / "starting.db"
@@ -60,7 +75,9 @@ def _figures(search: list[str], tree: Path, runs: int, folder: Path) -> Iterator
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs + 1):  # taken in turns, so that a busy moment falls on all of them
         for name, command in commands.items():
-            times[name].append(_answered(command, folder) if name == MCP else _seconds(command, folder))
+            times[name].append(
+                _answered(command, folder) if name == MCP else _seconds(command, folder)
+            )
     middle = {name: median(some[1:]) for name, some in times.items()}
     nothing = middle["python -c pass"]
     chunks = call_fresh("starting:count", address(folder / "starting.db"))
@@ -74,9 +91,18 @@ def _figures(search: list[str], tree: Path, runs: int, folder: Path) -> Iterator
         bound=0.15,
         note=f"{middle['import unspool']:.3f} s with it",
     )
-    note = f"{chunks} chunks; {middle['unspool search'] / scale:.1f} times importing numpy and SQLAlchemy"
-    yield Figure(name="unspool search", value=middle["unspool search"], unit="s", bound=1.0, note=note)
-    yield Figure(name="unspool search, the folder refreshed first", value=middle["unspool search, the folder refreshed first"], unit="s")
+    note = (
+        f"{chunks} chunks; {middle['unspool search'] / scale:.1f} times importing numpy and "
+        f"SQLAlchemy"
+    )
+    yield Figure(
+        name="unspool search", value=middle["unspool search"], unit="s", bound=1.0, note=note
+    )
+    yield Figure(
+        name="unspool search, the folder refreshed first",
+        value=middle["unspool search, the folder refreshed first"],
+        unit="s",
+    )
     yield Figure(name=MCP, value=middle[MCP], unit="s", bound=2.0)
 
 
@@ -91,14 +117,22 @@ def count(database: str) -> int:
 
 def _seconds(command: Sequence[str], folder: Path) -> float:
     begun = time.perf_counter()
-    subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     return time.perf_counter() - begun
 
 
 def _answered(command: Sequence[str], folder: Path) -> float:
     """Seconds until a server that speaks over its pipes has answered a search."""
     begun = time.perf_counter()
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         answer = {}
@@ -115,11 +149,22 @@ def _answered(command: Sequence[str], folder: Path) -> float:
 
 
 def _show_imports(search: list[str], folder: Path) -> None:
-    """The modules whose own code takes longest, and the packages that take longest with all they import."""
-    done = subprocess.run([search[0], "-X", "importtime", *search[1:]], cwd=folder, check=True, capture_output=True, text=True)
+    """The modules whose own code takes longest, and the packages that take longest with all they
+    import.
+    """
+    done = subprocess.run(
+        [search[0], "-X", "importtime", *search[1:]],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     found = re.findall(r"^import time:\s+(\d+) \|\s+(\d+) \| ( *)(\S+)$", done.stderr, re.MULTILINE)
     rows = [(int(own) / 1000, int(total) / 1000, name) for own, total, _, name in found]
-    print(f"\nimports of a search: {sum(row[0] for row in rows):.0f} ms in {len(rows)} modules (measuring slows them down)")
+    print(
+        f"\nimports of a search: {sum(row[0] for row in rows):.0f} ms in {len(rows)} modules "
+        f"(measuring slows them down)"
+    )
     for column, head in ((0, "own ms"), (1, "with its imports ms")):
         longest = sorted(rows, key=lambda row: -row[column])[:20]
         table(["module", head, ""], [[row[2], f"{row[column]:.1f}", ""] for row in longest])

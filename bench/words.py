@@ -1,4 +1,6 @@
-"""Words, texts and questions that look like those of a code base, made from the standard library of the running Python."""
+"""Words, texts and questions that look like those of a code base, made from the standard library
+of the running Python.
+"""
 
 from __future__ import annotations
 
@@ -40,21 +42,33 @@ def _frequent_words() -> tuple[str, ...]:
     counts: Counter[str] = Counter()
     for file in _modules():
         counts.update(_WORD.findall(file.read_text(encoding="utf-8", errors="ignore")))
-    return tuple(word for word, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_WORDS])
+    return tuple(
+        word
+        for word, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:_MAX_WORDS]
+    )
 
 
 def _modules() -> list[Path]:
     root = Path(sysconfig.get_paths()["stdlib"])
-    return sorted(file for pattern in ("*.py", "*/*.py") for file in root.glob(pattern) if "site-packages" not in file.parts)
+    return sorted(
+        file
+        for pattern in ("*.py", "*/*.py")
+        for file in root.glob(pattern)
+        if "site-packages" not in file.parts
+    )
 
 
 def questions(count: int, seed: int) -> list[str]:
-    """What people ask of code: four in five are the first line of a function's documentation, one in five is a name."""
+    """What people ask of code: four in five are the first line of a function's documentation,
+    one in five is a name.
+    """
     sentences: list[str] = []
     names: list[str] = []
     for file in _modules():
         for node in ast.walk(_parsed(file)):
-            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (doc := ast.get_docstring(node)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
+                doc := ast.get_docstring(node)
+            ):
                 line = doc.split("\n", 1)[0].strip()
                 if 3 <= len(line.split()) <= 12:
                     sentences.append(line)

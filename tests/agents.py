@@ -1,4 +1,6 @@
-"""An agent's client in the tests' own process: the SDK's, over the server itself or over a transport."""
+"""An agent's client in the tests' own process: the SDK's, over the server itself or over a
+transport.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from unspool.access import Scope
 from unspool.interfaces.mcp.server import Caller, Door
 from unspool.views import View
 
-CURRENT, PREVIOUS = "auto", "legacy"  # protocols: where every request says who it is from, and where a connection begins with a handshake
+# protocols: where every request says who it is from, and where a connection begins with a handshake
+CURRENT, PREVIOUS = "auto", "legacy"
 _T = TypeVar("_T")
 
 
@@ -56,7 +59,9 @@ async def resting(client: Client, project: str) -> int:
 class Agent:
     """Calls tools of a server over a corpus, each with a client of its own."""
 
-    def __init__(self, corpus: unspool.Corpus, scope: Scope, *, home: str = "", max_tokens: int = 4000) -> None:
+    def __init__(
+        self, corpus: unspool.Corpus, scope: Scope, *, home: str = "", max_tokens: int = 4000
+    ) -> None:
         self.corpus = corpus
         caller = Caller(view=View(corpus, scope), home=lambda: home)
         self.server = Door(lambda ctx: caller, max_tokens=max_tokens).server()

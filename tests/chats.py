@@ -1,4 +1,6 @@
-"""Answers to questions in the wire formats of OpenAI and Anthropic, streamed and whole, for `wire.WireServer`."""
+"""Answers to questions in the wire formats of OpenAI and Anthropic, streamed and whole, for
+`wire.WireServer`.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,23 @@ def proper(asked: Asked, says: Sequence[str]) -> Answer:
 def whole(asked: Asked, text: str) -> dict[str, Any]:
     """An answer in one object."""
     if is_openai(asked):
-        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-        usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS, "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS}
-        return {"id": "1", "object": "chat.completion", "model": asked.body["model"], "choices": [choice], "usage": usage}
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text},
+            "finish_reason": "stop",
+        }
+        usage = {
+            "prompt_tokens": PROMPT_TOKENS,
+            "completion_tokens": COMPLETION_TOKENS,
+            "total_tokens": PROMPT_TOKENS + COMPLETION_TOKENS,
+        }
+        return {
+            "id": "1",
+            "object": "chat.completion",
+            "model": asked.body["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
     usage = {"input_tokens": PROMPT_TOKENS, "output_tokens": COMPLETION_TOKENS}
     content = [{"type": "text", "text": text}]
     return {
@@ -64,30 +80,71 @@ def stream(asked: Asked, says: Iterable[str], *, reason: str = "") -> Iterator[b
 
 def begin(asked: Asked) -> Iterator[bytes]:
     if is_openai(asked):
-        yield event({"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
+        yield event(
+            {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}],
+            }
+        )
         return
     usage = {"input_tokens": PROMPT_TOKENS - 20, "cache_read_input_tokens": 20, "output_tokens": 1}
-    yield event({"type": "message_start", "message": {"id": "1", "type": "message", "role": "assistant", "content": [], "usage": usage}})
-    yield event({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}})
+    yield event(
+        {
+            "type": "message_start",
+            "message": {
+                "id": "1",
+                "type": "message",
+                "role": "assistant",
+                "content": [],
+                "usage": usage,
+            },
+        }
+    )
+    yield event(
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    )
     yield event({"type": "ping"})
 
 
 def piece(asked: Asked, text: str) -> bytes:
     if is_openai(asked):
-        return event({"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]})
-    return event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}})
+        return event(
+            {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}],
+            }
+        )
+    return event(
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}
+    )
 
 
 def end(asked: Asked, *, reason: str = "") -> Iterator[bytes]:
     if is_openai(asked):
-        yield event({"id": "1", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {}, "finish_reason": reason or "stop"}]})
+        yield event(
+            {
+                "id": "1",
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": {}, "finish_reason": reason or "stop"}],
+            }
+        )
         if "stream_options" in asked.body:
             usage = {"prompt_tokens": PROMPT_TOKENS, "completion_tokens": COMPLETION_TOKENS}
-            yield event({"id": "1", "object": "chat.completion.chunk", "choices": [], "usage": usage})
+            yield event(
+                {"id": "1", "object": "chat.completion.chunk", "choices": [], "usage": usage}
+            )
         yield b"data: [DONE]\n\n"
         return
     yield event({"type": "content_block_stop", "index": 0})
-    yield event({"type": "message_delta", "delta": {"stop_reason": reason or "end_turn"}, "usage": {"output_tokens": COMPLETION_TOKENS}})
+    yield event(
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": reason or "end_turn"},
+            "usage": {"output_tokens": COMPLETION_TOKENS},
+        }
+    )
     yield event({"type": "message_stop"})
 
 
@@ -103,7 +160,9 @@ def ending(reason: str) -> Reply:
 
 def broken(*says: str) -> Reply:
     """An answer whose connection breaks behind these pieces."""
-    return lambda asked: Answer(pieces=[*begin(asked), *(piece(asked, text) for text in says)], is_reset=True)
+    return lambda asked: Answer(
+        pieces=[*begin(asked), *(piece(asked, text) for text in says)], is_reset=True
+    )
 
 
 def unfinished(asked: Asked) -> Answer:
@@ -118,7 +177,9 @@ def garbled(asked: Asked) -> Answer:
 
 def hanging(hung_up: threading.Event, *says: str) -> Reply:
     """An answer that stops behind these pieces, and waits for whoever asked to go."""
-    return lambda asked: Answer(pieces=[*begin(asked), *(piece(asked, text) for text in says)], hung_up=hung_up)
+    return lambda asked: Answer(
+        pieces=[*begin(asked), *(piece(asked, text) for text in says)], hung_up=hung_up
+    )
 
 
 def dribbling(hung_up: threading.Event) -> Reply:
@@ -140,6 +201,11 @@ def failing_inside(kind: str, message: str) -> Reply:
 
     def reply(asked: Asked) -> Answer:
         error = {"type": kind, "message": message}
-        return Answer(pieces=[*begin(asked), event({"error": error} if is_openai(asked) else {"type": "error", "error": error})])
+        return Answer(
+            pieces=[
+                *begin(asked),
+                event({"error": error} if is_openai(asked) else {"type": "error", "error": error}),
+            ]
+        )
 
     return reply

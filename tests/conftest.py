@@ -1,7 +1,8 @@
-"""What every folder of tests shares: a hand-made corpus of its own for each test, and none of the user's settings.
+"""What every folder of tests shares: a hand-made corpus of its own for each test, and none of the
+user's settings.
 
-Tests that hold for every engine ask for `database`, or for `places` where they need more than one, in a folder whose conftest
-parametrises `engine`; those about SQLite's files ask for `catalog_file`.
+Tests that hold for every engine ask for `database`, or for `places` where they need more than one,
+in a folder whose conftest parametrises `engine`; those about SQLite's files ask for `catalog_file`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads wait by spinning: with a process per core they double what its tests take
+# torch's threads wait by spinning: with a process per core they double what its tests take
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 pytest.register_assert_rewrite("support")
 
@@ -31,18 +33,26 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> PostgresServer:
-    """The PostgreSQL of this run. Where it is required, its absence is a failure and never a skip."""
+    """The PostgreSQL of this run.
+
+    Where it is required, its absence is a failure and never a skip.
+    """
     return required(shared_server)
 
 
 @pytest.fixture(scope="module")
 def engine() -> str:
-    """Which engine a catalog is on. Folders with tests that hold for all of them replace this by one with parameters."""
+    """Which engine a catalog is on.
+
+    Folders with tests that hold for all of them replace this by one with parameters.
+    """
     return "sqlite"
 
 
 @pytest.fixture(scope="module")
-def module_places(engine: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Places]:
+def module_places(
+    engine: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Places]:
     """Places for catalogs that the tests of a module share."""
     server = request.getfixturevalue("postgres_server") if engine == "postgresql" else None
     with Places(tmp_path_factory.mktemp("places"), server) as made:
@@ -87,7 +97,9 @@ def shared_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def hashing() -> Iterator[hashing_models.Asked]:
-    """Embedders that settings can name as `hashing:NAME`, and what they were asked during the test."""
+    """Embedders that settings can name as `hashing:NAME`, and what they were asked during the
+    test.
+    """
     hashing_models.register()
     hashing_models.ASKED.reset()
     yield hashing_models.ASKED

@@ -1,4 +1,6 @@
-"""Disks that cannot be written: a read-only mount for one process, and a small disk that can be filled."""
+"""Disks that cannot be written: a read-only mount for one process, and a small disk that can be
+filled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Events for tests of those who watch: one of each kind, with every field changeable, and something that tells of them."""
+"""Events for tests of those who watch: one of each kind, with every field changeable, and
+something that tells of them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from unspool.domain.events import AnswerFinished, Event, Hook, Hooks, IndexFinished, Outcome, PageServed
+from unspool.domain.events import (
+    AnswerFinished,
+    Event,
+    Hook,
+    Hooks,
+    IndexFinished,
+    Outcome,
+    PageServed,
+)
 from unspool.domain.queries import Served, Stability
 
 PAGE = PageServed(
@@ -41,7 +51,18 @@ ANSWER = AnswerFinished(
     first_s=0.4,
     total_s=1.5,
 )
-INDEX = IndexFinished(task="index", store="embedded", added=3, updated=2, unchanged=10, removed=1, failed=1, chunks=40, embedded=25, total_s=0.7)
+INDEX = IndexFinished(
+    task="index",
+    store="embedded",
+    added=3,
+    updated=2,
+    unchanged=10,
+    removed=1,
+    failed=1,
+    chunks=40,
+    embedded=25,
+    total_s=0.7,
+)
 ALL: tuple[Event, ...] = (PAGE, ANSWER, INDEX)
 
 

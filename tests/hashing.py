@@ -1,7 +1,9 @@
-"""Embedders for tests: words hashed into a few dimensions, alike on every machine. They note what they are asked and can be told to fail.
+"""Embedders for tests: words hashed into a few dimensions, alike on every machine. They note what
+they are asked and can be told to fail.
 
-`Words` is an embedder of one's own, given as an object. `hashing:NAME` is a provider, so that it can be named in settings, followed by a corpus
-that is open, and opened in another process; the fixture `hashing` makes it known.
+`Words` is an embedder of one's own, given as an object. `hashing:NAME` is a provider, so that it
+can be named in settings, followed by a corpus that is open, and opened in another process; the
+fixture `hashing` makes it known.
 """
 
 from __future__ import annotations
@@ -25,20 +27,40 @@ Hook = Callable[[Sequence[str]], None]
 
 
 def vector(text: str, seed: str, dimension: int = DIMENSION) -> Vectors:
-    """The sum of the words' vectors. Texts with the same words in another order have the same one."""
-    return np.sum([_word(word, seed, dimension) for word in ("", *re.findall(r"\w+", text.lower()))], axis=0)
+    """The sum of the words' vectors.
+
+    Texts with the same words in another order have the same one.
+    """
+    return np.sum(
+        [_word(word, seed, dimension) for word in ("", *re.findall(r"\w+", text.lower()))], axis=0
+    )
 
 
 @lru_cache(maxsize=100_000)
 def _word(word: str, seed: str, dimension: int) -> Vectors:
     digest = hashlib.sha256(f"{seed}\0{word}".encode("utf-8", "replace")).digest()
-    return np.random.default_rng(int.from_bytes(digest[:8], "big")).standard_normal(dimension).astype(np.float32)
+    return (
+        np.random.default_rng(int.from_bytes(digest[:8], "big"))
+        .standard_normal(dimension)
+        .astype(np.float32)
+    )
 
 
 class Words:
-    """An embedder of one's own. Texts are refused or fail as `before`, called with each portion, says."""
+    """An embedder of one's own.
 
-    def __init__(self, name: str = "words", *, seed: str = "", dimension: int = DIMENSION, max_tokens: int = 512, before: Hook | None = None) -> None:
+    Texts are refused or fail as `before`, called with each portion, says.
+    """
+
+    def __init__(
+        self,
+        name: str = "words",
+        *,
+        seed: str = "",
+        dimension: int = DIMENSION,
+        max_tokens: int = 512,
+        before: Hook | None = None,
+    ) -> None:
         self.name, self.dimension, self.max_tokens = name, dimension, max_tokens
         self.seed = seed or name
         self.before = before
@@ -59,7 +81,9 @@ class Words:
 
 
 class Asked:
-    """What the models of this process were asked, and what happens before they answer; both by the model's name."""
+    """What the models of this process were asked, and what happens before they answer; both by
+    the model's name.
+    """
 
     def __init__(self) -> None:
         self.passages: dict[str, list[str]] = {}
@@ -85,14 +109,24 @@ FACTS: dict[str, dict[str, Any]] = {
 
 
 class HashingModel:
-    """`hashing:NAME`. Every name is another model; those in `FACTS` differ in more than their vectors."""
+    """`hashing:NAME`.
+
+    Every name is another model; those in `FACTS` differ in more than their vectors.
+    """
 
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
         self._model = model
         own: dict[str, Any] = {"dimension": DIMENSION, "max_tokens": 512, **FACTS.get(model, {})}
-        self.facts = Facts(name=f"hashing:{model}", over_limit=options.over_limit, max_batch=BATCH, is_local=True, tells_queries=True, **own)
+        self.facts = Facts(
+            name=f"hashing:{model}",
+            over_limit=options.over_limit,
+            max_batch=BATCH,
+            is_local=True,
+            tells_queries=True,
+            **own,
+        )
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         hook = (ASKED.before_query if is_query else ASKED.before).get(self._model)

@@ -1,4 +1,7 @@
-"""Real models for tests, out of wheels that hold nothing else. Nothing is downloaded and neither wheel is imported: one would bring torch."""
+"""Real models for tests, out of wheels that hold nothing else.
+
+Nothing is downloaded and neither wheel is imported: one would bring torch.
+"""
 
 from __future__ import annotations
 

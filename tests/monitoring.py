@@ -1,4 +1,6 @@
-"""What watches a service, for tests: a real Prometheus, an endpoint that it scrapes, a collector of traces."""
+"""What watches a service, for tests: a real Prometheus, an endpoint that it scrapes, a collector
+of traces.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ WAIT_S = 20.0  # for something that has to happen; only a test that fails waits 
 
 
 class PrometheusServer:
-    """A Prometheus on the loopback with a folder of its own. It ends with the thread that started it."""
+    """A Prometheus on the loopback with a folder of its own.
+
+    It ends with the thread that started it.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], address: str, log: Path) -> None:
         self._process = process
@@ -36,15 +41,26 @@ class PrometheusServer:
         """A new, empty server with this configuration; returns when it is ready."""
         program = shutil.which("prometheus")
         if program is None or not Path("/proc/self/stat").exists():
-            reason = "no Prometheus: the program is not installed; apt-get install --no-install-recommends prometheus"
+            reason = (
+                "no Prometheus: the program is not installed; apt-get install "
+                "--no-install-recommends prometheus"
+            )
             raise NoServer(reason, service="Prometheus")
         (folder / "prometheus.yml").write_text(configuration, encoding="utf-8")
         place = f"127.0.0.1:{_free_port()}"
-        options = [f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address={place}"]
+        options = [
+            f"--config.file={folder / 'prometheus.yml'}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address={place}",
+        ]
         log = folder / "log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [program, *options, "--log.level=warn"], stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_end_with_parent
+                [program, *options, "--log.level=warn"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                preexec_fn=_end_with_parent,
             )
         server = cls(process, f"http://{place}", log)
         try:
@@ -73,13 +89,23 @@ class PrometheusServer:
     def __enter__(self) -> PrometheusServer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def _is_ready(self) -> bool:
         if self._process.poll() is not None:
-            raise RuntimeError(f"prometheus ended:\n{self._log.read_text(errors='replace')[-2000:]}")
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.address}/-/ready", timeout=5) as answer:
+            raise RuntimeError(
+                f"prometheus ended:\n{self._log.read_text(errors='replace')[-2000:]}"
+            )
+        with (
+            contextlib.suppress(OSError),
+            urllib.request.urlopen(f"{self.address}/-/ready", timeout=5) as answer,
+        ):
             return bool(answer.status == 200)
         return False
 
@@ -89,7 +115,9 @@ class PrometheusServer:
             with urllib.request.urlopen(address, timeout=WAIT_S) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise AssertionError(f"{parameters}: {error.read().decode(errors='replace')}") from error
+            raise AssertionError(
+                f"{parameters}: {error.read().decode(errors='replace')}"
+            ) from error
 
 
 def eventually(is_so: Callable[[], bool]) -> None:
@@ -127,7 +155,10 @@ class Collector:
     @contextlib.contextmanager
     def listening(self) -> Iterator[str]:
         """Its address, while it listens."""
-        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+            ExportTraceServiceRequest,
+            ExportTraceServiceResponse,
+        )
 
         collector = self
 
@@ -138,9 +169,13 @@ class Collector:
                     body = gzip.decompress(body)
                 collector.paths.append(self.path)
                 for group in ExportTraceServiceRequest.FromString(body).resource_spans:
-                    collector.resources.append({one.key: one.value.string_value for one in group.resource.attributes})
+                    collector.resources.append(
+                        {one.key: one.value.string_value for one in group.resource.attributes}
+                    )
                     collector.spans += [span for scope in group.scope_spans for span in scope.spans]
-                self.answer(200, ExportTraceServiceResponse().SerializeToString(), "application/x-protobuf")
+                self.answer(
+                    200, ExportTraceServiceResponse().SerializeToString(), "application/x-protobuf"
+                )
 
         with _serving(Handler) as place:
             yield f"http://{place}"
@@ -164,7 +199,9 @@ class _Quiet(BaseHTTPRequestHandler):
 def _serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}"

@@ -1,4 +1,6 @@
-"""Two projects of one catalog whose owners must not hear of each other: everything that one has, holds a word of its own that nobody else uses."""
+"""Two projects of one catalog whose owners must not hear of each other: everything that one has,
+holds a word of its own that nobody else uses.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,28 @@ from unspool.views import View, admit
 
 SEED = 20_240_501
 
-SHARED = "The walrus cache evicts the oldest entry when its island is full, and both of us have written this down.\n"
-NEUTRAL = ("walrus cache eviction", "open a session by its name", "what happens when the island is full", "return", "' OR 1=1 --", 'NEAR("a*')
+SHARED = (
+    "The walrus cache evicts the oldest entry when its island is full, and both of us have "
+    "written this down.\n"
+)
+NEUTRAL = (
+    "walrus cache eviction",
+    "open a session by its name",
+    "what happens when the island is full",
+    "return",
+    "' OR 1=1 --",
+    'NEAR("a*',
+)
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 DOCUMENTS = 24  # more than a page holds
 
 
 @dataclass(kw_only=True)
 class Neighbour:
-    """What somebody who owns a project, or has guessed at one, can name. `mark` is in every name and text of its own."""
+    """What somebody who owns a project, or has guessed at one, can name.
+
+    `mark` is in every name and text of its own.
+    """
 
     mark: str
     root: str = ""
@@ -42,7 +57,12 @@ class Neighbour:
 
     @property
     def paths(self) -> list[str]:
-        return [f"{self.mark}dir/{self.mark}path.py", f"{self.mark}dir/{self.mark}read.md", f"{self.mark}note 1.md", "same.md"]
+        return [
+            f"{self.mark}dir/{self.mark}path.py",
+            f"{self.mark}dir/{self.mark}read.md",
+            f"{self.mark}note 1.md",
+            "same.md",
+        ]
 
     @property
     def talks(self) -> list[str]:
@@ -57,7 +77,9 @@ class Neighbour:
         return [f"{self.mark}text", f"{self.mark}symbol", f"{self.mark}said", *NEUTRAL]
 
     def spare(self, what: str) -> str:
-        """The name of something that may be lost: one's own, made meanwhile, or anything of somebody else."""
+        """The name of something that may be lost: one's own, made meanwhile, or anything of
+        somebody else.
+        """
         if self.is_own:
             return f"extra-{self.mark}{what}"
         return {"path": self.paths[0], "talk": self.talks[0], "stream": self.stream}[what]
@@ -76,10 +98,22 @@ class Neighbour:
 
 
 def documents_of(mark: str, project: str) -> list[unspool.Document]:
-    texts = [f"# {mark}title {number}\n\n## {mark}heading\n\nThe {mark}text of walrus {number} says {mark}word.\n" for number in range(DOCUMENTS)]
+    texts = [
+        (
+            f"# {mark}title {number}\n\n## {mark}heading\n\nThe {mark}text of walrus {number} says "
+            f"{mark}word.\n"
+        )
+        for number in range(DOCUMENTS)
+    ]
     metadata = {f"{mark}key": f"{mark}value"}
     found = [
-        unspool.Document(project=project, path=f"{mark}note {number}.md", text=text, title=f"{mark}title", metadata=metadata)
+        unspool.Document(
+            project=project,
+            path=f"{mark}note {number}.md",
+            text=text,
+            title=f"{mark}title",
+            metadata=metadata,
+        )
         for number, text in enumerate(texts)
     ]
     return [*found, unspool.Document(project=project, path="same.md", text=SHARED)]
@@ -87,16 +121,31 @@ def documents_of(mark: str, project: str) -> list[unspool.Document]:
 
 def talk_of(mark: str, project: str, id_: str) -> Conversation:
     said = [
-        Message(text=f"{mark}said number {number} about the walrus", author=f"{mark}speaker", id=f"{mark}{number}", at=NOON) for number in range(4)
+        Message(
+            text=f"{mark}said number {number} about the walrus",
+            author=f"{mark}speaker",
+            id=f"{mark}{number}",
+            at=NOON,
+        )
+        for number in range(4)
     ]
-    names = {"title": f"{mark}title", "scenario_title": f"{mark}scenario", "url": f"https://{mark}.invalid/"}
-    return Conversation(id=id_, project=project, messages=said, metadata={f"{mark}key": f"{mark}value"}, **names)
+    names = {
+        "title": f"{mark}title",
+        "scenario_title": f"{mark}scenario",
+        "url": f"https://{mark}.invalid/",
+    }
+    return Conversation(
+        id=id_, project=project, messages=said, metadata={f"{mark}key": f"{mark}value"}, **names
+    )
 
 
 def settle(corpus: unspool.Corpus, jobs: Jobs, folder: Path, mark: str) -> Neighbour:
     """Give a project something of every kind."""
     files = {
-        f"{mark}dir/{mark}path.py": f'"""{mark}text."""\n\n\ndef {mark}symbol(name):\n    """Open a session: {mark}word."""\n    return 1\n',
+        f"{mark}dir/{mark}path.py": (
+            f'"""{mark}text."""\n\n\ndef {mark}symbol(name):\n    """Open a session: '
+            f'{mark}word."""\n    return 1\n'
+        ),
         f"{mark}dir/{mark}read.md": f"# {mark}title\n\n{SHARED}\n{mark}text\n",
         f"{mark}dir/{mark}secret.env": f"password = '{mark}Zq8Rk2Lm5Tn9'\n",
     }
@@ -104,7 +153,11 @@ def settle(corpus: unspool.Corpus, jobs: Jobs, folder: Path, mark: str) -> Neigh
     if not root.exists():  # written again, its files would be stale to who has indexed them before
         write(root, files)
     one = Neighbour(mark=mark, root=str(root))
-    job = jobs.start(one.project, one.root, lambda tell: corpus.index(root, project=one.project, on_progress=tell))
+    job = jobs.start(
+        one.project,
+        one.root,
+        lambda tell: corpus.index(root, project=one.project, on_progress=tell),
+    )
     while not (seen := jobs.get(job.id)).state.is_over:
         pass
     assert seen.state == "done", seen
@@ -114,7 +167,9 @@ def settle(corpus: unspool.Corpus, jobs: Jobs, folder: Path, mark: str) -> Neigh
     log = corpus.history(one.stream, project=one.project)
     for number in range(5):
         log.append(f'{{"{mark}body": {number}}}')
-    one.chunk_ids = [chunk.id for chunk in corpus.conversations.chunks(one.talks[0], project=one.project)]
+    one.chunk_ids = [
+        chunk.id for chunk in corpus.conversations.chunks(one.talks[0], project=one.project)
+    ]
     return one
 
 
@@ -122,13 +177,18 @@ def nobody(mark: str, folder: Path) -> Neighbour:
     """One who never was; his continuations are to be found elsewhere."""
     chance = random.Random(mark)
     ids = [chance.getrandbits(62) for _ in range(4)]
-    return Neighbour(mark=mark, root=str(folder / f"{mark}root"), chunk_ids=ids, jobs=[secrets.token_hex(8)])
+    return Neighbour(
+        mark=mark, root=str(folder / f"{mark}root"), chunk_ids=ids, jobs=[secrets.token_hex(8)]
+    )
 
 
 def swept(place: Place, project: str) -> list[str]:
     """Continuations that were given out by a process that has ended, and are not known any more."""
     with open_corpus(place) as corpus:
-        pages = [corpus.search(query, projects=project, limit=2, caller="a third one") for query in NEUTRAL[:2]]
+        pages = [
+            corpus.search(query, projects=project, limit=2, caller="a third one")
+            for query in NEUTRAL[:2]
+        ]
     with beside(place, windows=True) as tables:
         tables.run("DELETE FROM substitutes", "DELETE FROM segments", "DELETE FROM windows")
     return [page.continuation for page in pages if page.continuation]
@@ -154,11 +214,19 @@ class Street:
     def check(self) -> None:
         """What was there is still there, and nobody has written where he cannot see."""
         for mark, one in self.own.items():
-            found, streams = self.corpus.documents(project=one.project), self.corpus.streams(project=one.project)
+            found, streams = (
+                self.corpus.documents(project=one.project),
+                self.corpus.streams(project=one.project),
+            )
             assert {record.path for record in found} >= {*one.paths, *one.talks}
             assert self.corpus.history(one.stream, project=one.project).count() == 5
             everything = repr(
-                [found, streams, self.corpus.search("walrus text", projects=one.project, limit=500), self.jobs.list(projects=[one.project])]
+                [
+                    found,
+                    streams,
+                    self.corpus.search("walrus text", projects=one.project, limit=500),
+                    self.jobs.list(projects=[one.project]),
+                ]
             )
             assert self.other(mark).mark not in everything
             assert self.nobody.mark not in everything
@@ -168,11 +236,17 @@ class Street:
 
 @contextmanager
 def street_at(place: Place, folder: Path) -> Iterator[Street]:
-    """Two projects with something of every kind, at an empty place; what was indexed lies in the folder, where both may index."""
+    """Two projects with something of every kind, at an empty place; what was indexed lies in the
+    folder, where both may index.
+    """
     with open_corpus(place, roots=str(folder), limit=5) as corpus, Jobs(corpus) as jobs:
         own = {mark: settle(corpus, jobs, folder, mark) for mark in ("gromm", "vexil")}
-        keys = {mark: corpus.keys.create(projects=one.project, role="admin")[1] for mark, one in own.items()}
-        never = nobody("plimm", folder)  # between the others, so that it sorts on the same side of either as the other does
+        keys = {
+            mark: corpus.keys.create(projects=one.project, role="admin")[1]
+            for mark, one in own.items()
+        }
+        # between the others, so that it sorts on the same side of either as the other does
+        never = nobody("plimm", folder)
         made = Street(place=place, corpus=corpus, jobs=jobs, own=own, keys=keys, nobody=never)
         never.continuations = swept(place, own["gromm"].project)
         for mark, one in own.items():
@@ -185,13 +259,16 @@ _VARIES = [
     (re.compile(r"datetime\.datetime\([^()]*\)"), "MOMENT"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[^\"' ]*"), "MOMENT"),
     (re.compile(r"(seconds[\"']?[=:] ?)[\d.e-]+"), r"\1SECONDS"),
-    (re.compile(r"((?:context|prompt)_tokens[\"']?[=:] ?)\d+"), r"\1TOKENS"),  # what a model is shown stands between random words
+    # what a model is shown stands between random words
+    (re.compile(r"((?:context|prompt)_tokens[\"']?[=:] ?)\d+"), r"\1TOKENS"),
     (re.compile(r"(continuation\W{1,8})[A-Za-z0-9_-]{18,}"), r"\1CONTINUATION"),
 ]
 
 
 def settled(text: str, whose: Neighbour) -> str:
-    """An answer without what is different each time, and with the asked one's names made anybody's."""
+    """An answer without what is different each time, and with the asked one's names made
+    anybody's.
+    """
     for pattern, name in _VARIES:
         text = pattern.sub(name, text)
     for id_ in (*whose.jobs, *map(str, whose.chunk_ids), *whose.continuations):

@@ -12,11 +12,22 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 PASSWORD = "correct" + "Horse9"
-IDENTITY = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false", "-c", "init.defaultBranch=main")
+IDENTITY = (
+    "-c",
+    "user.name=t",
+    "-c",
+    "user.email=t@example.org",
+    "-c",
+    "commit.gpgsign=false",
+    "-c",
+    "init.defaultBranch=main",
+)
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(["git", *IDENTITY, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        ["git", *IDENTITY, *arguments], cwd=folder, check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def commit(work: Path, name: str, text: str, *, push: str = "") -> None:
@@ -59,7 +70,13 @@ class Guarded(BaseHTTPRequestHandler):
             "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
-        made = subprocess.run(["git", "http-backend"], env=dict(os.environ) | variables, input=body, capture_output=True, check=True).stdout
+        made = subprocess.run(
+            ["git", "http-backend"],
+            env=dict(os.environ) | variables,
+            input=body,
+            capture_output=True,
+            check=True,
+        ).stdout
         head, _, content = made.partition(b"\r\n\r\n")
         self.send_response(200)
         for line in head.decode().splitlines():

@@ -1,7 +1,8 @@
-"""Secrets in the forms in which people write them: code, prose, configuration, shell, addresses, tokens.
+"""Secrets in the forms in which people write them: code, prose, configuration, shell, addresses,
+tokens.
 
-Every secret is random, made when the corpus is built and the same for the same seed. No form is in this file as a whole, so that
-scanners for leaked secrets find nothing here.
+Every secret is random, made when the corpus is built and the same for the same seed. No form is in
+this file as a whole, so that scanners for leaked secrets find nothing here.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ LOWER, UPPER, DIGITS = string.ascii_lowercase, string.ascii_uppercase, string.di
 ALNUM = LOWER + UPPER + DIGITS
 HEX = DIGITS + "abcdef"
 URLSAFE = ALNUM + "-_"
-WORDS = "walrus copper lantern meadow pickle saddle thunder velvet harbor cactus ribbon tunnel marble falcon ginger puzzle".split()
+WORDS = (
+    "walrus copper lantern meadow pickle saddle thunder velvet harbor cactus ribbon tunnel "
+    "marble falcon ginger puzzle"
+).split()
 
 
 class Form(NamedTuple):
-    """A text with a planted secret. `group` is a class of forms, `path` the name of the file that contains the text."""
+    """A text with a planted secret.
+
+    `group` is a class of forms, `path` the name of the file that contains the text.
+    """
 
     group: str
     path: str
@@ -41,7 +48,12 @@ class Maker:
 
     def password(self) -> str:
         """Return a password as people choose one: a word with capitals, digits and a sign."""
-        return self._random.choice(WORDS).capitalize() + self.draw(DIGITS, 3) + self._random.choice("!#%*+?") + self.draw(LOWER, 3)
+        return (
+            self._random.choice(WORDS).capitalize()
+            + self.draw(DIGITS, 3)
+            + self._random.choice("!#%*+?")
+            + self.draw(LOWER, 3)
+        )
 
     def simple(self) -> str:
         """Return a short password of letters and digits."""
@@ -49,7 +61,13 @@ class Maker:
 
     def odd(self) -> str:
         """Return a password with signs that have a meaning in many languages."""
-        return self.draw(ALNUM, 4) + self._random.choice("!^~%") + self.draw(LOWER, 3) + self._random.choice("@#*+") + self.draw(DIGITS, 3)
+        return (
+            self.draw(ALNUM, 4)
+            + self._random.choice("!^~%")
+            + self.draw(LOWER, 3)
+            + self._random.choice("@#*+")
+            + self.draw(DIGITS, 3)
+        )
 
     def phrase(self) -> str:
         """Return a passphrase of four words."""
@@ -96,8 +114,18 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("prose", "notes.txt", "the client secret is {}\n", "key"),
     ("prose", "notes.txt", "credentials: bob / {}\n", "password"),
     ("prose", "notes.txt", "\u5bc6\u7801: {}\n", "password"),
-    ("prose", "notes.md", "| setting | value |\n|---|---|\n| Password | {} |\n| Host | db |\n", "password"),
-    ("prose", "notes.md", "| user | password | role |\n|------|:--------|---|\n| bob | {} | admin |\n", "password"),
+    (
+        "prose",
+        "notes.md",
+        "| setting | value |\n|---|---|\n| Password | {} |\n| Host | db |\n",
+        "password",
+    ),
+    (
+        "prose",
+        "notes.md",
+        "| user | password | role |\n|------|:--------|---|\n| bob | {} | admin |\n",
+        "password",
+    ),
     ("prose", "notes.md", "| user | API key |\n| --- | --- |\n| bob | `{}` |\n", "key"),
     ("prose", "", "hi, the vpn password is {} ok?", "password"),
     ("prose", "", "password={}", "odd"),
@@ -109,17 +137,52 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     # Connection strings
     ("connection", "a.py", 'connect("host=db user=app password={} dbname=x")\n', "password"),
     ("connection", "a.py", 'connect("password={} host=db user=app")\n', "simple"),
-    ("connection", "notes.md", "use host=db port=5432 user=app password={} sslmode=require\n", "simple"),
-    ("connection", "a.java", 'String u = "jdbc:postgresql://db/app?user=me&password={}";\n', "password"),
-    ("connection", "a.java", 'String u = "jdbc:sqlserver://db;user=sa;password={};encrypt=true";\n', "password"),
+    (
+        "connection",
+        "notes.md",
+        "use host=db port=5432 user=app password={} sslmode=require\n",
+        "simple",
+    ),
+    (
+        "connection",
+        "a.java",
+        'String u = "jdbc:postgresql://db/app?user=me&password={}";\n',
+        "password",
+    ),
+    (
+        "connection",
+        "a.java",
+        'String u = "jdbc:sqlserver://db;user=sa;password={};encrypt=true";\n',
+        "password",
+    ),
     ("connection", "a.java", 'String u = "jdbc:oracle:thin:scott/{}@//db:1521/x";\n', "simple"),
-    ("connection", "a.cs", 'var c = "Server=db;User Id=sa;Password={};TrustServerCertificate=true";\n', "odd"),
+    (
+        "connection",
+        "a.cs",
+        'var c = "Server=db;User Id=sa;Password={};TrustServerCertificate=true";\n',
+        "odd",
+    ),
     ("connection", "a.cs", 'var c = "Password={};Server=db;User Id=sa";\n', "password"),
     ("connection", "a.vb", 'c = "Driver={{SQL Server}};Server=db;Uid=sa;Pwd={};"\n', "password"),
-    ("connection", "web.config", '<add name="x" connectionString="Data Source=db;Password={};User ID=sa" />\n', "password"),
-    ("connection", "appsettings.json", '{{"ConnectionStrings": {{"Default": "Host=db;Username=app;Password={}"}}}}\n', "password"),
+    (
+        "connection",
+        "web.config",
+        '<add name="x" connectionString="Data Source=db;Password={};User ID=sa" />\n',
+        "password",
+    ),
+    (
+        "connection",
+        "appsettings.json",
+        '{{"ConnectionStrings": {{"Default": "Host=db;Username=app;Password={}"}}}}\n',
+        "password",
+    ),
     ("connection", "a.js", 'const dsn = "user:{}@tcp(db:3306)/app"; // dsn\n', "password"),
-    ("connection", "notes.md", "Endpoint=sb://x.example/;SharedAccessKeyName=Root;SharedAccessKey={}=\n", "key"),
+    (
+        "connection",
+        "notes.md",
+        "Endpoint=sb://x.example/;SharedAccessKeyName=Root;SharedAccessKey={}=\n",
+        "key",
+    ),
     ("connection", "notes.md", "AccountName=x;AccountKey={}==;EndpointSuffix=core\n", "key"),
     # URLs
     ("url", "notes.md", "postgresql://app:{}@db.internal:5432/app\n", "simple"),
@@ -132,8 +195,18 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("url", "notes.md", "git clone https://{}:x-oauth-basic@github.com/x/y.git\n", "hexadecimal"),
     ("url", "a.py", 'url = "https://api.example.org/v1?api_key={}&q=1"\n', "key"),
     ("url", "a.py", 'url = "https://api.example.org/v1?q=1&access_token={}"\n', "key"),
-    ("url", "notes.md", "https://x.blob.core.windows.net/c/f?sv=2022-11-02&se=2030-01-01&sp=r&sig={}%3D\n", "key"),
-    ("url", "notes.md", "https://b.s3.amazonaws.com/f?X-Amz-Date=1&X-Amz-Signature={}\n", "hexadecimal"),
+    (
+        "url",
+        "notes.md",
+        "https://x.blob.core.windows.net/c/f?sv=2022-11-02&se=2030-01-01&sp=r&sig={}%3D\n",
+        "key",
+    ),
+    (
+        "url",
+        "notes.md",
+        "https://b.s3.amazonaws.com/f?X-Amz-Date=1&X-Amz-Signature={}\n",
+        "hexadecimal",
+    ),
     ("url", "notes.md", "https://hooks.slack.com/services/T01ABCDEF/B01ABCDEF/{}\n", "key"),
     ("url", "notes.md", "https://discord.com/api/webhooks/123456789012345678/{}\n", "long"),
     (
@@ -146,15 +219,30 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     # SQL
     ("sql", "a.sql", "CREATE USER bob IDENTIFIED BY '{}';\n", "password"),
     ("sql", "a.sql", "CREATE USER bob IDENTIFIED BY {};\n", "simple"),
-    ("sql", "a.sql", "ALTER USER 'bob'@'%' IDENTIFIED WITH mysql_native_password BY '{}';\n", "password"),
+    (
+        "sql",
+        "a.sql",
+        "ALTER USER 'bob'@'%' IDENTIFIED WITH mysql_native_password BY '{}';\n",
+        "password",
+    ),
     ("sql", "a.sql", "ALTER ROLE app WITH PASSWORD '{}';\n", "password"),
     ("sql", "a.sql", "CREATE ROLE app LOGIN ENCRYPTED PASSWORD '{}';\n", "simple"),
     ("sql", "a.sql", "CREATE USER app PASSWORD '{}';\n", "odd"),
     ("sql", "a.sql", "SET PASSWORD FOR 'bob'@'localhost' = PASSWORD('{}');\n", "password"),
     ("sql", "a.sql", "CREATE LOGIN app WITH PASSWORD = N'{}';\n", "password"),
     ("sql", "a.sql", "CREATE LOGIN app WITH PASSWORD = '{}';\n", "password"),
-    ("sql", "a.sql", "CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'u', password '{}');\n", "password"),
-    ("sql", "notes.md", "```sql\nGRANT ALL ON db.* TO 'app'@'%' IDENTIFIED BY '{}';\n```\n", "password"),
+    (
+        "sql",
+        "a.sql",
+        "CREATE USER MAPPING FOR u SERVER s OPTIONS (user 'u', password '{}');\n",
+        "password",
+    ),
+    (
+        "sql",
+        "notes.md",
+        "```sql\nGRANT ALL ON db.* TO 'app'@'%' IDENTIFIED BY '{}';\n```\n",
+        "password",
+    ),
     # Code
     ("code", "a.py", 'password = "{}"\n', "password"),
     ("code", "a.py", "PASSWORD: Final[str] = '{}'\n", "simple"),
@@ -197,7 +285,12 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("code", "a.clj", '{{:user "app" :password "{}"}}\n', "password"),
     ("code", "a.ex", 'config :app, Repo, password: "{}"\n', "password"),
     ("code", "a.pl", "my $password = '{}';\n", "password"),
-    ("code", "a.tf", 'variable "db_password" {{\n  type    = string\n  default = "{}"\n}}\n', "password"),
+    (
+        "code",
+        "a.tf",
+        'variable "db_password" {{\n  type    = string\n  default = "{}"\n}}\n',
+        "password",
+    ),
     ("code", "a.tf", 'resource "x" "y" {{\n  master_password = "{}"\n}}\n', "password"),
     ("code", "Jenkinsfile", "environment {{ DB_PASSWORD = '{}' }}\n", "password"),
     # Configuration
@@ -211,16 +304,36 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("configuration", "a.yaml", "environment:\n  - POSTGRES_PASSWORD={}\n", "simple"),
     ("configuration", "a.yaml", "environment:\n  POSTGRES_PASSWORD: {}\n", "simple"),
     ("configuration", "a.yaml", "x: {{user: app, password: {}, port: 1}}\n", "simple"),
-    ("configuration", "a.yaml", "Parameters:\n  DBPassword:\n    Type: String\n    NoEcho: true\n    Default: {}\n", "password"),
-    ("configuration", "secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\ndata:\n  anything: {}\n", "base64"),
-    ("configuration", "secret.yaml", "kind: Secret\nstringData:\n  config.ini: |\n    [x]\n    y = {}\n", "password"),
+    (
+        "configuration",
+        "a.yaml",
+        "Parameters:\n  DBPassword:\n    Type: String\n    NoEcho: true\n    Default: {}\n",
+        "password",
+    ),
+    (
+        "configuration",
+        "secret.yaml",
+        "apiVersion: v1\nkind: Secret\nmetadata:\n  name: x\ndata:\n  anything: {}\n",
+        "base64",
+    ),
+    (
+        "configuration",
+        "secret.yaml",
+        "kind: Secret\nstringData:\n  config.ini: |\n    [x]\n    y = {}\n",
+        "password",
+    ),
     ("configuration", "secret.yaml", "kind: Secret\ndata:\n  tls.key: {}\n", "pem64"),
     ("configuration", "a.toml", 'password = "{}"\n', "password"),
     ("configuration", "a.ini", "[db]\npassword = {}\n", "simple"),
     ("configuration", "a.properties", "spring.datasource.password={}\n", "odd"),
     ("configuration", "a.properties", "api.key = {}\n", "key"),
     ("configuration", "redis.conf", "requirepass {}\n", "password"),
-    ("configuration", "wpa_supplicant.conf", 'network={{\n  ssid="x"\n  psk="{}"\n}}\n', "password"),
+    (
+        "configuration",
+        "wpa_supplicant.conf",
+        'network={{\n  ssid="x"\n  psk="{}"\n}}\n',
+        "password",
+    ),
     ("configuration", "wg0.conf", "[Interface]\nPrivateKey = {}=\n", "key43"),
     ("configuration", ".env", "DB_PASSWORD={}\n", "word"),
     ("configuration", ".env", 'SECRET_KEY="{}"\n', "salt"),
@@ -276,13 +389,28 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("shell", "notes.md", "$ htpasswd -b .htpasswd bob {}\n", "password"),
     ("shell", "notes.md", "$ sqlcmd -S db -U sa -P '{}'\n", "password"),
     ("shell", "notes.md", "$ smbclient //h/s -U bob%{}\n", "password"),
-    ("shell", "notes.md", "$ kubectl create secret generic x --from-literal=password={}\n", "password"),
+    (
+        "shell",
+        "notes.md",
+        "$ kubectl create secret generic x --from-literal=password={}\n",
+        "password",
+    ),
     ("shell", "notes.md", "$ helm install x y --set auth.password={}\n", "password"),
     ("shell", "notes.md", "$ aws configure set aws_secret_access_key {}\n", "key40"),
-    ("shell", "notes.md", "$ git config --global http.extraheader 'Authorization: Basic {}'\n", "basic"),
+    (
+        "shell",
+        "notes.md",
+        "$ git config --global http.extraheader 'Authorization: Basic {}'\n",
+        "basic",
+    ),
     ("shell", "notes.md", "$ keytool -storepass {} -list\n", "password"),
     ("shell", "a.ps1", '$s = ConvertTo-SecureString "{}" -AsPlainText -Force\n', "password"),
-    ("shell", "a.ps1", "$s = ConvertTo-SecureString -String '{}' -AsPlainText -Force\n", "password"),
+    (
+        "shell",
+        "a.ps1",
+        "$s = ConvertTo-SecureString -String '{}' -AsPlainText -Force\n",
+        "password",
+    ),
     ("shell", "a.ps1", '$env:API_KEY = "{}"\n', "key"),
     ("shell", "a.bat", "set DB_PASSWORD={}\n", "password"),
     ("shell", "a.bat", "net user bob {} /add\n", "password"),
@@ -298,7 +426,12 @@ _TEMPLATES: list[tuple[str, str, str, str]] = [
     ("header", "notes.md", "Authorization: Token {}\n", "hexadecimal"),
     ("header", "notes.md", "Authorization: {}\n", "key"),
     ("header", "notes.md", "Authorization: Basic {}\n", "basic"),
-    ("header", "notes.md", 'Authorization: Digest username="bob", realm="x", nonce="n", uri="/", response="{}"\n', "hex32"),
+    (
+        "header",
+        "notes.md",
+        'Authorization: Digest username="bob", realm="x", nonce="n", uri="/", response="{}"\n',
+        "hex32",
+    ),
     ("header", "a.js", "headers: {{ 'Authorization': 'Bearer {}' }}\n", "key"),
     ("header", "notes.md", "Cookie: sessionid={}; theme=dark\n", "key"),
     ("header", "notes.md", "Set-Cookie: sid={}; Path=/; HttpOnly\n", "key"),
@@ -371,7 +504,11 @@ _TOKENS: list[tuple[str, str, str, int, str]] = [
     ("mailchimp", "", HEX, 32, "-us12"),
     ("azure", "a1B8Q~", ALNUM, 34, ""),
 ]
-_TOKEN_PLACES = (("notes.md", "use {} for now\n"), ("a.py", 'client = Client("{}")\n'), ("", "here: {}"))
+_TOKEN_PLACES = (
+    ("notes.md", "use {} for now\n"),
+    ("a.py", 'client = Client("{}")\n'),
+    ("", "here: {}"),
+)
 
 # provider, name, alphabet, length: keys without a form, known by the name alone
 _NAMED: list[tuple[str, str, str, int]] = [
@@ -414,10 +551,22 @@ def _iterate(maker: Maker) -> Iterator[Form]:
         yield Form("named key", path, template.format(name, secret), secret)
     for label in ("RSA PRIVATE", "EC PRIVATE", "OPENSSH PRIVATE", "PRIVATE", "ENCRYPTED PRIVATE"):
         block = maker.block()
-        yield Form("private key", "id.pem", f"-----BEGIN {label} KEY-----\n{block}\n-----END {label} KEY-----\n", block)
+        yield Form(
+            "private key",
+            "id.pem",
+            f"-----BEGIN {label} KEY-----\n{block}\n-----END {label} KEY-----\n",
+            block,
+        )
     block = maker.block()
-    head = "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: x\nPublic-Lines: 1\nAAAA\n"
-    yield Form("private key", "id.ppk", f"{head}Private-Lines: 5\n{block}\nPrivate-MAC: {maker.draw(HEX, 64)}\n", block)
+    head = (
+        "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nComment: x\nPublic-Lines: 1\nAAAA\n"
+    )
+    yield Form(
+        "private key",
+        "id.ppk",
+        f"{head}Private-Lines: 5\n{block}\nPrivate-MAC: {maker.draw(HEX, 64)}\n",
+        block,
+    )
 
 
 def _encode(text: str) -> str:
@@ -441,7 +590,9 @@ _SORTS: dict[str, Callable[[Maker], str]] = {
     "long": lambda maker: maker.draw(URLSAFE, 68),
     "word": lambda maker: maker.draw(LOWER, 9),
     "at": lambda maker: f"{maker.draw(ALNUM, 4)}@{maker.draw(ALNUM, 5)}",
-    "slashed": lambda maker: f"{maker.draw(ALNUM, 4)}/{maker.draw(DIGITS, 2)}{maker.draw(ALNUM, 4)}",
+    "slashed": lambda maker: (
+        f"{maker.draw(ALNUM, 4)}/{maker.draw(DIGITS, 2)}{maker.draw(ALNUM, 4)}"
+    ),
     "salt": lambda maker: maker.draw(ALNUM + "!@#$%^&*()-_=+[]{}|;:,.<>?~", 64),
     "django": lambda maker: maker.draw(LOWER + DIGITS + "!@#$%^&*(-_=+)", 50),
     "base64": lambda maker: _encode(maker.password()),
@@ -458,5 +609,9 @@ _SORTS: dict[str, Callable[[Maker], str]] = {
 
 def is_readable(secret: str, text: str) -> bool:
     """Tell if a secret, or a line of it, is still in a text."""
-    lines = [line for line in secret.replace("\\n", "\n").split("\n") if len(line) >= 16 and "-----" not in line]
+    lines = [
+        line
+        for line in secret.replace("\\n", "\n").split("\n")
+        if len(line) >= 16 and "-----" not in line
+    ]
     return secret in text or any(line in text for line in lines)

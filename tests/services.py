@@ -1,4 +1,6 @@
-"""A service over a catalog, in a thread of this process, on a free port of the loopback; and an async corpus that a plain test can call."""
+"""A service over a catalog, in a thread of this process, on a free port of the loopback; and an
+async corpus that a plain test can call.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class _Server(server.Server):
 @contextmanager
 def serving(settings: unspool.Settings, **given: object) -> Iterator[str]:
     """The address of a service with these settings, until the block ends."""
-    settings = settings.with_arguments({"serve_port": 0, "log_level": "error", "rate_limit": 0, "serve_drain_s": 1, **given})
+    settings = settings.with_arguments(
+        {"serve_port": 0, "log_level": "error", "rate_limit": 0, "serve_drain_s": 1, **given}
+    )
     listening = server.bound(settings)
     running = _Server(settings)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
@@ -59,7 +63,9 @@ def events(answer: httpx2.Response) -> Iterator[tuple[str, Any]]:
 
 
 class Plain:
-    """An async object whose methods can be called without awaiting them; what they give is wrapped alike."""
+    """An async object whose methods can be called without awaiting them; what they give is
+    wrapped alike.
+    """
 
     def __init__(self, own: Any, portal: BlockingPortal) -> None:
         self._own = own

@@ -1,4 +1,6 @@
-"""What tests of whole corpora need: places for them on any engine, opening one without the user's settings, looking at what is stored."""
+"""What tests of whole corpora need: places for them on any engine, opening one without the
+user's settings, looking at what is stored.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ Place = Path | str  # of a catalog: a file for SQLite, an address for a server
 
 
 class Places:
-    """Where catalogs of one engine are: files of a folder, or databases of a server. What was made goes at the end."""
+    """Where catalogs of one engine are: files of a folder, or databases of a server.
+
+    What was made goes at the end.
+    """
 
     def __init__(self, folder: Path, server: PostgresServer | None) -> None:
         self.folder = folder
@@ -40,7 +45,9 @@ class Places:
         self._databases: list[str] = []
 
     def new(self) -> Place:
-        """A place with a catalog that holds nothing and gets an identity of its own when it is first opened: making one anew takes far longer."""
+        """A place with a catalog that holds nothing and gets an identity of its own when it is
+        first opened: making one anew takes far longer.
+        """
         if self.server is None:
             target = self._file()
             target.touch(mode=0o600)
@@ -57,7 +64,9 @@ class Places:
         if isinstance(place, Path):
             target = self._file()
             shutil.copy(place, target)
-            shutil.copytree(place.with_name(place.name + ".derived"), target.with_name(target.name + ".derived"))
+            shutil.copytree(
+                place.with_name(place.name + ".derived"), target.with_name(target.name + ".derived")
+            )
             return target
         return self._database(place)
 
@@ -83,7 +92,12 @@ class Places:
     def __enter__(self) -> Places:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for place in list(self._databases):
             self.drop(place)
 
@@ -120,8 +134,11 @@ def required(start: Callable[[], Server]) -> Server:
     try:
         return start()
     except NoServer as error:
-        is_postgres = error.service == "PostgreSQL"  # which comes as a package; a Redis server has to be on the machine
-        if os.environ.get(f"UNSPOOL_TEST_REQUIRE_{'POSTGRES' if is_postgres else 'REDIS'}") == "1" or (is_postgres and os.environ.get("CI")):
+        # which comes as a package; a Redis server has to be on the machine
+        is_postgres = error.service == "PostgreSQL"
+        if os.environ.get(
+            f"UNSPOOL_TEST_REQUIRE_{'POSTGRES' if is_postgres else 'REDIS'}"
+        ) == "1" or (is_postgres and os.environ.get("CI")):
             pytest.fail(f"{error.service} is required here: {error}", pytrace=False)
         pytest.skip(str(error))
 
@@ -132,7 +149,9 @@ def address_of(place: Place) -> str:
 
 def settings_for(place: Place, **arguments: object) -> unspool.Settings:
     folder = place.parent if isinstance(place, Path) else NOWHERE
-    return unspool.Settings.load(arguments={"database": address_of(place), **arguments}, environment={}, folder=folder)
+    return unspool.Settings.load(
+        arguments={"database": address_of(place), **arguments}, environment={}, folder=folder
+    )
 
 
 def open_corpus(place: Place, **arguments: object) -> unspool.Corpus:
@@ -140,7 +159,9 @@ def open_corpus(place: Place, **arguments: object) -> unspool.Corpus:
 
 
 class Beside:
-    """A connection of one's own to what lies at a place, past unspool; the same statements on every engine."""
+    """A connection of one's own to what lies at a place, past unspool; the same statements on
+    every engine.
+    """
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -155,9 +176,13 @@ class Beside:
 
 @contextmanager
 def beside(place: Place, *, windows: bool = False) -> Iterator[Beside]:
-    """Read and write the catalog's tables, or those of its windows, which SQLite has in a file of their own. Commits at the end."""
+    """Read and write the catalog's tables, or those of its windows, which SQLite has in a file
+    of their own. Commits at the end.
+    """
     if isinstance(place, Path):
-        with closing(sqlite3.connect(place.with_name(place.name + ".windows") if windows else place)) as connection:
+        with closing(
+            sqlite3.connect(place.with_name(place.name + ".windows") if windows else place)
+        ) as connection:
             yield Beside(connection)
             connection.commit()
         return
@@ -194,10 +219,12 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 class Contents:
     """What a catalog and what is derived from it hold, read without unspool's own search."""
 
-    chunks: dict[int, tuple[str, str, int, str]] = field(default_factory=dict)  # id -> project, path, position, text
+    # id -> project, path, position, text
+    chunks: dict[int, tuple[str, str, int, str]] = field(default_factory=dict)
     words: dict[str, list[int]] = field(default_factory=dict)  # project -> sorted ids, with repeats
     vectors: dict[str, list[int]] = field(default_factory=dict)  # of the embedder in use
-    documents: dict[tuple[str, str], tuple[str, str, int]] = field(default_factory=dict)  # project, path -> status, sha256, chunk count
+    # project, path -> status, sha256, chunk count
+    documents: dict[tuple[str, str], tuple[str, str, int]] = field(default_factory=dict)
     embeddings: int = 0
 
     def ids(self, project: str) -> list[int]:
@@ -208,30 +235,51 @@ class Contents:
 
 
 def contents(place: Place) -> Contents:
-    """Everything that is stored; absorb first, with `corpus.refresh()`, where what is derived should agree with the catalog."""
+    """Everything that is stored; absorb first, with `corpus.refresh()`, where what is derived
+    should agree with the catalog.
+    """
     with beside(place) as catalog:
         names = dict(catalog.rows("SELECT id, name FROM projects"))
-        rows = catalog.rows("SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents d ON d.id = c.document_id")
+        rows = catalog.rows(
+            "SELECT c.id, c.project_id, d.path, c.position, c.text FROM chunks c JOIN documents "
+            "d ON d.id = c.document_id"
+        )
         states = catalog.rows("SELECT project_id, path, status, sha256, chunk_count FROM documents")
         embeddings = catalog.rows("SELECT count(*) FROM embeddings")[0][0]
         active = [id_ for (id_,) in catalog.rows("SELECT id FROM spaces WHERE active")]
         if isinstance(place, Path):
             derived = place.with_name(place.name + ".derived")
             words = {name: _word_ids(derived / f"p{id_}" / "words") for id_, name in names.items()}
-            vectors = {name: _vector_ids(derived / f"p{id_}" / f"vectors-{space}") for id_, name in names.items() for space in active}
+            vectors = {
+                name: _vector_ids(derived / f"p{id_}" / f"vectors-{space}")
+                for id_, name in names.items()
+                for space in active
+            }
         else:
-            words, vectors = _held(catalog, names, ["words"]), _held(catalog, names, [f"vectors_{space}" for space in active])
+            words, vectors = (
+                _held(catalog, names, ["words"]),
+                _held(catalog, names, [f"vectors_{space}" for space in active]),
+            )
     return Contents(
-        chunks={id_: (names[project], path, position, text) for id_, project, path, position, text in rows},
+        chunks={
+            id_: (names[project], path, position, text)
+            for id_, project, path, position, text in rows
+        },
         words=words,
         vectors=vectors,
-        documents={(names[project], path): (status, sha, count) for project, path, status, sha, count in states},
+        documents={
+            (names[project], path): (status, sha, count)
+            for project, path, status, sha, count in states
+        },
         embeddings=embeddings,
     )
 
 
 def _held(catalog: Beside, names: dict[int, str], tables: list[str]) -> dict[str, list[int]]:
-    """The ids of chunks in tables of a server. A project that is gone and left something behind is called by its number."""
+    """The ids of chunks in tables of a server.
+
+    A project that is gone and left something behind is called by its number.
+    """
     found: dict[str, list[int]] = {name: [] for name in names.values()}
     for table in tables:
         for project, id_ in catalog.rows(f"SELECT project_id, chunk_id FROM {table}"):
@@ -244,7 +292,10 @@ def _word_ids(folder: Path) -> list[int]:
     if state is None:
         return []
     parts = segments.open_view(folder, state).segments
-    ids = [part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live] for part in parts]
+    ids = [
+        part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live]
+        for part in parts
+    ]
     return sorted(id_ for some in ids for id_ in some.tolist())
 
 
@@ -257,9 +308,11 @@ def _vector_ids(folder: Path) -> list[int]:
 
 
 def assert_no_orphans(place: Place, **arguments: object) -> Contents:
-    """The catalog, the words and the vectors hold the same chunks, each once, and what is counted agrees.
+    """The catalog, the words and the vectors hold the same chunks, each once, and what is counted
+    agrees.
 
-    What SQLite derives may be behind and is made to catch up first; on a server nothing may ever be, so nothing is mended before looking.
+    What SQLite derives may be behind and is made to catch up first; on a server nothing may ever
+    be, so nothing is mended before looking.
     """
     if isinstance(place, Path):
         with open_corpus(place, **arguments) as corpus:
@@ -286,5 +339,15 @@ def _assert_counted(address: str) -> None:
             assert len(keys) == len(set(keys))
             chunks[project] += 1
             holding.update((project, key) for key in keys)
-        assert {(project, key): count for project, key, count in catalog.rows("SELECT project_id, key, chunks FROM word_counts") if count} == holding
-        assert {project: count for project, count in catalog.rows("SELECT project_id, chunks FROM word_totals") if count} == chunks
+        assert {
+            (project, key): count
+            for project, key, count in catalog.rows(
+                "SELECT project_id, key, chunks FROM word_counts"
+            )
+            if count
+        } == holding
+        assert {
+            project: count
+            for project, count in catalog.rows("SELECT project_id, chunks FROM word_totals")
+            if count
+        } == chunks

@@ -21,7 +21,11 @@ def answer(text: str, **more: object) -> Message:
 
 
 def talk(id_: str, *texts: str | Message, **more: object) -> Conversation:
-    return Conversation(id=id_, messages=[one if isinstance(one, Message) else Message(text=one) for one in texts], **more)  # type: ignore[arg-type]
+    return Conversation(
+        id=id_,
+        messages=[one if isinstance(one, Message) else Message(text=one) for one in texts],
+        **more,
+    )  # type: ignore[arg-type]
 
 
 def texts(corpus: unspool.Corpus, id_: str, **more: str) -> list[str] | None:
@@ -41,18 +45,32 @@ def numbers(corpus: unspool.Corpus, query: str, **more: object) -> list[int]:
 
 
 def assert_whole(place: Place, **arguments: object) -> Contents:
-    """No orphans, messages and chunks numbered without gaps, and everything that is counted right."""
+    """No orphans, messages and chunks numbered without gaps, and everything that is counted
+    right.
+    """
     contents = assert_no_orphans(place, **arguments)
     with beside(place) as catalog:
         heads = catalog.rows(
-            "SELECT c.document_id, c.message_count, d.chunk_count, d.kind, c.project_id, d.project_id"
+            "SELECT c.document_id, c.message_count, d.chunk_count, d.kind, c.project_id, "
+            "d.project_id"
             " FROM conversations c LEFT JOIN documents d ON d.id = c.document_id"
         )
         chats = catalog.rows("SELECT id FROM documents WHERE kind = 'chat'")
-        messages = catalog.rows("SELECT document_id, number FROM messages ORDER BY document_id, number")
-        chunks = catalog.rows("SELECT document_id, position, first_line, last_line FROM chunks ORDER BY document_id, position")
-        removed = catalog.rows("SELECT r.chunk_id FROM removals r JOIN chunks c ON c.id = r.chunk_id WHERE c.seq < r.seq")
-        fields = catalog.rows("SELECT f.document_id FROM document_fields f LEFT JOIN documents d ON d.id = f.document_id WHERE d.id IS NULL")
+        messages = catalog.rows(
+            "SELECT document_id, number FROM messages ORDER BY document_id, number"
+        )
+        chunks = catalog.rows(
+            "SELECT document_id, position, first_line, last_line FROM chunks ORDER BY "
+            "document_id, position"
+        )
+        removed = catalog.rows(
+            "SELECT r.chunk_id FROM removals r JOIN chunks c ON c.id = r.chunk_id WHERE c.seq < "
+            "r.seq"
+        )
+        fields = catalog.rows(
+            "SELECT f.document_id FROM document_fields f LEFT JOIN documents d ON d.id = "
+            "f.document_id WHERE d.id IS NULL"
+        )
     assert {id_ for (id_,) in chats} == {row[0] for row in heads}
     assert {id_ for id_, _ in messages} <= {row[0] for row in heads}
     assert (removed, fields) == ([], [])

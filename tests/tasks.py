@@ -1,4 +1,6 @@
-"""Tasks for tests of jobs: such as end at once, such as wait to be let on, and a clock that can be moved on."""
+"""Tasks for tests of jobs: such as end at once, such as wait to be let on, and a clock that can
+be moved on.
+"""
 
 from __future__ import annotations
 
@@ -72,9 +74,13 @@ def at_work() -> list[threading.Thread]:
 
 
 def has_ended(process: int) -> bool:
-    """Whether a process that was killed is gone, in a moment at the latest, or waits only for somebody to collect it."""
+    """Whether a process that was killed is gone, in a moment at the latest, or waits only for
+    somebody to collect it.
+    """
     for _ in range(500):
-        state = subprocess.run(["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True, check=False).stdout.strip()
+        state = subprocess.run(
+            ["ps", "-o", "state=", "-p", str(process)], capture_output=True, text=True, check=False
+        ).stdout.strip()
         if not state or state.startswith("Z"):
             return True
         time.sleep(0.01)

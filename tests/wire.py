@@ -1,8 +1,9 @@
-"""A server on this machine that embeds in the wire formats of OpenAI, Cohere and Voyage, answers questions in those of OpenAI and Anthropic
-(`chats.py`), and does whatever a test has it do instead.
+"""A server on this machine that embeds in the wire formats of OpenAI, Cohere and Voyage, answers
+questions in those of OpenAI and Anthropic (`chats.py`), and does whatever a test has it do instead.
 
-Vectors are sums of one fixed vector per word, so that they are known without the server and every difference in a text shows. The next answers
-can be scripted, one by one; when the script is over, the server answers as it should.
+Vectors are sums of one fixed vector per word, so that they are known without the server and every
+difference in a text shows. The next answers can be scripted, one by one; when the script is over,
+the server answers as it should.
 """
 
 from __future__ import annotations
@@ -48,15 +49,20 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What goes back: an object as JSON, or bytes as they are. A reset closes the connection without a word."""
+    """What goes back: an object as JSON, or bytes as they are.
+
+    A reset closes the connection without a word.
+    """
 
     status: int = 200
     body: Any = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     is_reset: bool = False
     until: threading.Event | None = None  # the body comes byte by byte, and does not end before
-    pieces: Iterable[bytes] | None = None  # instead of a body: one by one, as they are made; a reset comes behind them
-    hung_up: threading.Event | None = None  # behind the pieces nothing comes, and this is set when whoever asked has gone
+    # instead of a body: one by one, as they are made; a reset comes behind them
+    pieces: Iterable[bytes] | None = None
+    # behind the pieces nothing comes, and this is set when whoever asked has gone
+    hung_up: threading.Event | None = None
 
 
 Reply = Callable[[Asked], Answer]
@@ -94,7 +100,9 @@ class WireServer:
         self._server = _Listener(("127.0.0.1", 0), _handler_of(self))
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
 
     @property
     def address(self) -> str:
@@ -117,13 +125,38 @@ class WireServer:
 
             return chats.proper(asked, self.says)
         if asked.path.endswith("/embed"):
-            rows = vectors([f"{asked.body['input_type']} {text}" for text in asked.texts], self._dimension_of(asked))
-            return Answer(body={"id": "1", "embeddings": {"float": rows.tolist()}, "meta": {"api_version": {"version": "2"}}})
+            rows = vectors(
+                [f"{asked.body['input_type']} {text}" for text in asked.texts],
+                self._dimension_of(asked),
+            )
+            return Answer(
+                body={
+                    "id": "1",
+                    "embeddings": {"float": rows.tolist()},
+                    "meta": {"api_version": {"version": "2"}},
+                }
+            )
         kind = asked.body.get("input_type")
-        rows = vectors([f"{kind} {text}" if kind else text for text in asked.texts], self._dimension_of(asked))
+        rows = vectors(
+            [f"{kind} {text}" if kind else text for text in asked.texts], self._dimension_of(asked)
+        )
         in_base64 = asked.body.get("encoding_format") == "base64"
-        data = [{"object": "embedding", "index": place, "embedding": encoded(row) if in_base64 else row.tolist()} for place, row in enumerate(rows)]
-        return Answer(body={"object": "list", "data": data, "model": asked.body["model"], "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+        data = [
+            {
+                "object": "embedding",
+                "index": place,
+                "embedding": encoded(row) if in_base64 else row.tolist(),
+            }
+            for place, row in enumerate(rows)
+        ]
+        return Answer(
+            body={
+                "object": "list",
+                "data": data,
+                "model": asked.body["model"],
+                "usage": {"prompt_tokens": 1, "total_tokens": 1},
+            }
+        )
 
     def changed(self, change: Callable[[dict[str, Any]], Any]) -> Reply:
         """A proper answer with something about it changed."""
@@ -150,7 +183,9 @@ class WireServer:
         return self.proper(asked)
 
     def together(self, count: int) -> Reply:
-        """For a script, so many times: each is answered when all of them have come, or not at all."""
+        """For a script, so many times: each is answered when all of them have come, or not at
+        all.
+        """
         meeting = threading.Barrier(count)
 
         def reply(asked: Asked) -> Answer:
@@ -170,7 +205,9 @@ class WireServer:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Requests under way are counted until their answer goes out: whoever has it may ask again at once."""
+        """Requests under way are counted until their answer goes out: whoever has it may ask
+        again at once.
+        """
         with self._guard:
             self._now += 1
             self.most_at_once = max(self.most_at_once, self._now)
@@ -189,13 +226,20 @@ class WireServer:
             self._connections.discard(connection)
 
     def _dimension_of(self, asked: Asked) -> int:
-        return int(asked.body.get("dimensions") or asked.body.get("output_dimension") or self.dimension)
+        return int(
+            asked.body.get("dimensions") or asked.body.get("output_dimension") or self.dimension
+        )
 
     def __enter__(self) -> WireServer:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._server.shutdown()
         self._server.server_close()
         with self._guard:
@@ -231,7 +275,10 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
             parts = urlsplit(self.path)
             given = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             asked = Asked(
-                path=parts.path, query=parts.query, headers={k.lower(): v for k, v in self.headers.items()}, body=json.loads(given or b"{}")
+                path=parts.path,
+                query=parts.query,
+                headers={k.lower(): v for k, v in self.headers.items()},
+                body=json.loads(given or b"{}"),
             )
             with server.counted():
                 answer = server.answer(asked)
@@ -241,9 +288,15 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
             if answer.is_reset:
                 self._reset()
                 return
-            body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            body = (
+                answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
+            )
             self.send_response(answer.status)
-            for name, value in {"Content-Type": "application/json", **answer.headers, "Content-Length": str(len(body))}.items():
+            for name, value in {
+                "Content-Type": "application/json",
+                **answer.headers,
+                "Content-Length": str(len(body)),
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             if answer.until is not None:
@@ -256,7 +309,11 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
 
         def _send_pieces(self, answer: Answer, pieces: Iterable[bytes]) -> None:
             self.send_response(answer.status)
-            for name, value in {"Content-Type": "text/event-stream", **answer.headers, "Transfer-Encoding": "chunked"}.items():
+            for name, value in {
+                "Content-Type": "text/event-stream",
+                **answer.headers,
+                "Transfer-Encoding": "chunked",
+            }.items():
                 self.send_header(name, value)
             self.end_headers()
             with suppress(OSError):  # whoever asked has gone
@@ -284,7 +341,9 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             """Whatever a hub would be asked for: it is not here."""
             with server.counted():
-                server.answer(Asked(path=self.path, query="", headers={}, body={"input": [], "model": ""}))
+                server.answer(
+                    Asked(path=self.path, query="", headers={}, body={"input": [], "model": ""})
+                )
             self.send_response(404)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -303,9 +362,15 @@ def _handler_of(server: WireServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def error(status: int, *, code: str = "", message: str = "no", headers: Mapping[str, str] | None = None) -> Answer:
+def error(
+    status: int, *, code: str = "", message: str = "no", headers: Mapping[str, str] | None = None
+) -> Answer:
     """An error as OpenAI words it."""
-    return Answer(status=status, body={"error": {"message": message, "type": "error_type", "code": code or None}}, headers=headers or {})
+    return Answer(
+        status=status,
+        body={"error": {"message": message, "type": "error_type", "code": code or None}},
+        headers=headers or {},
+    )
 
 
 def failing(status: int, *, code: str = "", message: str = "no", **headers: str) -> Reply:
@@ -326,7 +391,11 @@ def reset(asked: Asked) -> Answer:
 
 def repeating(asked: Asked) -> Answer:
     """A refusal that quotes all it was sent, key and texts."""
-    return error(400, code="invalid_input", message=f"cannot embed {asked.texts!r} for {asked.headers.get('authorization')}")
+    return error(
+        400,
+        code="invalid_input",
+        message=f"cannot embed {asked.texts!r} for {asked.headers.get('authorization')}",
+    )
 
 
 def refusing_formats(server: WireServer) -> Reply:
@@ -334,7 +403,9 @@ def refusing_formats(server: WireServer) -> Reply:
 
     def reply(asked: Asked) -> Answer:
         if "encoding_format" in asked.body:
-            return error(400, code="unknown_parameter", message="encoding_format: extra fields not permitted")
+            return error(
+                400, code="unknown_parameter", message="encoding_format: extra fields not permitted"
+            )
         return server.proper(asked)
 
     return reply
@@ -342,7 +413,9 @@ def refusing_formats(server: WireServer) -> Reply:
 
 def vectors(texts: Sequence[str], dimension: int = DIMENSION) -> npt.NDArray[np.float32]:
     """What the server gives for texts: unit rows."""
-    rows = np.stack([np.sum([_word(word, dimension) for word in text.split()], axis=0) for text in texts])
+    rows = np.stack(
+        [np.sum([_word(word, dimension) for word in text.split()], axis=0) for text in texts]
+    )
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
 
 

@@ -1,10 +1,17 @@
-"""A retrieval memory: index code, documents and conversations, find them again by meaning and by word, within a token budget."""
+"""A retrieval memory: index code, documents and conversations, find them again by meaning and by
+word, within a token budget.
+"""
 
 import sys
 
-# `python -m unspool` puts the current folder first on the module path, and it may be a stranger's. It goes before anything else is
-# imported. Meanwhile `sys.argv[0]` is "-m", and the module's name stands before the arguments. Other programs keep their path.
-if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("unspool", "-munspool") and not sys.flags.safe_path:
+# `python -m unspool` puts the current folder first on the module path, and it may be a stranger's.
+# It goes before anything else is imported. Meanwhile `sys.argv[0]` is "-m", and the module's name
+# stands before the arguments. Other programs keep their path.
+if (
+    sys.argv[:1] == ["-m"]
+    and sys.orig_argv[-len(sys.argv)] in ("unspool", "-munspool")
+    and not sys.flags.safe_path
+):
     del sys.path[0]
 
 from unspool.conversations import Conversations
@@ -15,7 +22,18 @@ from unspool.domain.documents import Chunk, Document, DocumentRecord, Kind, Line
 from unspool.domain.events import AnswerFinished, IndexFinished, Outcome, PageServed
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.keys import Key, Role
-from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Said, Served, Snippet, Source, Stability
+from unspool.domain.queries import (
+    Form,
+    Hit,
+    Insights,
+    Origin,
+    Page,
+    Said,
+    Served,
+    Snippet,
+    Source,
+    Stability,
+)
 from unspool.domain.reports import (
     BadRecord,
     Check,

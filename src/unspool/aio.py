@@ -38,12 +38,15 @@ from unspool.settings import Settings
 if TYPE_CHECKING:
     from unspool.client import AsyncRemoteCorpus
 
-ANSWERS_AT_ONCE = 40  # threads that wait for models: their own, so that slow answers cannot keep searches waiting
+# threads that wait for models: their own, so that slow answers cannot keep searches waiting
+ANSWERS_AT_ONCE = 40
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-async def _run(function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+async def _run(
+    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
     return await to_thread.run_sync(partial(function, *args, **kwargs))
 
 
@@ -60,7 +63,11 @@ def open(  # noqa: A001 - the same name as its synchronous twin
 
 @overload
 def open(  # noqa: A001
-    address: str | None = None, *, settings: Settings | None = None, key: str | None, trust_folder: bool = False
+    address: str | None = None,
+    *,
+    settings: Settings | None = None,
+    key: str | None,
+    trust_folder: bool = False,
 ) -> AbstractAsyncContextManager[AsyncRemoteCorpus]: ...
 
 
@@ -73,11 +80,19 @@ def open(  # noqa: A001
     key: str | None = None,
     trust_folder: bool = False,
 ) -> AbstractAsyncContextManager[Any]:
-    """Open the corpus at an address, or the one that the settings name, and close it at the end of the block.
+    """Open the corpus at an address, or the one that the settings name, and close it at the end of
+    the block.
 
     `key` is for a corpus in a service. `trust_folder` is as in `unspool.open()`.
     """
-    return _open(address, vectors=vectors, embedder=embedder, settings=settings, key=key, trust_folder=trust_folder)
+    return _open(
+        address,
+        vectors=vectors,
+        embedder=embedder,
+        settings=settings,
+        key=key,
+        trust_folder=trust_folder,
+    )
 
 
 @asynccontextmanager
@@ -91,7 +106,13 @@ async def _open(
     trust_folder: bool,
 ) -> AsyncIterator[AsyncCorpus | AsyncRemoteCorpus]:
     settings, service = await _run(
-        opening.resolve, address, vectors=vectors, embedder=embedder, settings=settings, key=key, trust_folder=trust_folder
+        opening.resolve,
+        address,
+        vectors=vectors,
+        embedder=embedder,
+        settings=settings,
+        key=key,
+        trust_folder=trust_folder,
     )
     opened: AsyncCorpus | AsyncRemoteCorpus
     if service is None:
@@ -108,7 +129,10 @@ async def _open(
 
 
 class AsyncCorpus:
-    """An open corpus whose methods are awaited. A call that is cancelled still runs to its end in its thread."""
+    """An open corpus whose methods are awaited.
+
+    A call that is cancelled still runs to its end in its thread.
+    """
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
@@ -123,12 +147,26 @@ class AsyncCorpus:
         """Let go of every file and connection."""
         await _run(self._corpus.close)
 
-    async def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
-        """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
-        return await _run(self._corpus.index, source, project=project, ref=ref, on_progress=on_progress)
+    async def index(
+        self,
+        source: str | Path,
+        *,
+        project: str | None = None,
+        ref: str = "",
+        on_progress: OnProgress | None = None,
+    ) -> IndexReport:
+        """Bring a project up to date with a folder, a file or a git URL. The project is called
+        after it unless named.
+        """
+        return await _run(
+            self._corpus.index, source, project=project, ref=ref, on_progress=on_progress
+        )
 
     async def put(self, *documents: Document) -> IndexReport:
-        """Store documents given as text, replacing those of the same path. They are findable when this returns."""
+        """Store documents given as text, replacing those of the same path.
+
+        They are findable when this returns.
+        """
         return await _run(self._corpus.put, *documents)
 
     @property
@@ -137,14 +175,24 @@ class AsyncCorpus:
         return AsyncConversations(self._corpus.conversations)
 
     async def remember(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         return await _run(self._corpus.remember, *conversations)
 
     async def remember_files(
-        self, paths: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+        self,
+        paths: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
-        return await _run(self._corpus.remember_files, paths, project=project, on_progress=on_progress)
+        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of
+        agents. What cannot be read is reported.
+        """
+        return await _run(
+            self._corpus.remember_files, paths, project=project, on_progress=on_progress
+        )
 
     async def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project; returns how many documents went."""
@@ -165,9 +213,11 @@ class AsyncCorpus:
         caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident.
+        """The best chunks for a query, best first. With no project named, the only one there is;
+        never several by accident.
 
-        `max_total_tokens` caps this page and all that follow it together. `caller` binds the continuation: nobody else can use it.
+        `max_total_tokens` caps this page and all that follow it together. `caller` binds the
+        continuation: nobody else can use it.
         """
         page = await _run(
             self._corpus.search,
@@ -186,14 +236,28 @@ class AsyncCorpus:
         return replace(page, follow=None)  # its `more` would wait in the caller's thread
 
     async def more(
-        self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = ""
+        self,
+        continuation: str,
+        *,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        restart: bool = False,
+        caller: str = "",
     ) -> Page:
-        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens` change this page alone.
+        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens`
+        change this page alone.
 
-        With `restart`, a continuation that cannot be followed any more gives the first page again, with a warning; one that never was any,
-        or was somebody else's, is an error all the same.
+        With `restart`, a continuation that cannot be followed any more gives the first page again,
+        with a warning; one that never was any, or was somebody else's, is an error all the same.
         """
-        page = await _run(self._corpus.more, continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller)
+        page = await _run(
+            self._corpus.more,
+            continuation,
+            limit=limit,
+            max_tokens=max_tokens,
+            restart=restart,
+            caller=caller,
+        )
         return replace(page, follow=None)
 
     async def ask(
@@ -207,12 +271,21 @@ class AsyncCorpus:
         model: object = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        """What a model answers from the best chunks for a question, each citation checked. Where nothing is found, no model is called.
+        """What a model answers from the best chunks for a question, each citation checked. Where
+        nothing is found, no model is called.
 
-        `model` is a name as in the settings or a model of one's own; with none, the answer holds what one would be shown. `conversation` is what was
-        said before, oldest first. `on_text` is called with each piece as it comes.
+        `model` is a name as in the settings or a model of one's own; with none, the answer holds
+        what one would be shown. `conversation` is what was said before, oldest first. `on_text` is
+        called with each piece as it comes.
         """
-        async with await self.answering(question, projects=projects, where=where, limit=limit, conversation=conversation, model=model) as stream:
+        async with await self.answering(
+            question,
+            projects=projects,
+            where=where,
+            limit=limit,
+            conversation=conversation,
+            model=model,
+        ) as stream:
             async for piece in stream:
                 if on_text is not None:
                     on_text(piece)
@@ -228,19 +301,34 @@ class AsyncCorpus:
         conversation: Sequence[Message] = (),
         model: object = None,
     ) -> AnswerStream:
-        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`. Closing it ends the request at once."""
-        begun = await _run(self._corpus.answering, question, projects=projects, where=where, limit=limit, conversation=conversation, model=model)
+        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`.
+
+        Closing it ends the request at once.
+        """
+        begun = await _run(
+            self._corpus.answering,
+            question,
+            projects=projects,
+            where=where,
+            limit=limit,
+            conversation=conversation,
+            model=model,
+        )
         return AnswerStream(begun, self._writing)
 
     async def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
-        """Embed queries ahead of time, for this process and for others; returns how many were not known yet."""
+        """Embed queries ahead of time, for this process and for others; returns how many were
+        not known yet.
+        """
         return await _run(self._corpus.warm, queries, on_progress=on_progress)
 
     def observe(self, hook: Hook) -> Callable[[], None]:
         """Call a function with every event, such as `PageServed`; what is returned ends it."""
         return self._corpus.observe(hook)
 
-    async def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
+    async def related(
+        self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
+    ) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
         return await _run(self._corpus.related, path, line, project=project, limit=limit)
 
@@ -252,7 +340,9 @@ class AsyncCorpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says otherwise: raw vector search, no words and no ranking."""
+        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says
+        otherwise: raw vector search, no words and no ranking.
+        """
         return await _run(self._corpus.nearest, vector, k=k, projects=projects, where=where)
 
     async def embed(self, text: str) -> list[float]:
@@ -268,12 +358,23 @@ class AsyncCorpus:
         after: str | None = None,
         limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document, by project and path. A project's can be had in parts: `limit` of them, `after` the last path of the ones
-        before."""
-        return await _run(self._corpus.documents, project=project, status=status, path=path, after=after, limit=limit)
+        """What is known of each document, by project and path. A project's can be had in parts:
+        `limit` of them, `after` the last path of the ones before."""
+        return await _run(
+            self._corpus.documents,
+            project=project,
+            status=status,
+            path=path,
+            after=after,
+            limit=limit,
+        )
 
-    async def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:
-        """The lines of a document from one to another, both included, or to its end, as they were indexed; of a conversation the messages."""
+    async def read(
+        self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
+    ) -> Passage:
+        """The lines of a document from one to another, both included, or to its end, as they
+        were indexed; of a conversation the messages.
+        """
         return await _run(self._corpus.read, path, project=project, first=first, last=last)
 
     async def count(self, *, project: str | None = None) -> int:
@@ -284,12 +385,18 @@ class AsyncCorpus:
         """How many tokens a text has for the embedder."""
         return await _run(self._corpus.count_tokens, text)
 
-    async def history(self, stream: str, *, project: str | None = None, retention: Retention | None = None) -> AsyncHistory:
-        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the first one is appended.
+    async def history(
+        self, stream: str, *, project: str | None = None, retention: Retention | None = None
+    ) -> AsyncHistory:
+        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the
+        first one is appended.
 
-        A stream belongs to a project: the one named, else the setting's, else `default`. `retention` is the settings' unless given.
+        A stream belongs to a project: the one named, else the setting's, else `default`.
+        `retention` is the settings' unless given.
         """
-        return AsyncHistory(await _run(self._corpus.history, stream, project=project, retention=retention))
+        return AsyncHistory(
+            await _run(self._corpus.history, stream, project=project, retention=retention)
+        )
 
     async def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Every stream of responses, or those of one project, by project and name."""
@@ -320,7 +427,10 @@ class AsyncCorpus:
         return await _run(self._corpus.root_of, project)
 
     async def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
-        """Make the index absorb everything that is stored, and rebuild what is missing or damaged. Returns what was repaired."""
+        """Make the index absorb everything that is stored, and rebuild what is missing or damaged.
+
+        Returns what was repaired.
+        """
         return await _run(self._corpus.refresh, on_progress=on_progress)
 
 
@@ -331,31 +441,49 @@ class AsyncConversations:
         self._conversations = conversations
 
     async def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         return await _run(self._conversations.save, *conversations)
 
     async def load(
-        self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
+        """Take in exports of conversations, each conversation whole or not at all; what cannot
+        be read is reported.
+        """
         return await _run(self._conversations.load, files, project=project, on_progress=on_progress)
 
-    async def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
-        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
+    async def append(
+        self, id: str, *messages: Message, project: str | None = None
+    ) -> RememberReport:
+        """Store messages behind a conversation's last, without reading those before; a conversation
+        that does not exist begins with them.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever is not sure that it arrived sends it again.
+        A message that is there already, by its id, is left out and counted as a duplicate: whoever
+        is not sure that it arrived sends it again.
         """
         return await _run(self._conversations.append, id, *messages, project=project)
 
-    async def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
-        """A conversation with its messages in order, or only the last so many of them; None where there is none."""
+    async def get(
+        self, id: str, *, project: str | None = None, last: int | None = None
+    ) -> Conversation | None:
+        """A conversation with its messages in order, or only the last so many of them; None
+        where there is none.
+        """
         return await _run(self._conversations.get, id, project=project, last=last)
 
-    async def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    async def exists(self, id: str, *, project: str | None = None) -> bool:
         """Whether there is a conversation of that id."""
         return await _run(self._conversations.exists, id, project=project)
 
-    async def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+    async def list(
+        self, *, project: str | None = None, skip: int = 0, limit: int = 100
+    ) -> Sequence[ConversationRecord]:
         """Conversations without their messages, those that began last first."""
         return await _run(self._conversations.list, project=project, skip=skip, limit=limit)
 
@@ -363,15 +491,19 @@ class AsyncConversations:
         """How many conversations there are."""
         return await _run(self._conversations.count, project=project)
 
-    async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
-        """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
+    async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
+        """What is searched of a conversation, in order: a chunk for each message, several for a
+        long one.
+        """
         return await _run(self._conversations.chunks, id, project=project)
 
     async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no
+        such chunk.
+        """
         return await _run(self._conversations.chunk, chunk_id, project=project)
 
-    async def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    async def delete(self, id: str, *, project: str | None = None) -> bool:
         """Remove a conversation with everything under it; False where there was none."""
         return await _run(self._conversations.delete, id, project=project)
 
@@ -388,9 +520,11 @@ class AsyncHistory:
         return self._history.stream
 
     async def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored.
+        """Add a response, given now unless a time is named. Secrets in it are masked before it is
+        stored.
 
-        A few records that are past the retention go. One that is older than what is kept is not kept either.
+        A few records that are past the retention go. One that is older than what is kept is not
+        kept either.
         """
         return await _run(self._history.append, body, at)
 
@@ -399,7 +533,10 @@ class AsyncHistory:
         return await _run(self._history.read, limit, offset)
 
     async def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
+        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+
+        `full`, they are all there and whole.
+        """
         return await _run(self._history.page, limit, offset, full=full)
 
     async def count(self) -> int:
@@ -416,7 +553,10 @@ class AsyncHistory:
 
 
 class AnswerStream:
-    """An answer as it is written, awaited piece by piece. A task that is cancelled while it waits ends the request at once."""
+    """An answer as it is written, awaited piece by piece.
+
+    A task that is cancelled while it waits ends the request at once.
+    """
 
     def __init__(self, stream: answering.AnswerStream, limiter: anyio.CapacityLimiter) -> None:
         self._stream = stream
@@ -432,7 +572,9 @@ class AnswerStream:
 
     async def __anext__(self) -> str:
         try:
-            piece = await to_thread.run_sync(next, self._stream, None, abandon_on_cancel=True, limiter=self._limiter)
+            piece = await to_thread.run_sync(
+                next, self._stream, None, abandon_on_cancel=True, limiter=self._limiter
+            )
         except anyio.get_cancelled_exc_class():
             self._stream.close()  # which wakes the thread
             raise
@@ -447,5 +589,10 @@ class AnswerStream:
     async def __aenter__(self) -> AnswerStream:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._stream.close()

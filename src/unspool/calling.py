@@ -1,4 +1,7 @@
-"""Calls to hosted models over HTTP: one client, and one table of what an answer means. Embedders and answers use it."""
+"""Calls to hosted models over HTTP: one client, and one table of what an answer means.
+
+Embedders and answers use it.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ from unspool.errors import (
     UnspoolError,
 )
 
-_REASON = re.compile(r"[\w.-]{1,60}")  # a word such as context_length_exceeded; a sentence may repeat what was sent, or the key
+# a word such as context_length_exceeded; a sentence may repeat what was sent, or the key
+_REASON = re.compile(r"[\w.-]{1,60}")
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 CONNECT_S = 10.0
 MAX_ERROR_BYTES = 65_536  # of what a server says instead of beginning to answer
@@ -41,7 +45,9 @@ MAX_ERROR_BYTES = 65_536  # of what a server says instead of beginning to answer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What messages tell to change: the beginning of the variables' names, the one that names the model, and two hints."""
+    """What messages tell to change: the beginning of the variables' names, the one that names
+    the model, and two hints.
+    """
 
     prefix: str
     model: str
@@ -62,7 +68,9 @@ class Names:
 
 
 def trusted() -> ssl.SSLContext:
-    """Whose certificates are believed, as httpx reads it, but not anew for each client, which takes 25 ms."""
+    """Whose certificates are believed, as httpx reads it, but not anew for each client, which
+    takes 25 ms.
+    """
     return _trusted(ssl.get_default_verify_paths())
 
 
@@ -90,12 +98,28 @@ class Called(Protocol):
 
 
 class Server:
-    """One address that is called. Safe to use from several threads; it follows no redirection, which could carry the key elsewhere."""
+    """One address that is called.
 
-    def __init__(self, url: str, *, name: str, key: str, timeout_s: float, headers: Mapping[str, str], names: Names, kept: int = 20) -> None:
+    Safe to use from several threads; it follows no redirection, which could carry the key
+    elsewhere.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        name: str,
+        key: str,
+        timeout_s: float,
+        headers: Mapping[str, str],
+        names: Names,
+        kept: int = 20,
+    ) -> None:
         parts = parts_of(url, names)
         if not key.isascii() or re.search(r"[\s\x00-\x1f]", key):
-            raise ConfigError(f"{names.key} holds a space or a character that no key has; copy it again")
+            raise ConfigError(
+                f"{names.key} holds a space or a character that no key has; copy it again"
+            )
         port = f":{parts.port}" if parts.port else ""
         self.place = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
         self.names = names
@@ -105,21 +129,29 @@ class Server:
         self._key = key
         patience = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
         limits = httpx2.Limits(max_keepalive_connections=kept)
-        self._client = httpx2.Client(timeout=patience, headers=dict(headers), limits=limits, verify=trusted())
+        self._client = httpx2.Client(
+            timeout=patience, headers=dict(headers), limits=limits, verify=trusted()
+        )
         weakref.finalize(self, self._client.close)
-        logging.getLogger("httpx2").setLevel(logging.WARNING)  # it notes every address it calls, and one may hold a password
+        # it notes every address it calls, and one may hold a password
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
 
     def post(self, body: Mapping[str, Any]) -> Any:
-        """What the server answers, read as JSON; whatever it says instead of an answer is an error that names it."""
+        """What the server answers, read as JSON; whatever it says instead of an answer is an
+        error that names it.
+        """
         deadline = time.monotonic() + self.timeout_s
         try:
             with self._client.stream("POST", self._url, json=body) as coming:
                 data = bytearray()
                 for some in coming.iter_raw():
                     data += some
-                    if time.monotonic() > deadline:  # the client only bounds the wait for each piece
+                    # the client only bounds the wait for each piece
+                    if time.monotonic() > deadline:
                         raise self.late()
-                answer = httpx2.Response(coming.status_code, headers=coming.headers, content=bytes(data))
+                answer = httpx2.Response(
+                    coming.status_code, headers=coming.headers, content=bytes(data)
+                )
         except httpx2.TimeoutException as error:
             raise self.late() from error
         except httpx2.HTTPError as error:
@@ -129,19 +161,31 @@ class Server:
         try:
             return answer.json()
         except (ValueError, RecursionError) as error:
-            raise ServiceError(f"{self} did not answer with JSON; is {self.names.url} the address of its API?") from error
+            raise ServiceError(
+                f"{self} did not answer with JSON; is {self.names.url} the address of its API?"
+            ) from error
 
     def stream(self, body: Mapping[str, Any]) -> Stream:
         """What the server answers, piece by piece as it comes."""
-        return Stream(self, lambda extensions: self._client.stream("POST", self._url, json=body, extensions=extensions))
+        return Stream(
+            self,
+            lambda extensions: self._client.stream(
+                "POST", self._url, json=body, extensions=extensions
+            ),
+        )
 
     def away(self, error: Exception) -> UnreachableError:
         """A server that could not be reached."""
-        return UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it, or correct {self.names.url}")
+        return UnreachableError(
+            f"{self} cannot be reached ({type(error).__name__}); start it, or correct "
+            f"{self.names.url}"
+        )
 
     def late(self) -> ServiceTimeoutError:
         """A server that took too long."""
-        return ServiceTimeoutError(f"{self} did not answer in time; try again, or raise {self.names.timeout}")
+        return ServiceTimeoutError(
+            f"{self} did not answer in time; try again, or raise {self.names.timeout}"
+        )
 
     def wrong(self, what: str) -> ServiceError:
         """An answer that is none."""
@@ -158,29 +202,51 @@ class Server:
         said = f"{status} {reason}".strip()
         if status == 429 and reason not in ("insufficient_quota", "billing_hard_limit_reached"):
             after = retry_after(answer.headers)
-            return RateLimitedError(f"{self} asks to be called less often ({said}); {self.names.slower}", retry_after=after)
+            return RateLimitedError(
+                f"{self} asks to be called less often ({said}); {self.names.slower}",
+                retry_after=after,
+            )
         if status in (503, 529) and (after := retry_after(answer.headers)) is not None:
-            return RateLimitedError(f"{self} has too much to do ({said}); try again later", retry_after=after)
+            return RateLimitedError(
+                f"{self} has too much to do ({said}); try again later", retry_after=after
+            )
         if status in (401, 403):
-            return RejectedError(f"{self} refused the key ({said}); set {self.names.key} to one that may use this model")
+            return RejectedError(
+                f"{self} refused the key ({said}); set {self.names.key} to one that may use this "
+                f"model"
+            )
         if status in (402, 429):
-            return RejectedError(f"{self} has no quota left for this key ({said}); raise it there, or set another {self.names.key}")
+            return RejectedError(
+                f"{self} has no quota left for this key ({said}); raise it there, or set another "
+                f"{self.names.key}"
+            )
         if status in (404, 405) or 300 <= status < 400:
-            return RejectedError(f"{self} has no such model or address ({said}); correct {self.names.model} or {self.names.url}")
+            return RejectedError(
+                f"{self} has no such model or address ({said}); correct {self.names.model} or "
+                f"{self.names.url}"
+            )
         if status == 408:
             return ServiceTimeoutError(f"{self} gave up waiting ({said}); try again")
         if 400 <= status < 500:
-            return _RefusedError(f"{self._name} refused what it was sent ({said}); {self.names.refused}", answer)
+            return _RefusedError(
+                f"{self._name} refused what it was sent ({said}); {self.names.refused}", answer
+            )
         return UnreachableError(f"{self} is not well ({said}); try again later")
 
 
 class Stream:
-    """One answer in bytes, as they come. `close` may be called from any thread and ends the request at once; so does the time limit.
+    """One answer in bytes, as they come. `close` may be called from any thread and ends the request
+    at once; so does the time limit.
 
-    The first bytes are none: they say that the server has accepted, which may be long before it has something to say.
+    The first bytes are none: they say that the server has accepted, which may be long before it has
+    something to say.
     """
 
-    def __init__(self, server: Called, call: Callable[[dict[str, Any]], AbstractContextManager[httpx2.Response]]) -> None:
+    def __init__(
+        self,
+        server: Called,
+        call: Callable[[dict[str, Any]], AbstractContextManager[httpx2.Response]],
+    ) -> None:
         self._server = server
         self._call = call
         self._guard = threading.Lock()
@@ -189,7 +255,8 @@ class Stream:
         self.content_type = ""  # known with the first bytes
 
     def __iter__(self) -> Generator[bytes, None, None]:
-        late = threading.Timer(self._server.timeout_s, self._expire)  # the client only bounds the wait for each piece
+        # the client only bounds the wait for each piece
+        late = threading.Timer(self._server.timeout_s, self._expire)
         late.daemon = True
         late.start()
         has_begun = False
@@ -198,7 +265,9 @@ class Stream:
                 if coming.status_code != 200:
                     raise self._server.error_of(_read_part(coming))
                 has_begun = True
-                self.content_type = coming.headers.get("content-type", "").partition(";")[0].strip().lower()
+                self.content_type = (
+                    coming.headers.get("content-type", "").partition(";")[0].strip().lower()
+                )
                 yield b""
                 yield from coming.iter_bytes()
             self._check()  # a connection that was cut can look like one that ended
@@ -207,7 +276,10 @@ class Stream:
             if isinstance(error, httpx2.TimeoutException):
                 raise self._server.late() from error
             if has_begun:
-                raise UnreachableError(f"{self._server} broke off in the middle of its answer ({type(error).__name__}); try again") from error
+                raise UnreachableError(
+                    f"{self._server} broke off in the middle of its answer "
+                    f"({type(error).__name__}); try again"
+                ) from error
             raise self._server.away(error) from error
         finally:
             late.cancel()
@@ -230,7 +302,9 @@ class Stream:
             raise self._server.late()
 
     def _trace(self, name: str, details: dict[str, Any]) -> None:
-        """Told by the client of each step: the way to the socket, which closing the response from another thread would not wake."""
+        """Told by the client of each step: the way to the socket, which closing the response
+        from another thread would not wake.
+        """
         if name.endswith(("connect_tcp.complete", "start_tls.complete")):
             with self._guard:
                 self._socket = details["return_value"].get_extra_info("socket")
@@ -240,11 +314,14 @@ class Stream:
         with self._guard:
             if self._socket is not None:
                 with suppress(OSError):  # it is gone already
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)  # not that of TLS, which would say good-bye first
+                    # not that of TLS, which would say good-bye first
+                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 def _read_part(coming: httpx2.Response) -> httpx2.Response:
-    """An answer with the beginning of what it says, which is where a server says what is wrong; it may go on and on."""
+    """An answer with the beginning of what it says, which is where a server says what is wrong;
+    it may go on and on.
+    """
     said = b""
     for piece in coming.iter_bytes(MAX_ERROR_BYTES):
         said += piece
@@ -255,16 +332,28 @@ def _read_part(coming: httpx2.Response) -> httpx2.Response:
     return httpx2.Response(coming.status_code, headers=headers, content=said)
 
 
-def check_access(provider: str, model: str, *, url: str, key: str, example: str, names: Names) -> None:
-    """Refuse a provider without a model, or without the key that the provider's own server wants."""
+def check_access(
+    provider: str, model: str, *, url: str, key: str, example: str, names: Names
+) -> None:
+    """Refuse a provider without a model, or without the key that the provider's own server
+    wants.
+    """
     if not model:
-        raise ConfigError(f"{provider} needs a model; set {names.model}={provider}:{example}, or the name your server has for one")
+        raise ConfigError(
+            f"{provider} needs a model; set {names.model}={provider}:{example}, or the name your "
+            f"server has for one"
+        )
     if not key and not url:
-        raise ConfigError(f"{provider} wants a key; set {names.key}, or {names.url} to a server of your own that speaks the same")
+        raise ConfigError(
+            f"{provider} wants a key; set {names.key}, or {names.url} to a server of your own "
+            f"that speaks the same"
+        )
 
 
 def key_headers(key: str, url: str) -> dict[str, str]:
-    """How a key is shown to a server that speaks as OpenAI does; Azure wants it under another name."""
+    """How a key is shown to a server that speaks as OpenAI does; Azure wants it under another
+    name.
+    """
     if not key:
         return {}
     is_azure = (urlsplit(url).hostname or "").endswith((".azure.com", ".azure.us", ".azure.cn"))
@@ -272,7 +361,9 @@ def key_headers(key: str, url: str) -> dict[str, str]:
 
 
 def endpoint(url: str, path: str, names: Names) -> str:
-    """An address with the path of a call, unless it ends with it already; what stands behind a question mark, as Azure has it, stays."""
+    """An address with the path of a call, unless it ends with it already; what stands behind a
+    question mark, as Azure has it, stays.
+    """
     parts = parts_of(url, names)
     given = parts.path.rstrip("/")
     return urlunsplit(parts._replace(path=given if given.endswith(path) else f"{given}{path}"))
@@ -282,18 +373,30 @@ def parts_of(url: str, names: Names) -> SplitResult:
     """The parts of an address, if it is one that can be called."""
     try:
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.port != 0 and (parts.hostname or "").encode("idna") and httpx2.URL(url):
+        if (
+            parts.scheme in ("http", "https")
+            and parts.port != 0
+            and (parts.hostname or "").encode("idna")
+            and httpx2.URL(url)
+        ):
             return parts
     except (
         ValueError,
         httpx2.InvalidURL,
-    ):  # a port that is no number, a name that is none; the message would repeat the address, with what it may hold
+        # a port that is no number, a name that is none; the message would repeat the address, with
+        # what it may hold
+    ):
         pass
-    raise AddressError(f"{names.url} is no address of a server; give one such as http://localhost:11434/v1")
+    raise AddressError(
+        f"{names.url} is no address of a server; give one such as http://localhost:11434/v1"
+    )
 
 
 class _RefusedError(InputError):
-    """The server says that the request is wrong. `about` holds what it said, for the caller to look into, never to show."""
+    """The server says that the request is wrong.
+
+    `about` holds what it said, for the caller to look into, never to show.
+    """
 
     def __init__(self, message: str, answer: httpx2.Response) -> None:
         super().__init__(message)
@@ -309,7 +412,9 @@ def is_about(error: InputError, word: str) -> bool:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long a server asks to be left alone, in seconds: a number, a date, or milliseconds as some have it."""
+    """How long a server asks to be left alone, in seconds: a number, a date, or milliseconds as
+    some have it.
+    """
     if _NUMBER.fullmatch(milliseconds := headers.get("retry-after-ms", "")):
         return float(milliseconds) / 1000
     text = headers.get("retry-after", "")
@@ -319,7 +424,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         moment = email.utils.parsedate_to_datetime(text)
     except (TypeError, ValueError, OverflowError):  # the last for a time zone without end
         return None
-    return max(0.0, ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
+    return max(
+        0.0,
+        (
+            (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)
+        ).total_seconds(),
+    )
 
 
 def _reason(answer: httpx2.Response) -> str:

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from unspool.domain import filters
-from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message, check_saved
+from unspool.domain.conversations import (
+    DEFAULT_PROJECT,
+    Conversation,
+    ConversationRecord,
+    Message,
+    check_saved,
+)
 from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import InputError
@@ -25,21 +31,36 @@ _T = TypeVar("_T")
 
 
 class Conversations:
-    """`corpus.conversations`. Where no project is named, the settings' one is meant, and without that 'conversations'."""
+    """`corpus.conversations`.
+
+    Where no project is named, the settings' one is meant, and without that 'conversations'.
+    """
 
     def __init__(self, parts: Parts, project: str) -> None:
         self._parts = parts
         self._project = project or DEFAULT_PROJECT
 
     def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         from unspool.indexing import remembering
 
         check_saved(conversations)
-        return self._told(self._parts.written(lambda indexer: remembering.remember(indexer, conversations)))
+        return self._told(
+            self._parts.written(lambda indexer: remembering.remember(indexer, conversations))
+        )
 
-    def load(self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
+    def load(
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RememberReport:
+        """Take in exports of conversations, each conversation whole or not at all; what cannot
+        be read is reported.
+        """
         from unspool.indexing import remembering
 
         paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
@@ -47,71 +68,121 @@ class Conversations:
             raise InputError("no file was given; name at least one export")
         name = project or self._project
         check_project(name)
-        return self._told(self._parts.written(lambda indexer: remembering.load(indexer, paths, project=name, on_progress=on_progress)))
+        return self._told(
+            self._parts.written(
+                lambda indexer: remembering.load(
+                    indexer, paths, project=name, on_progress=on_progress
+                )
+            )
+        )
 
-    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
-        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
+    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
+        """Store messages behind a conversation's last, without reading those before; a conversation
+        that does not exist begins with them.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever is not sure that it arrived sends it again.
+        A message that is there already, by its id, is left out and counted as a duplicate: whoever
+        is not sure that it arrived sends it again.
         """
         from unspool.indexing import remembering
 
         if not messages:
             raise InputError("no message was given; append takes at least one")
         name = project or self._project
-        return self._told(self._parts.written(lambda indexer: remembering.append(indexer, name, id, messages)))
+        return self._told(
+            self._parts.written(lambda indexer: remembering.append(indexer, name, id, messages))
+        )
 
-    def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
-        """A conversation with its messages in order, or only the last so many of them; None where there is none."""
+    def get(
+        self, id: str, *, project: str | None = None, last: int | None = None
+    ) -> Conversation | None:
+        """A conversation with its messages in order, or only the last so many of them; None
+        where there is none.
+        """
         from unspool.catalog import conversations
 
         if last is not None and (not isinstance(last, int) or last < 0):
-            raise InputError(f"last is {last!r}; give how many messages are wanted, or None for all")
+            raise InputError(
+                f"last is {last!r}; give how many messages are wanted, or None for all"
+            )
         check_path(id, "conversation id")
-        return self._read(project, lambda connection, row: conversations.get(connection, row, id, last=last), None)
+        return self._read(
+            project, lambda connection, row: conversations.get(connection, row, id, last=last), None
+        )
 
-    def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    def exists(self, id: str, *, project: str | None = None) -> bool:
         """Whether there is a conversation of that id."""
         from unspool.catalog import conversations
 
         check_path(id, "conversation id")
-        return self._read(project, lambda connection, row: conversations.document_id(connection, row.id, id) is not None, False)
+        return self._read(
+            project,
+            lambda connection, row: conversations.document_id(connection, row.id, id) is not None,
+            False,
+        )
 
-    def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+    def list(
+        self, *, project: str | None = None, skip: int = 0, limit: int = 100
+    ) -> Sequence[ConversationRecord]:
         """Conversations without their messages, those that began last first."""
         from unspool.catalog import conversations
 
         if not (isinstance(skip, int) and skip >= 0):
-            raise InputError(f"skip is {skip!r}; give how many conversations to leave out, 0 for none")
+            raise InputError(
+                f"skip is {skip!r}; give how many conversations to leave out, 0 for none"
+            )
         if not (isinstance(limit, int) and 1 <= limit <= MAX_LIMIT):
             raise InputError(f"limit is {limit!r}; give a whole number from 1 to {MAX_LIMIT}")
-        return self._read(project, lambda connection, row: conversations.records(connection, [row.id], skip=skip, limit=limit), [])
+        return self._read(
+            project,
+            lambda connection, row: conversations.records(
+                connection, [row.id], skip=skip, limit=limit
+            ),
+            [],
+        )
 
     def count(self, *, project: str | None = None) -> int:
         """How many conversations there are."""
         from unspool.catalog import conversations
 
-        return self._read(project, lambda connection, row: conversations.count(connection, [row.id]), 0)
+        return self._read(
+            project, lambda connection, row: conversations.count(connection, [row.id]), 0
+        )
 
-    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
-        """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
+    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
+        """What is searched of a conversation, in order: a chunk for each message, several for a
+        long one.
+        """
         from unspool.catalog import reading
 
         check_path(id, "conversation id")
-        found: Sequence[Chunk] = self._read(project, lambda connection, row: reading.chunks_in(connection, row.id, id), [])
+        found: Sequence[Chunk] = self._read(
+            project, lambda connection, row: reading.chunks_in(connection, row.id, id), []
+        )
         return [chunk for chunk in found if chunk.kind is Kind.CHAT]
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
+        """Return one of these chunks by its id, as a hit names it; None if the project has no
+        such chunk.
+        """
         from unspool.catalog import reading
 
         if not 0 <= chunk_id < MAX_NUMBER:
             return None  # no database could look for it
-        stored = self._read(project, lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id), None)
+        stored = self._read(
+            project,
+            lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id),
+            None,
+        )
         found = None if stored is None else stored.chunk
-        return found if found is not None and found.project == (project or self._project) and found.kind is Kind.CHAT else None
+        return (
+            found
+            if found is not None
+            and found.project == (project or self._project)
+            and found.kind is Kind.CHAT
+            else None
+        )
 
-    def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    def delete(self, id: str, *, project: str | None = None) -> bool:
         """Remove a conversation with everything under it; False where there was none."""
         from unspool.catalog import conversations
         from unspool.indexing import forgetting
@@ -124,12 +195,21 @@ class Conversations:
         known = self._read(project, found, None)
         if known is None:
             return False
-        return self._parts.written(lambda indexer: forgetting.forget_documents(indexer.catalog, indexer.store, known[0], [known[1]])) > 0
+        return (
+            self._parts.written(
+                lambda indexer: forgetting.forget_documents(
+                    indexer.catalog, indexer.store, known[0], [known[1]]
+                )
+            )
+            > 0
+        )
 
     def _told(self, report: RememberReport) -> RememberReport:
         return self._parts.told("remember", report, failed=report.bad_count)
 
-    def _read(self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T) -> _T:
+    def _read(
+        self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T
+    ) -> _T:
         from unspool.catalog import projects
 
         name = project or self._project
@@ -139,12 +219,17 @@ class Conversations:
             return otherwise if row is None else read(connection, row)
 
 
-def unknown_names(catalog: Catalog, where: Mapping[str, Any], project_ids: Sequence[int]) -> Iterator[str]:
+def unknown_names(
+    catalog: Catalog, where: Mapping[str, Any], project_ids: Sequence[int]
+) -> Iterator[str]:
     """What a filter names that does not exist, for whoever found nothing."""
     from unspool.catalog import conversations
 
     condition = filters.parse(where)
-    names = [[] if condition is None else filters.values_of(condition, field) for field in ("conversation", "speaker")]
+    names = [
+        [] if condition is None else filters.values_of(condition, field)
+        for field in ("conversation", "speaker")
+    ]
     if any(names):
         with catalog.read() as connection:
             missing, silent = conversations.unknown(connection, project_ids, *names)

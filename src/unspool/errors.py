@@ -28,9 +28,9 @@
        ├─ RateLimitedError           retryable, with retry_after
        └─ RejectedError              key or quota refused; not retryable
 
-A message says what happened, with which value, and what to do next. It never holds a key, a password or indexed text.
-Anything that is not an `UnspoolError` is a bug.
-"""
+A message says what happened, with which value, and what to do next. It never holds a key, a
+password or indexed text. Anything that is not an `UnspoolError` is a bug.
+"""  # noqa: E501
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ class FilterError(InputError):
 
 
 class ContinuationError(InputError):
-    """A continuation cannot be followed; `code` says why. `question` is what was asked, where that is still known."""
+    """A continuation cannot be followed; `code` says why.
+
+    `question` is what was asked, where that is still known.
+    """
 
     code = "continuation"
 
@@ -200,14 +203,18 @@ class UnknownProjectError(NotFoundError):
 
 
 class ConflictError(UnspoolError):
-    """What is stored was made by another program, version or embedder, or by a concurrent writer."""
+    """What is stored was made by another program, version or embedder, or by a concurrent
+    writer.
+    """
 
     code = "conflict"
     http_status = 409
 
 
 class SwitchedError(ConflictError):
-    """The catalog went over to another embedder while it was being written; the next attempt follows it."""
+    """The catalog went over to another embedder while it was being written; the next attempt
+    follows it.
+    """
 
     code = "switched"
     retryable = True

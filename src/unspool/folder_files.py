@@ -1,6 +1,8 @@
-"""Settings files of a folder, `unspool.toml` and `.env`: each is read once, within bounds, and parsed.
+"""Settings files of a folder, `unspool.toml` and `.env`: each is read once, within bounds, and
+parsed.
 
-The folder may belong to somebody else. No file in it may block the reader, fill the memory or keep a parser busy.
+The folder may belong to somebody else. No file in it may block the reader, fill the memory or keep
+a parser busy.
 """
 
 from __future__ import annotations
@@ -23,14 +25,19 @@ MAX_BYTES = {TOML: 16_384, DOTENV: 262_144}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsFile:
-    """Content of one settings file: None if it is missing, or if `fault` says why it cannot be used."""
+    """Content of one settings file: None if it is missing, or if `fault` says why it cannot be
+    used.
+    """
 
     name: str
     content: bytes | None = None
     fault: str = ""
 
     def parse(self) -> dict[str, object]:
-        """Return the settings of `unspool.toml` or the variables of `.env`. Raise ValueError with the reason."""
+        """Return the settings of `unspool.toml` or the variables of `.env`.
+
+        Raise ValueError with the reason.
+        """
         if self.fault:
             raise ValueError(self.fault)
         if self.content is None:
@@ -40,7 +47,8 @@ class SettingsFile:
             return _parse_dotenv(text) if self.name == DOTENV else dict(tomllib.loads(text))
         except UnicodeDecodeError:
             raise ValueError("is not UTF-8") from None
-        except (ValueError, RecursionError) as error:  # ValueError: also a number with too many digits
+        # ValueError: also a number with too many digits
+        except (ValueError, RecursionError) as error:
             reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise ValueError(f"is not valid TOML: {reason}") from None
 
@@ -81,7 +89,9 @@ def _read(path: Path, *, follow_links: bool) -> SettingsFile:
     except (FileNotFoundError, NotADirectoryError):
         return SettingsFile(name=name)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        return SettingsFile(name=name, fault=f"cannot be opened: {getattr(error, 'strerror', error)}")
+        return SettingsFile(
+            name=name, fault=f"cannot be opened: {getattr(error, 'strerror', error)}"
+        )
     if len(content) > limit:
         return SettingsFile(name=name, fault=f"is larger than {limit} bytes")
     return SettingsFile(name=name, content=content)
@@ -93,7 +103,10 @@ def _open_without_waiting(path: str, flags: int) -> int:
 
 
 def _parse_dotenv(text: str) -> dict[str, object]:
-    """Return the variables. Lines that are no assignments belong to other programs and are skipped."""
+    """Return the variables.
+
+    Lines that are no assignments belong to other programs and are skipped.
+    """
     from dotenv.parser import parse_stream  # dotenv_values() logs a warning for each such line
 
     return {one.key: one.value for one in parse_stream(io.StringIO(text)) if one.key is not None}

@@ -1,7 +1,9 @@
-"""Settings that the files of a folder contribute, and those that are ignored because the folder is not trusted.
+"""Settings that the files of a folder contribute, and those that are ignored because the folder is
+not trusted.
 
-A folder may have come with somebody else's repository. Until the user trusts it, only harmless settings count, and
-nothing in its files can stop a command. In a trusted folder every setting counts and every fault is an error.
+A folder may have come with somebody else's repository. Until the user trusts it, only harmless
+settings count, and nothing in its files can stop a command. In a trusted folder every setting
+counts and every fault is an error.
 """
 
 from __future__ import annotations
@@ -31,13 +33,17 @@ class SettingRules:
     harmless: frozenset[str]  # count without trust
     never: frozenset[str]  # do not count even with trust
     variables: Mapping[str, str]  # names of settings by their environment variables
-    check: Callable[[str, object, str], Any]  # from name, value and origin to the valid value; raises ConfigError
+    # from name, value and origin to the valid value; raises ConfigError
+    check: Callable[[str, object, str], Any]
     mask: Callable[[str, object], str]  # from name and value to the text that may be shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IgnoredSetting:
-    """Entry of a settings file that does not count. `name` is empty where the whole file is ignored."""
+    """Entry of a settings file that does not count.
+
+    `name` is empty where the whole file is ignored.
+    """
 
     file: str
     name: str
@@ -47,7 +53,9 @@ class IgnoredSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSettings:
-    """Settings of a folder's files: by file, in the order of their precedence, and the ignored ones."""
+    """Settings of a folder's files: by file, in the order of their precedence, and the ignored
+    ones.
+    """
 
     folder: Path
     layers: tuple[tuple[str, Mapping[str, Any]], ...] = ()
@@ -62,8 +70,13 @@ class _Entry:
     value: object
 
 
-def load_folder(folder: Path, rules: SettingRules, *, is_trusted: bool, open_store: Callable[[], TrustStore]) -> FolderSettings:
-    """Return the settings of a folder. `is_trusted` is the user's word; otherwise the list of trusted folders decides."""
+def load_folder(
+    folder: Path, rules: SettingRules, *, is_trusted: bool, open_store: Callable[[], TrustStore]
+) -> FolderSettings:
+    """Return the settings of a folder.
+
+    `is_trusted` is the user's word; otherwise the list of trusted folders decides.
+    """
     files = read_files(folder, follow_links=is_trusted)
     if is_trusted:
         return accept_all(folder, files, rules)
@@ -73,7 +86,9 @@ def load_folder(folder: Path, rules: SettingRules, *, is_trusted: bool, open_sto
     try:
         entry = open_store().find(folder)
     except ConfigError as error:
-        return FolderSettings(folder=folder, layers=accepted.layers, ignored=accepted.ignored, fault=str(error))
+        return FolderSettings(
+            folder=folder, layers=accepted.layers, ignored=accepted.ignored, fault=str(error)
+        )
     if entry is None:
         return accepted
     reviewed = read_files(folder, follow_links=True)
@@ -82,17 +97,35 @@ def load_folder(folder: Path, rules: SettingRules, *, is_trusted: bool, open_sto
     return _accept_harmless(folder, files, rules, reason=CHANGED)
 
 
-def accept_all(folder: Path, files: tuple[SettingsFile, ...], rules: SettingRules) -> FolderSettings:
-    """Return every setting of a trusted folder. Raise ConfigError for whatever is wrong in its files."""
+def accept_all(
+    folder: Path, files: tuple[SettingsFile, ...], rules: SettingRules
+) -> FolderSettings:
+    """Return every setting of a trusted folder.
+
+    Raise ConfigError for whatever is wrong in its files.
+    """
     layers: list[tuple[str, Mapping[str, Any]]] = []
     ignored: list[IgnoredSetting] = []
     for file in files:
         try:
             entries = list(_parse_entries(file, rules))
         except ValueError as error:
-            raise ConfigError(f"{folder / file.name} cannot be read ({error}); correct it or remove it") from None
-        ignored += [_ignore(one, NEVER_FROM_FOLDER, rules) for one in entries if one.name in rules.never]
-        layers.append((file.name, {one.name: rules.check(one.name, one.value, file.name) for one in entries if one.name not in rules.never}))
+            raise ConfigError(
+                f"{folder / file.name} cannot be read ({error}); correct it or remove it"
+            ) from None
+        ignored += [
+            _ignore(one, NEVER_FROM_FOLDER, rules) for one in entries if one.name in rules.never
+        ]
+        layers.append(
+            (
+                file.name,
+                {
+                    one.name: rules.check(one.name, one.value, file.name)
+                    for one in entries
+                    if one.name not in rules.never
+                },
+            )
+        )
     return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
 
 
@@ -102,7 +135,10 @@ def describe_ignored_settings(settings: FolderSettings) -> str:
     cure = f"`unspool settings` shows them, `{command}` allows them"
     if all(one.reason == NEVER_FROM_FOLDER for one in settings.ignored):
         cure = "remove them from the file"
-    return f"settings of this folder are ignored: {summarize_ignored_settings(settings.ignored)}; {settings.fault or cure}"
+    return (
+        f"settings of this folder are ignored: {summarize_ignored_settings(settings.ignored)}; "
+        f"{settings.fault or cure}"
+    )
 
 
 def summarize_ignored_settings(ignored: Sequence[IgnoredSetting]) -> str:
@@ -117,8 +153,13 @@ def summarize_ignored_settings(ignored: Sequence[IgnoredSetting]) -> str:
     return ", ".join(parts)
 
 
-def _accept_harmless(folder: Path, files: tuple[SettingsFile, ...], rules: SettingRules, *, reason: str) -> FolderSettings:
-    """Return the valid harmless settings of a folder that is not trusted. Everything else is ignored."""
+def _accept_harmless(
+    folder: Path, files: tuple[SettingsFile, ...], rules: SettingRules, *, reason: str
+) -> FolderSettings:
+    """Return the valid harmless settings of a folder that is not trusted.
+
+    Everything else is ignored.
+    """
     layers: list[tuple[str, Mapping[str, Any]]] = []
     ignored: list[IgnoredSetting] = []
     for file in files:
@@ -126,7 +167,9 @@ def _accept_harmless(folder: Path, files: tuple[SettingsFile, ...], rules: Setti
         try:
             entries = list(_parse_entries(file, rules))
         except ValueError as error:
-            ignored.append(IgnoredSetting(file=file.name, name="", value="", reason=_shorten(str(error))))
+            ignored.append(
+                IgnoredSetting(file=file.name, name="", value="", reason=_shorten(str(error)))
+            )
             continue
         for one in entries:
             if one.name in rules.harmless:
@@ -136,7 +179,9 @@ def _accept_harmless(folder: Path, files: tuple[SettingsFile, ...], rules: Setti
                     ignored.append(_ignore(one, _shorten(str(error)), rules))
             else:
                 known = NEVER_FROM_FOLDER if one.name in rules.never else reason
-                ignored.append(_ignore(one, known if one.name in rules.variables.values() else UNKNOWN, rules))
+                ignored.append(
+                    _ignore(one, known if one.name in rules.variables.values() else UNKNOWN, rules)
+                )
         layers.append((file.name, values))
     return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
 
@@ -151,7 +196,12 @@ def _parse_entries(file: SettingsFile, rules: SettingRules) -> Iterator[_Entry]:
 
 
 def _ignore(entry: _Entry, reason: str, rules: SettingRules) -> IgnoredSetting:
-    return IgnoredSetting(file=entry.file, name=_shorten(entry.name), value=_shorten(rules.mask(entry.name, entry.value)), reason=reason)
+    return IgnoredSetting(
+        file=entry.file,
+        name=_shorten(entry.name),
+        value=_shorten(rules.mask(entry.name, entry.value)),
+        reason=reason,
+    )
 
 
 def _shorten(text: str) -> str:
@@ -160,5 +210,11 @@ def _shorten(text: str) -> str:
 
 
 def _make_printable(text: str) -> str:
-    """Replace characters that a terminal would obey: controls, and signs that change the direction of text."""
-    return text if text.isprintable() else "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    """Replace characters that a terminal would obey: controls, and signs that change the
+    direction of text.
+    """
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+    )

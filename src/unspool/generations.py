@@ -1,4 +1,6 @@
-"""From one embedder to the next: the vectors of the new one are made beside the old ones, then all goes over at once."""
+"""From one embedder to the next: the vectors of the new one are made beside the old ones, then
+all goes over at once.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,19 @@ def reembed(
     drop_old: bool = False,
     on_progress: OnProgress | None = None,
 ) -> ReembedReport | None:
-    """Go over to another embedder: the one given, or the one that the settings name. Corpora that are open go on and follow.
+    """Go over to another embedder: the one given, or the one that the settings name. Corpora that
+    are open go on and follow.
 
-    `confirm` is shown what it will cost; where it returns False nothing happens, and None is returned. `drop_old` forgets the vectors of every
-    embedder but the new one, which are otherwise kept to go back to.
+    `confirm` is shown what it will cost; where it returns False nothing happens, and None is
+    returned. `drop_old` forgets the vectors of every embedder but the new one, which are otherwise
+    kept to go back to.
     """
     from unspool.indexing import reembedding
 
     given = {"database": address, "embedder": embedder if isinstance(embedder, str) else None}
-    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
+    settings = (
+        Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
+    )
     with _catalog_of(settings) as catalog:
         work = wiring.reembedder(catalog, settings, None if isinstance(embedder, str) else embedder)
         try:
@@ -43,7 +49,9 @@ def reembed(
                 return None
             report = reembedding.reembed(work, on_progress)
             if drop_old:
-                report = replace(report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store)))
+                report = replace(
+                    report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store))
+                )
             return report
         finally:
             if work.cache is not None:
@@ -55,7 +63,9 @@ def drop_old(address: str | None = None, *, settings: Settings | None = None) ->
     from unspool.indexing import reembedding
 
     given = {"database": address}
-    settings = Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
+    settings = (
+        Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
+    )
     with _catalog_of(settings) as catalog:
         return reembedding.drop_old(catalog, wiring.store_opener(catalog, settings))
 
@@ -67,8 +77,12 @@ def _catalog_of(settings: Settings) -> Iterator[Catalog]:
 
     wiring.check(settings)
     if settings.database_read and not settings.database:
-        raise ConfigError("only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary")
-    catalog = Catalog.open(settings.database_address, create=False, connecting=wiring.connecting(settings))
+        raise ConfigError(
+            "only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary"
+        )
+    catalog = Catalog.open(
+        settings.database_address, create=False, connecting=wiring.connecting(settings)
+    )
     try:
         yield catalog
     finally:

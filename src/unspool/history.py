@@ -1,4 +1,7 @@
-"""Histories of responses: one in memory, one in a catalog. Both do the same, and one suite of tests says so."""
+"""Histories of responses: one in memory, one in a catalog.
+
+Both do the same, and one suite of tests says so.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,8 @@ from unspool.domain.history import (
     span,
 )
 
-if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+# the real imports are where they are used: `import unspool` stays under a tenth of a second
+if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from unspool.catalog import Catalog
@@ -36,7 +40,8 @@ PRUNED_AT_ONCE = 5_000  # records in one transaction of `prune`, so that nobody 
 
 
 class History(Protocol):
-    """The responses of one stream, newest first: by their time, and those of the same time by when they came.
+    """The responses of one stream, newest first: by their time, and those of the same time by when
+    they came.
 
     What is past the retention is never shown, whether or not it has been removed yet.
     """
@@ -47,9 +52,11 @@ class History(Protocol):
         ...
 
     def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored.
+        """Add a response, given now unless a time is named. Secrets in it are masked before it is
+        stored.
 
-        A few records that are past the retention go. One that is older than what is kept is not kept either.
+        A few records that are past the retention go. One that is older than what is kept is not
+        kept either.
         """
         ...
 
@@ -58,7 +65,10 @@ class History(Protocol):
         ...
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
+        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+
+        `full`, they are all there and whole.
+        """
         ...
 
     def count(self) -> int:
@@ -86,24 +96,42 @@ class MemoryHistory:
         self._records: list[tuple[datetime, int, bytes, str]] = []  # oldest first
 
     def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is kept."""
+        """Add a response, given now unless a time is named.
+
+        Secrets in it are masked before it is kept.
+        """
         moment, text = _prepare(body, at)
         with self._guard:
             self._last += 1
             number = self._last
             insort(self._records, (moment, number, fingerprint(text), text))
             self._prune()
-        return Record(stream=self.stream, number=number, at=moment, body=text, warnings=_describe_stream(self.stream))
+        return Record(
+            stream=self.stream,
+            number=number,
+            at=moment,
+            body=text,
+            warnings=_describe_stream(self.stream),
+        )
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Whole records, newest first, without the first `offset`."""
         check_range(limit, offset, most=MAX_READ)
-        return [Record(stream=self.stream, number=number, at=at, body=body) for at, number, _, body in self._newest(limit, offset)]
+        return [
+            Record(stream=self.stream, number=number, at=at, body=body)
+            for at, number, _, body in self._newest(limit, offset)
+        ]
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
+        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+
+        `full`, they are all there and whole.
+        """
         rows = self._newest(*span(limit, offset))
-        found = [Excerpt(number=number, at=at, sha=sha, length=len(body), text=body) for at, number, sha, body in rows]
+        found = [
+            Excerpt(number=number, at=at, sha=sha, length=len(body), text=body)
+            for at, number, sha, body in rows
+        ]
         return page_of(self.stream, found, limit=limit, offset=offset, full=full)
 
     def count(self) -> int:
@@ -142,9 +170,19 @@ class MemoryHistory:
 
 
 class CatalogHistory:
-    """A history in a catalog: shared by every process that opens it. Safe to use from several threads."""
+    """A history in a catalog: shared by every process that opens it.
 
-    def __init__(self, catalog: Catalog, stream: str, *, project: str = DEFAULT_PROJECT, retention: Retention | None = None) -> None:
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stream: str,
+        *,
+        project: str = DEFAULT_PROJECT,
+        retention: Retention | None = None,
+    ) -> None:
         check_stream(stream)
         check_project(project)
         self.stream = stream
@@ -153,21 +191,34 @@ class CatalogHistory:
         self._retention = retention or Retention()
 
     def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored."""
+        """Add a response, given now unless a time is named.
+
+        Secrets in it are masked before it is stored.
+        """
         from unspool.catalog import history
 
         moment, text = _prepare(body, at)
         sha = fingerprint(text)
 
         def work(connection: Connection) -> Record:
-            record, row = history.append(connection, self.project, self.stream, at=moment, body=text, sha=sha)
-            history.prune(connection, row, retention=self._retention, since=self._since(), most=history.PRUNED_BY_APPEND)
+            record, row = history.append(
+                connection, self.project, self.stream, at=moment, body=text, sha=sha
+            )
+            history.prune(
+                connection,
+                row,
+                retention=self._retention,
+                since=self._since(),
+                most=history.PRUNED_BY_APPEND,
+            )
             return record
 
         return replace(self._catalog.transact(work), warnings=_describe_stream(self.stream))
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
-        """Whole records, newest first, without the first `offset`, which the database leaves out."""
+        """Whole records, newest first, without the first `offset`, which the database leaves
+        out.
+        """
         from unspool.catalog import history
 
         check_range(limit, offset, most=MAX_READ)
@@ -176,10 +227,15 @@ class CatalogHistory:
             row = history.find(connection, self.project, self.stream)
             if row is None:
                 return []
-            return history.read(connection, row.id, self.stream, limit=within, offset=offset, since=self._since())
+            return history.read(
+                connection, row.id, self.stream, limit=within, offset=offset, since=self._since()
+            )
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
+        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+
+        `full`, they are all there and whole.
+        """
         from unspool.catalog import history
 
         most, begin = span(limit, offset)
@@ -187,7 +243,18 @@ class CatalogHistory:
         shown = None if full else SHOWN
         with self._catalog.read() as connection:
             row = history.find(connection, self.project, self.stream)
-            found = [] if row is None else history.excerpts(connection, row.id, limit=within, offset=begin, since=self._since(), characters=shown)
+            found = (
+                []
+                if row is None
+                else history.excerpts(
+                    connection,
+                    row.id,
+                    limit=within,
+                    offset=begin,
+                    since=self._since(),
+                    characters=shown,
+                )
+            )
         return page_of(self.stream, found, limit=limit, offset=offset, full=full)
 
     def count(self) -> int:
@@ -196,7 +263,11 @@ class CatalogHistory:
 
         with self._catalog.read() as connection:
             row = history.find(connection, self.project, self.stream)
-            return 0 if row is None else history.count(connection, row, retention=self._retention, since=self._since())
+            return (
+                0
+                if row is None
+                else history.count(connection, row, retention=self._retention, since=self._since())
+            )
 
     def prune(self) -> int:
         """Remove everything that is past the retention; returns how many records went."""
@@ -204,7 +275,17 @@ class CatalogHistory:
 
         def work(connection: Connection) -> int:
             row = history.find(connection, self.project, self.stream, alone=True)
-            return 0 if row is None else history.prune(connection, row, retention=self._retention, since=self._since(), most=PRUNED_AT_ONCE)
+            return (
+                0
+                if row is None
+                else history.prune(
+                    connection,
+                    row,
+                    retention=self._retention,
+                    since=self._since(),
+                    most=PRUNED_AT_ONCE,
+                )
+            )
 
         total = 0
         while gone := self._catalog.transact(work):
@@ -212,7 +293,10 @@ class CatalogHistory:
         return total
 
     def clear(self) -> int:
-        """Remove every record and the stream with them; returns how many went. The next one is number 1."""
+        """Remove every record and the stream with them; returns how many went.
+
+        The next one is number 1.
+        """
         from unspool.catalog import history
 
         def work(connection: Connection) -> int:
@@ -226,7 +310,9 @@ class CatalogHistory:
 
 
 def _prepare(body: str, at: datetime | None) -> tuple[datetime, str]:
-    """Return the time and the body as they are stored: without secrets, and without characters that a database refuses."""
+    """Return the time and the body as they are stored: without secrets, and without characters
+    that a database refuses.
+    """
     from unspool.sources.reading import mask_value
 
     check_body(body)

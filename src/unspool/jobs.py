@@ -1,12 +1,14 @@
-"""Jobs: long tasks that a service does for somebody who does not wait, in threads of its own, their state in the catalog.
+"""Jobs: long tasks that a service does for somebody who does not wait, in threads of its own, their
+state in the catalog.
 
-Every process of a service sees every job and can cancel it, also one that runs in another process: the asking is a flag of the job's row, which
-its process looks at twice a second. A task is told to stop by an exception out of its next report of progress; an indexing run may be broken
-off there and goes on from there when it is started again.
+Every process of a service sees every job and can cancel it, also one that runs in another process:
+the asking is a flag of the job's row, which its process looks at twice a second. A task is told to
+stop by an exception out of its next report of progress; an indexing run may be broken off there and
+goes on from there when it is started again.
 
-One job of a project runs at a time, in whichever process; others wait in the queue of the process that took them. Whoever asks for what
-waits already, the same source for the same project, is given the job that waits. A job that has begun is no such answer: what changed since
-then would be missed.
+One job of a project runs at a time, in whichever process; others wait in the queue of the process
+that took them. Whoever asks for what waits already, the same source for the same project, is given
+the job that waits. A job that has begun is no such answer: what changed since then would be missed.
 """
 
 from __future__ import annotations
@@ -30,20 +32,34 @@ from unspool.domain.documents import check_project, storable
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.keys import Role
 from unspool.domain.reports import IndexReport, Progress
-from unspool.errors import InputError, NotFoundError, ServiceError, ThrottledError, UnreachableError, UnspoolError
+from unspool.errors import (
+    InputError,
+    NotFoundError,
+    ServiceError,
+    ThrottledError,
+    UnreachableError,
+    UnspoolError,
+)
 
-if TYPE_CHECKING:  # the real imports are where they are used: doors that have no jobs need not wait for a database's drivers
+# the real imports are where they are used: doors that have no jobs need not wait for a database's
+# drivers
+if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
     from unspool.catalog import Catalog
     from unspool.corpus import Corpus
     from unspool.views import View
 
-LOOK_EVERY_S = 0.5  # how often progress is written, and how soon a job that runs hears that it was cancelled
+# how often progress is written, and how soon a job that runs hears that it was cancelled
+LOOK_EVERY_S = 0.5
 HEARTBEAT_S = 5.0
-RETRY_S = 0.5  # until a job that has to wait for one in another process, or for the database, is tried again
-PATIENCE_S = 30.0  # how long the end of a job waits for a database that does not answer; after that it reads as interrupted anyway
-LISTED = 200  # failures and masked secrets that a report keeps of each; their numbers are always whole
+# until a job that has to wait for one in another process, or for the database, is tried again
+RETRY_S = 0.5
+# how long the end of a job waits for a database that does not answer; after that it reads as
+# interrupted anyway
+PATIENCE_S = 30.0
+# failures and masked secrets that a report keeps of each; their numbers are always whole
+LISTED = 200
 MAX_LIMIT = 1_000
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -69,7 +85,10 @@ class _Task:
     written: Progress | None = None
 
     def tell(self, progress: Progress) -> None:
-        """Note how far it is; leave where that was asked for. Threads that only watch over a part of the work are left alone."""
+        """Note how far it is; leave where that was asked for.
+
+        Threads that only watch over a part of the work are left alone.
+        """
         self.progress = progress
         if self.stop is not None and threading.get_ident() == self.thread:
             raise _StoppedError
@@ -84,14 +103,26 @@ class _End:
 
 
 class Jobs:
-    """The jobs of a corpus, and the threads that do those of this process. There are threads only while there is something to do.
+    """The jobs of a corpus, and the threads that do those of this process. There are threads only
+    while there is something to do.
 
-    `projects`, wherever it is taken, are the names that exist for whoever asks, None for all: a job of any other is as if there were none.
+    `projects`, wherever it is taken, are the names that exist for whoever asks, None for all: a job
+    of any other is as if there were none.
     """
 
-    def __init__(self, corpus: Corpus, *, at_once: int = 2, queue: int = 100, clock: Callable[[], datetime] | None = None) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        at_once: int = 2,
+        queue: int = 100,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
         if at_once < 1 or queue < 0:
-            raise InputError(f"at_once is {at_once} and queue is {queue}; at least one job runs at once, and no fewer than none wait")
+            raise InputError(
+                f"at_once is {at_once} and queue is {queue}; at least one job runs at once, and "
+                f"no fewer than none wait"
+            )
         self._corpus = corpus
         self._at_once = at_once
         self._most = at_once + queue
@@ -108,23 +139,39 @@ class Jobs:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def start(self, project: str, source: str, work: Work, *, ref: str = "") -> Job:
-        """Queue a task, and return at once. `source` and `ref` are shown to those who may see the job, passwords left out.
+        """Queue a task, and return at once. `source` and `ref` are shown to those who may see the
+        job, passwords left out.
 
         Where a job for the same project, source and ref waits already, it is that one.
         """
         check_project(project)
         shown, is_whole = _shown(source, ref)
-        job = Job(id=secrets.token_hex(8), project=project, source=shown, state=JobState.QUEUED, created_at=datetime.now(UTC))
+        job = Job(
+            id=secrets.token_hex(8),
+            project=project,
+            source=shown,
+            state=JobState.QUEUED,
+            created_at=datetime.now(UTC),
+        )
         task = _Task(job, work, copy_context())
         with self._changed:
             if self._is_closed:
-                raise UnreachableError("the service is stopping and takes no more jobs; try again in a moment")
+                raise UnreachableError(
+                    "the service is stopping and takes no more jobs; try again in a moment"
+                )
             if len(self._waiting) + len(self._running) >= self._most:
-                raise ThrottledError("too many jobs wait already; try again in a minute", retry_after=60)
+                raise ThrottledError(
+                    "too many jobs wait already; try again in a minute", retry_after=60
+                )
             self._waiting.append(task)
         try:
             stored = self._store(task, join=is_whole)
@@ -143,8 +190,11 @@ class Jobs:
         self._finish([task], _End(state=JobState.INTERRUPTED))  # it was closed meanwhile
         return replace(stored, state=JobState.INTERRUPTED)
 
-    def get(self, id: str, *, projects: Collection[str] | None = None) -> Job:  # noqa: A002
-        """How a job stands. One whose process has not been heard of for half a minute reads as interrupted."""
+    def get(self, id: str, *, projects: Collection[str] | None = None) -> Job:
+        """How a job stands.
+
+        One whose process has not been heard of for half a minute reads as interrupted.
+        """
         from unspool.catalog import jobs
 
         found = None
@@ -162,7 +212,9 @@ class Jobs:
         if not 1 <= limit <= MAX_LIMIT:
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
-            return jobs.newest(connection, projects=_named(projects), limit=limit, now=self._now(connection))
+            return jobs.newest(
+                connection, projects=_named(projects), limit=limit, now=self._now(connection)
+            )
 
     def counts(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
         """How many jobs stand where, of every process; each state is there."""
@@ -171,18 +223,23 @@ class Jobs:
         with self._catalog.read() as connection:
             return jobs.count(connection, projects=_named(projects), now=self._now(connection))
 
-    def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:  # noqa: A002
-        """End a job that waits; ask one that runs to stop, which it does at its next report of progress. What is over stays as it is."""
+    def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:
+        """End a job that waits; ask one that runs to stop, which it does at its next report of
+        progress. What is over stays as it is.
+        """
         from unspool.catalog import jobs
 
         if not self.get(id, projects=projects).state.is_over:
-            self._catalog.transact(lambda connection: jobs.cancel(connection, id, now=self._now(connection)))
+            self._catalog.transact(
+                lambda connection: jobs.cancel(connection, id, now=self._now(connection))
+            )
             with self._changed:
                 self._drop({id})
         return self.get(id, projects=projects)
 
     def close(self, drain_s: float = 10.0) -> None:
-        """Ask what runs to stop, wait that long for it, and say of the rest that it was interrupted. What waits does not begin.
+        """Ask what runs to stop, wait that long for it, and say of the rest that it was
+        interrupted. What waits does not begin.
 
         A task that does not report progress meanwhile goes on in its thread until it does.
         """
@@ -215,12 +272,19 @@ class Jobs:
         from unspool.catalog import jobs
 
         def add(connection: Connection) -> Job:
-            return jobs.add(connection, replace(task.job, created_at=self._now(connection)), worker=self._worker, join=join)
+            return jobs.add(
+                connection,
+                replace(task.job, created_at=self._now(connection)),
+                worker=self._worker,
+                join=join,
+            )
 
         return self._catalog.transact(add)
 
     def _now(self, connection: Connection) -> datetime:
-        """The time by a clock that all processes share: those on other machines may be early or late."""
+        """The time by a clock that all processes share: those on other machines may be early or
+        late.
+        """
         from unspool.catalog import jobs
 
         return jobs.now(connection) if self._clock is None else self._clock()
@@ -231,7 +295,10 @@ class Jobs:
             self._changed.notify_all()
 
     def _ensure_threads(self) -> None:
-        """Have somebody at work; with the lock held. They are no daemons: a process that ends waits for them, or closes this first."""
+        """Have somebody at work; with the lock held.
+
+        They are no daemons: a process that ends waits for them, or closes this first.
+        """
         if len(self._threads) < min(self._at_once, len(self._waiting) + len(self._running)):
             thread = threading.Thread(target=self._serve, name="unspool-job")
             self._threads.add(thread)
@@ -256,18 +323,26 @@ class Jobs:
                 self._threads.discard(threading.current_thread())
 
     def _next(self) -> _Task | None:
-        """The first one that waits and may begin; it counts as running from now on. None where nothing waits, and the thread is over then."""
+        """The first one that waits and may begin; it counts as running from now on.
+
+        None where nothing waits, and the thread is over then.
+        """
         with self._changed:
             while self._waiting:
                 busy = {task.job.project for task in self._running}
                 now = time.monotonic()
-                able = [task for task in self._waiting if task.is_stored and task.job.project not in busy]
+                able = [
+                    task
+                    for task in self._waiting
+                    if task.is_stored and task.job.project not in busy
+                ]
                 if able and (task := min(able, key=lambda one: max(one.due, now))).due <= now:
                     self._waiting.remove(task)
                     self._running.append(task)
                     return task
                 self._changed.wait(min((task.due - now for task in able), default=None))
-            self._threads.discard(threading.current_thread())  # with the lock held: whoever adds a task now starts another one
+            # with the lock held: whoever adds a task now starts another one
+            self._threads.discard(threading.current_thread())
             return None
 
     def _claim(self, task: _Task) -> bool:
@@ -276,7 +351,9 @@ class Jobs:
         from unspool.catalog.jobs import Claim
 
         try:
-            claim = self._catalog.transact(lambda connection: jobs.claim(connection, task.job, now=self._now(connection)))
+            claim = self._catalog.transact(
+                lambda connection: jobs.claim(connection, task.job, now=self._now(connection))
+            )
         except ServiceError:
             claim = Claim.LATER
         except UnspoolError:  # the corpus was closed under it
@@ -305,7 +382,11 @@ class Jobs:
             return _End(state=JobState.FAILED, error_code=error.code, error=str(error))
         except BaseException:  # the thread has others to do, and what it says may hold anything
             logging.getLogger("unspool").exception("job %s failed on a bug", task.job.id)
-            return _End(state=JobState.FAILED, error_code="bug", error=f"this is a bug in unspool; the service's log says more of job {task.job.id}")
+            return _End(
+                state=JobState.FAILED,
+                error_code="bug",
+                error=f"this is a bug in unspool; the service's log says more of job {task.job.id}",
+            )
 
     def _finish(self, tasks: Sequence[_Task], end: _End) -> None:
         """Write how tasks ended, as soon as the database answers."""
@@ -315,7 +396,13 @@ class Jobs:
         values = asdict(end)
 
         def write(connection: Connection) -> None:
-            jobs.finish(connection, [task.job.id for task in tasks], now=self._now(connection), progress=last, **values)
+            jobs.finish(
+                connection,
+                [task.job.id for task in tasks],
+                now=self._now(connection),
+                progress=last,
+                **values,
+            )
 
         deadline = time.monotonic() + PATIENCE_S
         while tasks:
@@ -323,8 +410,14 @@ class Jobs:
                 self._catalog.transact(write)
                 return
             except UnspoolError as error:
-                if not isinstance(error, ServiceError) or time.monotonic() > deadline or self._closing.wait(RETRY_S):
-                    logging.getLogger("unspool").warning("the end of %d jobs could not be written: %s", len(tasks), error.code)
+                if (
+                    not isinstance(error, ServiceError)
+                    or time.monotonic() > deadline
+                    or self._closing.wait(RETRY_S)
+                ):
+                    logging.getLogger("unspool").warning(
+                        "the end of %d jobs could not be written: %s", len(tasks), error.code
+                    )
                     return
 
     # The keeper: what is said of jobs while they run
@@ -340,7 +433,9 @@ class Jobs:
                         self._keeper = None
                         return
                 with suppress(UnspoolError):  # the next look may be luckier
-                    if time.monotonic() - beaten >= HEARTBEAT_S or any(task.progress is not task.written for task in tasks):
+                    if time.monotonic() - beaten >= HEARTBEAT_S or any(
+                        task.progress is not task.written for task in tasks
+                    ):
                         beaten = self._beat(tasks)
                     self._look(tasks)
         finally:
@@ -351,10 +446,18 @@ class Jobs:
         from unspool.catalog import jobs
 
         began = time.monotonic()
-        news = {task.job.id: (task, task.progress) for task in tasks if task.progress is not None and task.progress is not task.written}
+        news = {
+            task.job.id: (task, task.progress)
+            for task in tasks
+            if task.progress is not None and task.progress is not task.written
+        }
         progress = {id_: one for id_, (_, one) in news.items()}
         ids = [task.job.id for task in tasks]
-        self._catalog.transact(lambda connection: jobs.beat(connection, ids, progress=progress, now=self._now(connection)))
+        self._catalog.transact(
+            lambda connection: jobs.beat(
+                connection, ids, progress=progress, now=self._now(connection)
+            )
+        )
         for task, one in news.values():
             task.written = one
         return began
@@ -379,7 +482,9 @@ class Jobs:
 
 
 class JobsView:
-    """Jobs as one caller sees them, as `View` is the corpus: those of its projects, and for those who may index all that is known of them."""
+    """Jobs as one caller sees them, as `View` is the corpus: those of its projects, and for
+    those who may index all that is known of them.
+    """
 
     def __init__(self, jobs: Jobs, view: View) -> None:
         self._jobs = jobs
@@ -387,51 +492,79 @@ class JobsView:
         self._scope = view.scope
 
     def index(self, project: str, source: str | None = None, *, ref: str = "") -> Job:
-        """Bring a project up to date in the background; with no source, with what it was indexed from."""
+        """Bring a project up to date in the background; with no source, with what it was indexed
+        from.
+        """
         from unspool.sources import git
 
         view, meant = self._view, source or self._view.source_of(project)
         view.check_source(meant, project=project)
         git.check_ref(meant, ref)
-        return self._jobs.start(project, meant, lambda tell: view.index(meant, project=project, ref=ref, on_progress=tell), ref=ref)
+        return self._jobs.start(
+            project,
+            meant,
+            lambda tell: view.index(meant, project=project, ref=ref, on_progress=tell),
+            ref=ref,
+        )
 
-    def get(self, id: str) -> Job:  # noqa: A002
+    def get(self, id: str) -> Job:
         """How a job stands."""
         return self._told(self._jobs.get(id, projects=self._scope.projects))
 
     def list(self, *, limit: int = 100) -> list[Job]:
         """Jobs, newest first."""
-        return [self._told(one) for one in self._jobs.list(projects=self._scope.projects, limit=limit)]
+        return [
+            self._told(one) for one in self._jobs.list(projects=self._scope.projects, limit=limit)
+        ]
 
-    def cancel(self, id: str) -> Job:  # noqa: A002
+    def cancel(self, id: str) -> Job:
         """End a job that waits, or ask one that runs to stop."""
         self.get(id)
         self._scope.need(Role.ADMIN, "cancelling a job")
         return self._jobs.cancel(id, projects=self._scope.projects)
 
     def _told(self, job: Job) -> Job:
-        """A job without what the caller may not know of it: where on the server it reads, which its error may name, too."""
+        """A job without what the caller may not know of it: where on the server it reads, which
+        its error may name, too.
+        """
         if self._scope.role.allows(Role.ADMIN):
             return job
-        return replace(job, source="", error="indexing failed; a key with the role admin is told why" if job.error else "")
+        return replace(
+            job,
+            source="",
+            error="indexing failed; a key with the role admin is told why" if job.error else "",
+        )
 
 
 def _shown(source: str, ref: str) -> tuple[str, bool]:
-    """What a job's source is called, and whether that is all of it: two sources that differ in what is left out are not the same."""
+    """What a job's source is called, and whether that is all of it: two sources that differ in
+    what is left out are not the same.
+    """
     from unspool.sources import folders, git
 
     text = str(source)
-    shown = git.redact(text) if git.is_git_url(text) else folders.storable(text).replace("\x00", "\ufffd")
+    shown = (
+        git.redact(text)
+        if git.is_git_url(text)
+        else folders.storable(text).replace("\x00", "\ufffd")
+    )
     return (f"{shown}#{folders.storable(ref)}" if ref else shown), shown == text
 
 
 def _plain(report: IndexReport) -> dict[str, Any]:
-    """A report as it is kept: as `IndexReport` names things, without the files that were left out, which may be very many."""
-    values = asdict(replace(report, skips=(), failures=report.failures[:LISTED], masked=report.masked[:LISTED]))
+    """A report as it is kept: as `IndexReport` names things, without the files that were left
+    out, which may be very many.
+    """
+    values = asdict(
+        replace(report, skips=(), failures=report.failures[:LISTED], masked=report.masked[:LISTED])
+    )
     del values["skips"]
     for what, found in (("failures", report.failures), ("masked secrets", report.masked)):
         if len(found) > LISTED:
-            values["warnings"] = (*values["warnings"], f"{len(found)} {what} in all; the first {LISTED} are listed")
+            values["warnings"] = (
+                *values["warnings"],
+                f"{len(found)} {what} in all; the first {LISTED} are listed",
+            )
     return values
 
 

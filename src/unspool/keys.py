@@ -16,26 +16,46 @@ if TYPE_CHECKING:
 
 
 class Keys:
-    """`corpus.keys`: who may ask through a service. As soon as there has been one, nobody is let in without."""
+    """`corpus.keys`: who may ask through a service.
+
+    As soon as there has been one, nobody is let in without.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._were_used = False
 
     def create(
-        self, *, projects: Sequence[str] | str, role: Role | str = Role.READ, name: str = "", expires_at: datetime | None = None
+        self,
+        *,
+        projects: Sequence[str] | str,
+        role: Role | str = Role.READ,
+        name: str = "",
+        expires_at: datetime | None = None,
     ) -> tuple[Key, str]:
-        """A new key and its text, which nobody can be shown again. `projects` are names, which need not exist yet, or '*' for all."""
+        """A new key and its text, which nobody can be shown again.
+
+        `projects` are names, which need not exist yet, or '*' for all.
+        """
         from unspool.catalog import keys as table
 
         if role not in list(Role):
             raise InputError(f"role {role!r} does not exist; it is one of {', '.join(Role)}")
         now = datetime.now(UTC)
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
-            raise InputError("the key would have expired already; give an aware datetime in the future")
+            raise InputError(
+                "the key would have expired already; give an aware datetime in the future"
+            )
         id_, text = keys.new_key()
         given = [projects] if isinstance(projects, str) else projects
-        key = Key(id=id_, name=name, role=Role(role), projects=tuple(dict.fromkeys(given)), created_at=now, expires_at=expires_at)
+        key = Key(
+            id=id_,
+            name=name,
+            role=Role(role),
+            projects=tuple(dict.fromkeys(given)),
+            created_at=now,
+            expires_at=expires_at,
+        )
         with self._parts.catalog.write() as connection:
             table.insert(connection, key, keys.proof(text))
         return key, text
@@ -47,7 +67,7 @@ class Keys:
         with self._known.read() as connection:
             return table.every(connection)
 
-    def revoke(self, id: str) -> Key:  # noqa: A002
+    def revoke(self, id: str) -> Key:
         """End a key: the next request with it is refused. Doing so twice is no error."""
         from unspool.catalog import keys as table
 
@@ -72,7 +92,10 @@ class Keys:
         return found[0] if found[0].is_valid(datetime.now(UTC)) else None
 
     def are_used(self) -> bool:
-        """Whether there has ever been one. Once there has, it stays so for this object, whatever becomes of the catalog under it."""
+        """Whether there has ever been one.
+
+        Once there has, it stays so for this object, whatever becomes of the catalog under it.
+        """
         from unspool.catalog import keys as table
 
         with self._known.read() as connection:
@@ -81,6 +104,12 @@ class Keys:
 
     @property
     def _known(self) -> Catalog:
-        """Where keys are looked up: the primary, since a replica may not have heard yet of a revoked one; the replica where there is no other."""
+        """Where keys are looked up: the primary, since a replica may not have heard yet of a
+        revoked one; the replica where there is no other.
+        """
         settings = self._parts.settings
-        return self._parts.catalog if settings.database_read and settings.database else self._parts.searched
+        return (
+            self._parts.catalog
+            if settings.database_read and settings.database
+            else self._parts.searched
+        )

@@ -1,4 +1,6 @@
-"""Which projects are meant: by name, by the path they were indexed from, or because there is no other."""
+"""Which projects are meant: by name, by the path they were indexed from, or because there is no
+other.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,28 @@ def unknown(name: str, known: Sequence[str]) -> UnknownProjectError:
 
 
 def missing(names: Sequence[str], known: Collection[str]) -> str:
-    """What is said to somebody who allows only some projects, of those that there are none of; nothing where there are all."""
+    """What is said to somebody who allows only some projects, of those that there are none of;
+    nothing where there are all.
+    """
     absent = [name for name in dict.fromkeys(names) if name not in known]
-    return f"there is no project {', '.join(map(repr, absent[:SHOWN]))} yet; nothing is seen of it until there is" if absent else ""
+    return (
+        (
+            f"there is no project {', '.join(map(repr, absent[:SHOWN]))} yet; nothing is seen of "
+            f"it "
+            f"until there is"
+        )
+        if absent
+        else ""
+    )
 
 
-def named(catalog: Catalog, names: Sequence[str] | str | None) -> tuple[list[ProjectRow], int | None]:
-    """The projects that a search is about, and the vector space in use. None means the only one there is; '*' means all, by name."""
+def named(
+    catalog: Catalog, names: Sequence[str] | str | None
+) -> tuple[list[ProjectRow], int | None]:
+    """The projects that a search is about, and the vector space in use.
+
+    None means the only one there is; '*' means all, by name.
+    """
     if isinstance(names, str):
         names = [names]
     if names is not None and not names:
@@ -53,13 +70,17 @@ def named(catalog: Catalog, names: Sequence[str] | str | None) -> tuple[list[Pro
 
 
 def only_one(rows: list[ProjectRow]) -> list[ProjectRow]:
-    """Those of the projects that are meant where none is named: one, or none where there is none."""
+    """Those of the projects that are meant where none is named: one, or none where there is
+    none.
+    """
     if len(rows) > 1:
-        rows = [row for row in rows if row.seq] or rows  # one that keeps only responses has nothing to find
+        # one that keeps only responses has nothing to find
+        rows = [row for row in rows if row.seq] or rows
     if len(rows) > 1:
         shown = ", ".join(row.name for row in rows[:SHOWN])
         raise AmbiguousError(
-            f"there are {len(rows)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
+            f"there are {len(rows)} projects and none was named; name one or more of: {shown}; "
+            f"or '*' for all (--project on the command line)"
         )
     return rows
 
@@ -78,12 +99,16 @@ def at(catalog: Catalog, path: str | Path) -> str | None:
     wanted = Path(path).expanduser().resolve()
     with catalog.read() as connection:
         roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
-    among = (roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots)
+    among = (
+        roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots
+    )
     return next(among, None)
 
 
 def free(catalog: Catalog, root: Path) -> str:
-    """A name for a folder that has none yet: its own, told apart from others by its parent's or a number."""
+    """A name for a folder that has none yet: its own, told apart from others by its parent's or
+    a number.
+    """
     with catalog.read() as connection:
         taken = {row.name for row in projects.all_projects(connection)}
     base = usable_name(storable(root.name), 150) or "root"

@@ -26,7 +26,11 @@ def open(  # noqa: A001
 
 @overload
 def open(  # noqa: A001
-    address: str | None = None, *, settings: Settings | None = None, key: str | None, trust_folder: bool = False
+    address: str | None = None,
+    *,
+    settings: Settings | None = None,
+    key: str | None,
+    trust_folder: bool = False,
 ) -> RemoteCorpus: ...
 
 
@@ -39,14 +43,23 @@ def open(  # noqa: A001
     key: str | None = None,
     trust_folder: bool = False,
 ) -> Corpus | RemoteCorpus:
-    """Open the corpus at an address, or the one that the settings name. Create it if it does not exist.
+    """Open the corpus at an address, or the one that the settings name. Create it if it does not
+    exist.
 
-    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or your own embedder. An address such as http://host:8765 is
-    that of a service, which gets `key` or the key of the settings. The result has the same methods.
-    With `trust_folder` every setting in `unspool.toml` and `.env` of the current folder counts. Without it, a folder that the user
-    does not trust can only set harmless ones.
+    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or your own embedder.
+    An address such as http://host:8765 is that of a service, which gets `key` or the key of the
+    settings. The result has the same methods. With `trust_folder` every setting in `unspool.toml`
+    and `.env` of the current folder counts. Without it, a folder that the user does not trust can
+    only set harmless ones.
     """
-    settings, service = resolve(address, vectors=vectors, embedder=embedder, settings=settings, key=key, trust_folder=trust_folder)
+    settings, service = resolve(
+        address,
+        vectors=vectors,
+        embedder=embedder,
+        settings=settings,
+        key=key,
+        trust_folder=trust_folder,
+    )
     if service is None:
         return corpus.open(embedder=embedder, settings=settings)
     from unspool.client import RemoteCorpus
@@ -63,18 +76,26 @@ def resolve(
     key: str | None,
     trust_folder: bool,
 ) -> tuple[Settings, str | None]:
-    """Return the settings with the arguments on top, and the address of the service that they name; None for a corpus in this process."""
+    """Return the settings with the arguments on top, and the address of the service that they
+    name; None for a corpus in this process.
+    """
     name = embedder if isinstance(embedder, str) else None
     given = {"database": address, "vectors": vectors, "embedder": name}
     if settings is None:
         settings = Settings.load(arguments=given, trust_folder=trust_folder)
     elif trust_folder:
-        raise ConfigError("trust_folder was given with settings, which are loaded already; give it to Settings.load()")
+        raise ConfigError(
+            "trust_folder was given with settings, which are loaded already; give it to "
+            "Settings.load()"
+        )
     else:
         settings = settings.with_arguments(given)
     if not settings.database.lower().startswith(("http://", "https://")):
         if key is not None:
-            raise ConfigError("a key was given for a corpus in this process, which asks for none; give the address of a service, or leave it out")
+            raise ConfigError(
+                "a key was given for a corpus in this process, which asks for none; give the "
+                "address of a service, or leave it out"
+            )
         return settings, None
     if vectors is not None or embedder is not None:
         raise ConfigError("vectors and embedder are chosen where the service runs; leave them out")

@@ -1,4 +1,6 @@
-"""When a call may be made, and made again: not while a server has asked to be left alone, and not more often than allowed."""
+"""When a call may be made, and made again: not while a server has asked to be left alone, and
+not more often than allowed.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ LONGEST_WAIT_S = 120.0  # a server that asks for more than this is believed and 
 
 
 def pause_after(error: UnspoolError, attempt: int) -> float | None:
-    """How long to wait before a call is repeated that has failed so many times, in seconds; None where it should not be.
+    """How long to wait before a call is repeated that has failed so many times, in seconds; None
+    where it should not be.
 
-    What a server asks for counts; otherwise twice as long every time, half of it by chance, so that callers who failed together come back apart.
+    What a server asks for counts; otherwise twice as long every time, half of it by chance, so that
+    callers who failed together come back apart.
     """
     if not error.retryable:
         return None
@@ -51,7 +55,10 @@ class Pace:
         self._paused_until = 0.0
 
     def wait(self, tokens: int, *, sleep: Callable[[float], object] | None = None) -> None:
-        """Wait for the turn of a call with so many tokens. A `sleep` that returns early for good ends it."""
+        """Wait for the turn of a call with so many tokens.
+
+        A `sleep` that returns early for good ends it.
+        """
         with self._guard:
             now = self._clock()
             turn = max(self._free_at, now)
@@ -70,9 +77,16 @@ class Pace:
 
 
 def repeated(
-    call: Callable[[], _T], *, pace: Pace, tokens: int = 0, retries: int, patience_s: float = LONGEST_WAIT_S, abandoned: threading.Event
+    call: Callable[[], _T],
+    *,
+    pace: Pace,
+    tokens: int = 0,
+    retries: int,
+    patience_s: float = LONGEST_WAIT_S,
+    abandoned: threading.Event,
 ) -> _T:
-    """What a call gives, made again as long as that may help and nobody has to wait longer than `patience_s` for the next attempt.
+    """What a call gives, made again as long as that may help and nobody has to wait longer than
+    `patience_s` for the next attempt.
 
     Set `abandoned` where nobody waits any more: it ends the waiting with a `CancelledError`.
     """

@@ -1,5 +1,5 @@
-"""What an open corpus works with: the catalogs, the embedder, the store, and what searches. It goes along when the catalog goes over to another
-embedder."""
+"""What an open corpus works with: the catalogs, the embedder, the store, and what searches. It goes
+along when the catalog goes over to another embedder."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING, TypeVar
 from unspool import wiring
 from unspool.domain.events import IndexFinished
 from unspool.domain.reports import IndexReport, RememberReport
-from unspool.errors import AddressError, ConfigError, ConflictError, InputError, SwitchedError, UnspoolError
+from unspool.errors import (
+    AddressError,
+    ConfigError,
+    ConflictError,
+    InputError,
+    SwitchedError,
+    UnspoolError,
+)
 from unspool.settings import Settings
 
-if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+# the real imports are where they are used: `import unspool` stays under a tenth of a second
+if TYPE_CHECKING:
     from unspool.answering.answer import Answers
     from unspool.catalog import Catalog
     from unspool.catalog.spaces import Space
@@ -26,7 +34,8 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
     from unspool.stores import Store
     from unspool.vectors.base import Vectors
 
-GLANCE_S = 1.0  # a page of a walk that has begun may come from vectors that were put out of use this long ago
+# a page of a walk that has begun may come from vectors that were put out of use this long ago
+GLANCE_S = 1.0
 _T = TypeVar("_T")
 _Report = TypeVar("_Report", IndexReport, RememberReport)
 
@@ -34,7 +43,9 @@ _Report = TypeVar("_Report", IndexReport, RememberReport)
 class Parts:
     """Opened when they are first needed. Safe to use from several threads."""
 
-    def __init__(self, settings: Settings, embedder: object, *, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, settings: Settings, embedder: object, *, emit: Callable[[Event], None]
+    ) -> None:
         from unspool.catalog import spaces
         from unspool.catalog.windows import Windows
 
@@ -49,7 +60,8 @@ class Parts:
         self._searched_store: Store | None = None
         self._finder: Finder | None = None
         self._answers: Answers | None = None
-        self._left: list[Store | Finder | RedisCache] = []  # of embedders that are not in use any more; somebody may be searching with them
+        # of embedders that are not in use any more; somebody may be searching with them
+        self._left: list[Store | Finder | RedisCache] = []
         self._looked_at = 0.0
         self._proof: Proof | None = None
         self.searched: Catalog = self._opened()
@@ -69,13 +81,18 @@ class Parts:
         with self._guard:
             self._is_closed = True
             answers = self._answers
-        if answers is not None:  # first: they are the only ones that may be waiting for somebody else
+        # first: they are the only ones that may be waiting for somebody else
+        if answers is not None:
             answers.close()
         with self._guard:
             if self._finder is not None:
                 self._finder.close()
                 self._finder = None
-            for part in {id(one): one for one in (self.store, self._searched_store, self._cache, *self._left) if one is not None}.values():
+            for part in {
+                id(one): one
+                for one in (self.store, self._searched_store, self._cache, *self._left)
+                if one is not None
+            }.values():
                 part.close()
             self.store = self._searched_store = None
         if self.windows is not None:
@@ -85,17 +102,27 @@ class Parts:
             self._primary.close()
 
     def _opened(self) -> Catalog:
-        """The catalog that is searched: a replica if there is one. The primary is then opened when something is to be written."""
+        """The catalog that is searched: a replica if there is one.
+
+        The primary is then opened when something is to be written.
+        """
         from unspool.catalog import Catalog
         from unspool.catalog.database import engine_name
 
         settings = self.settings
         if not settings.database_read:
-            self._primary = Catalog.open(settings.database_address, connecting=wiring.connecting(settings))
+            self._primary = Catalog.open(
+                settings.database_address, connecting=wiring.connecting(settings)
+            )
             return self._primary
         if engine_name(settings.database_read) == "sqlite":
-            raise AddressError("UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, leave it empty otherwise")
-        replica = Catalog.open(settings.database_read, create=False, connecting=wiring.connecting(settings))
+            raise AddressError(
+                "UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, "
+                "leave it empty otherwise"
+            )
+        replica = Catalog.open(
+            settings.database_read, create=False, connecting=wiring.connecting(settings)
+        )
         if not settings.database:
             self._primary = replica  # which refuses to be written, and says where to
         return replica
@@ -108,10 +135,15 @@ class Parts:
         with self._guard:
             if self._primary is None:
                 self._check_open()
-                opened = Catalog.open(self.settings.database_address, connecting=wiring.connecting(self.settings))
+                opened = Catalog.open(
+                    self.settings.database_address, connecting=wiring.connecting(self.settings)
+                )
                 if opened.identity != self.searched.identity:
                     opened.close()
-                    raise ConfigError("UNSPOOL_DATABASE_READ is no replica of UNSPOOL_DATABASE: it holds another catalog; correct one of them")
+                    raise ConfigError(
+                        "UNSPOOL_DATABASE_READ is no replica of UNSPOOL_DATABASE: it holds "
+                        "another catalog; correct one of them"
+                    )
                 self._primary = opened
             return self._primary
 
@@ -143,7 +175,14 @@ class Parts:
     def _open_store(self, catalog: Catalog) -> Store:
         own = self.embedder
         space_id = self._space(catalog)
-        return wiring.open_store(catalog, self.settings, space_id=space_id, name=own.name, revision=own.revision, dimension=own.dimension)
+        return wiring.open_store(
+            catalog,
+            self.settings,
+            space_id=space_id,
+            name=own.name,
+            revision=own.revision,
+            dimension=own.dimension,
+        )
 
     def finding(self) -> Finder:
         """What searches, put together when it is first needed."""
@@ -175,7 +214,9 @@ class Parts:
                         lifetime_s=settings.continuation_s,
                         signed=settings.continuations == "signed",
                         key=key,
-                        at_once=AT_ONCE if self.searched.engine_name == "sqlite" else settings.pool_size,
+                        at_once=AT_ONCE
+                        if self.searched.engine_name == "sqlite"
+                        else settings.pool_size,
                     ),
                     emit=self._emit,
                 )
@@ -202,16 +243,22 @@ class Parts:
         with catalog.read() as connection:
             if spaces.active_id(connection) is not None:
                 return spaces.ensure(connection, self.embedder, self._opened_as)
-        _ = self.embedder.dimension  # which may have to be asked for: not while others wait to write
+        # which may have to be asked for: not while others wait to write
+        _ = self.embedder.dimension
         with catalog.write() as connection:
             return spaces.ensure(connection, self.embedder, self._opened_as)
 
     def _meet(self, space: Space) -> None:
-        """Tell the embedder what its own space says of it: the dimension, which it then need not find out."""
+        """Tell the embedder what its own space says of it: the dimension, which it then need not
+        find out.
+        """
         from unspool.embedders.model import ModelEmbedder
 
         own = self.embedder
-        if isinstance(own, ModelEmbedder) and (space.embedder, space.revision) == (own.name, own.revision):
+        if isinstance(own, ModelEmbedder) and (space.embedder, space.revision) == (
+            own.name,
+            own.revision,
+        ):
             own.assume_dimension(space.dimension)
 
     def glance(self) -> None:
@@ -220,7 +267,9 @@ class Parts:
             self.look(searched=True)
 
     def look(self, *, searched: bool = False) -> None:
-        """See whether the catalog that is written, or the one that is searched, has gone over to another embedder, and follow."""
+        """See whether the catalog that is written, or the one that is searched, has gone over to
+        another embedder, and follow.
+        """
         from unspool.catalog import spaces
 
         with (self.searched if searched else self.catalog).read() as connection:
@@ -228,7 +277,9 @@ class Parts:
         self.follow(active)
 
     def follow(self, active: int | None) -> None:
-        """Go over to the embedder whose vectors are in use now, if that is another one than when this corpus was opened."""
+        """Go over to the embedder whose vectors are in use now, if that is another one than when
+        this corpus was opened.
+        """
         from unspool.catalog import spaces
 
         self._looked_at = time.monotonic()
@@ -249,22 +300,37 @@ class Parts:
         from unspool.catalog import spaces
 
         if not space.setting:
-            raise ConflictError(f"this catalog has gone over to embedder {space}, which no setting names; open it again with that one")
+            raise ConflictError(
+                f"this catalog has gone over to embedder {space}, which no setting names; open "
+                f"it again with that one"
+            )
         try:
             embedder, opened_as = wiring.open_embedder(self.settings, space.setting)
             is_same = space.belongs_to(embedder)
         except UnspoolError as error:
-            raise ConflictError(f"this catalog has gone over to embedder {space}, which cannot be opened here: {error}") from error
+            raise ConflictError(
+                f"this catalog has gone over to embedder {space}, which cannot be opened here: "
+                f"{error}"
+            ) from error
         if not is_same:
-            raise ConflictError(f"this catalog has gone over to embedder {space}; {spaces.how_to_meet(space, embedder)}")
-        self._left += [one for one in (self._finder, self.store, self._searched_store, self._cache) if one is not None]
+            raise ConflictError(
+                f"this catalog has gone over to embedder {space}; "
+                f"{spaces.how_to_meet(space, embedder)}"
+            )
+        self._left += [
+            one
+            for one in (self._finder, self.store, self._searched_store, self._cache)
+            if one is not None
+        ]
         self._finder = self.store = self._searched_store = None
         self.embedder, self._opened_as = embedder, opened_as
         self._cache = wiring.open_cache(self.settings, embedder)
         self._proof = None
 
     def indexer(self) -> Indexer:
-        """What a writer works with: the store and the embedder that belong together at this moment."""
+        """What a writer works with: the store and the embedder that belong together at this
+        moment.
+        """
         from unspool.indexing.pipeline import Indexer
 
         with self._guard:
@@ -282,7 +348,9 @@ class Parts:
             )
 
     def written(self, write: Callable[[Indexer], _T]) -> _T:
-        """What a writer does; once more where the catalog went over to another embedder while it did."""
+        """What a writer does; once more where the catalog went over to another embedder while it
+        did.
+        """
         self.look()
         try:
             return write(self.indexer())
@@ -309,7 +377,9 @@ class Parts:
         return report
 
     def _proof_of(self, space_id: int) -> Proof | None:
-        """What an embedder whose name proves little has to show before its vectors are used; None for one that cannot be another."""
+        """What an embedder whose name proves little has to show before its vectors are used;
+        None for one that cannot be another.
+        """
         from unspool.embedders.model import ModelEmbedder
         from unspool.embedders.proof import Proof
 

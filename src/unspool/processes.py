@@ -1,7 +1,8 @@
 """Isolated child processes of this Python, which exchange pickled messages with their parent.
 
-A child imports nothing from the current folder and ignores the `PYTHON*` variables. It is not started by `multiprocessing`, which
-imports the caller's main module again: a script without a guard around its last lines would index inside each of its own workers.
+A child imports nothing from the current folder and ignores the `PYTHON*` variables. It is not
+started by `multiprocessing`, which imports the caller's main module again: a script without a guard
+around its last lines would index inside each of its own workers.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from typing import Any, BinaryIO, cast
 
 from unspool.errors import ServiceError
 
-# The setup travels over the pipe. It may contain an address with a password, and every user of the machine can read arguments.
-# The standard library comes first. Site folders keep the order that they have in the parent.
+# The setup travels over the pipe. It may contain an address with a password, and every user of the
+# machine can read arguments. The standard library comes first. Site folders keep the order that
+# they have in the parent.
 _START = """
 import json, site, sys
 setup = json.loads(sys.stdin.buffer.readline())
@@ -64,15 +66,21 @@ class ChildMemoryError(ChildEndedError):
 class Limits:
     """Bounds of a child that reads files of strangers."""
 
-    seconds: float = 25.0  # without a message: with the start and the end of the process less than 30
-    # Private memory. Libraries that are mapped from files add 40 MB, and the parent has 100 to 130 MB: below 500 MB together.
+    # without a message: with the start and the end of the process less than 30
+    seconds: float = 25.0
+    # Private memory. Libraries that are mapped from files add 40 MB, and the parent has 100 to 130
+    # MB: below 500 MB together.
     memory_bytes: int = 350_000_000
 
 
 class Child:
-    """An isolated process that runs a function, given as `module:function`, with a `Channel` to this process."""
+    """An isolated process that runs a function, given as `module:function`, with a `Channel` to
+    this process.
+    """
 
-    def __init__(self, target: str, *, memory_bytes: int = 0, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, target: str, *, memory_bytes: int = 0, variables: Mapping[str, str] | None = None
+    ) -> None:
         user_sites = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
         setup = {
             "path": trusted_path(),
@@ -81,10 +89,23 @@ class Child:
             "target": target,
             "memory_bytes": memory_bytes,
         }
-        options = ["-I", "-X", f"utf8={sys.flags.utf8_mode}", *(["-B"] if sys.flags.dont_write_bytecode else [])]
+        options = [
+            "-I",
+            "-X",
+            f"utf8={sys.flags.utf8_mode}",
+            *(["-B"] if sys.flags.dont_write_bytecode else []),
+        ]
         environment = {**isolated_environment(), **(variables or {})}
-        self._process = subprocess.Popen([sys.executable, *options, "-c", _START], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        self._input, self._output = cast(BinaryIO, self._process.stdin), cast(BinaryIO, self._process.stdout)
+        self._process = subprocess.Popen(
+            [sys.executable, *options, "-c", _START],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        self._input, self._output = (
+            cast(BinaryIO, self._process.stdin),
+            cast(BinaryIO, self._process.stdout),
+        )
         self._lock = threading.Lock()
         self._limit: float | None = None  # seconds that the parent waits for the present message
         self._received = 0  # messages
@@ -92,7 +113,8 @@ class Child:
         self._has_started = False
         self._ended = threading.Event()
         threading.Thread(target=self._watch, name="unspool-watchdog", daemon=True).start()
-        with contextlib.suppress(BrokenPipeError):  # the next `receive` reports that the child has ended
+        # the next `receive` reports that the child has ended
+        with contextlib.suppress(BrokenPipeError):
             self._input.write(json.dumps(setup).encode() + b"\n")
             self._input.flush()
 
@@ -106,7 +128,10 @@ class Child:
             _write(self._input, _dump(value))
 
     def receive(self, seconds: float | None = None) -> object:
-        """Return the next message, and raise the child's error if the message is one. Kill the child if none arrives in time."""
+        """Return the next message, and raise the child's error if the message is one.
+
+        Kill the child if none arrives in time.
+        """
         if not self._has_started:
             self._await_start()
         self._limit = seconds
@@ -131,7 +156,10 @@ class Child:
         except (OSError, EOFError, ValueError) as error:
             if self._ended.is_set():
                 raise ChildEndedError from error
-            raise ServiceError(f"a child process of {sys.executable} did not start; its own message on stderr says why") from error
+            raise ServiceError(
+                f"a child process of {sys.executable} did not start; its own message on stderr "
+                f"says why"
+            ) from error
         self._has_started = True
 
     def kill(self) -> None:
@@ -143,12 +171,16 @@ class Child:
         """End the child and release its pipes."""
         self.kill()
         for pipe in (self._input, self._output):
-            with contextlib.suppress(OSError):  # the pipe may contain data that the child never read
+            # the pipe may contain data that the child never read
+            with contextlib.suppress(OSError):
                 pipe.close()
         self._process.wait()
 
     def _watch(self) -> None:
-        """Kill the child when its time is over. Time in which this process was stopped as well does not count."""
+        """Kill the child when its time is over.
+
+        Time in which this process was stopped as well does not count.
+        """
         before, spent, received = time.monotonic(), 0.0, 0
         while not self._ended.wait(_TICK_S):
             now = time.monotonic()
@@ -171,7 +203,10 @@ class Channel:
         self._incoming, self._outgoing = incoming, outgoing
 
     def receive(self) -> object:
-        """Return the next message of the parent. Raise `EOFError` when there is no parent any more."""
+        """Return the next message of the parent.
+
+        Raise `EOFError` when there is no parent any more.
+        """
         return _read(self._incoming)
 
     def send(self, value: object) -> None:
@@ -180,12 +215,18 @@ class Channel:
 
 
 def run_target(target: str, memory_bytes: int) -> None:
-    """Run a child's function until it returns or the parent closes the pipe. Errors travel to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group of processes, and the parent decides
-    # Buffered, because a plain write that a signal interrupts may end halfway, and the parent would wait for the rest.
+    """Run a child's function until it returns or the parent closes the pipe.
+
+    Errors travel to the parent.
+    """
+    # Ctrl-C reaches the whole group of processes, and the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Buffered, because a plain write that a signal interrupts may end halfway, and the parent would
+    # wait for the rest.
     outgoing = open(sys.stdout.fileno(), "wb", closefd=False)  # noqa: SIM115 - open as long as the process lives
     sys.stdout = sys.stderr  # text that a library prints must not reach the pipe
-    sys.unraisablehook = lambda error: None  # finalizers that find no memory: the parent reports the file
+    # finalizers that find no memory: the parent reports the file
+    sys.unraisablehook = lambda error: None
     channel = Channel(sys.stdin.buffer, outgoing)
     channel.send(None)
     _limit_crash_dumps()
@@ -215,14 +256,23 @@ def portable(error: Exception) -> Exception:
 
 
 def isolated_environment() -> dict[str, str]:
-    """Return the variables for a Python child: none that changes what it imports, and no current folder on its path."""
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("PYTHON")}  # noqa: TID251
+    """Return the variables for a Python child: none that changes what it imports, and no current
+    folder on its path.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()  # noqa: TID251
+        if not name.upper().startswith("PYTHON")
+    }
     return {**kept, "PYTHONSAFEPATH": "1", **({"PYTHONUTF8": "1"} if sys.flags.utf8_mode else {})}
 
 
 @contextlib.contextmanager
 def isolated_children() -> Iterator[None]:
-    """Isolate the Python processes that a library starts meanwhile. They inherit the environment and `sys.path`."""
+    """Isolate the Python processes that a library starts meanwhile.
+
+    They inherit the environment and `sys.path`.
+    """
     variables, path = dict(os.environ), sys.path[:]  # noqa: TID251 - restored below
     _replace_environment(isolated_environment())
     sys.path[:] = [*trusted_path(), _PACKAGE_FOLDER]
@@ -234,12 +284,18 @@ def isolated_children() -> Iterator[None]:
 
 
 def trusted_path() -> list[str]:
-    """Return the entries of `sys.path` without the current folder, relative entries and those of `PYTHONPATH`."""
+    """Return the entries of `sys.path` without the current folder, relative entries and those of
+    `PYTHONPATH`.
+    """
     named = "" if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "")  # noqa: TID251 - it set `sys.path`
     refused = {os.path.realpath(entry) for entry in named.split(os.pathsep) if entry}
     with contextlib.suppress(OSError):  # the current folder was deleted
         refused.add(os.path.realpath(Path.cwd()))
-    return [entry for entry in sys.path if Path(entry).is_absolute() and os.path.realpath(entry) not in refused]
+    return [
+        entry
+        for entry in sys.path
+        if Path(entry).is_absolute() and os.path.realpath(entry) not in refused
+    ]
 
 
 def _replace_environment(variables: Mapping[str, str]) -> None:
@@ -248,8 +304,12 @@ def _replace_environment(variables: Mapping[str, str]) -> None:
 
 
 def limit_memory(soft_bytes: int, hard_bytes: int | None = None) -> None:
-    """Bound this process's private memory. A hard limit is final, a soft one can be changed below it. Only Linux enforces them."""
-    with contextlib.suppress(ImportError, ValueError, OSError):  # Windows has no limits, and a lower one may be set already
+    """Bound this process's private memory.
+
+    A hard limit is final, a soft one can be changed below it. Only Linux enforces them.
+    """
+    # Windows has no limits, and a lower one may be set already
+    with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         hard = resource.getrlimit(resource.RLIMIT_DATA)[1] if hard_bytes is None else hard_bytes
@@ -265,7 +325,9 @@ def _limit_crash_dumps() -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process when its parent was killed, also in the middle of a file that takes for ever."""
+    """End this process when its parent was killed, also in the middle of a file that takes for
+    ever.
+    """
     while os.getppid() == parent:
         time.sleep(_ORPHANED_S)
     os._exit(1)
@@ -284,7 +346,9 @@ def _freeze(values: dict[object, object]) -> MappingProxyType[object, object]:
 
 
 # Values of the domain contain read-only mappings, which pickle does not know.
-_REDUCERS: ChainMap[type, Any] = ChainMap({MappingProxyType: lambda mapping: (_freeze, (dict(mapping),))}, copyreg.dispatch_table)
+_REDUCERS: ChainMap[type, Any] = ChainMap(
+    {MappingProxyType: lambda mapping: (_freeze, (dict(mapping),))}, copyreg.dispatch_table
+)
 
 
 def _write(pipe: BinaryIO, data: bytes) -> None:

@@ -1,4 +1,7 @@
-"""The store port: both retrievers over what a catalog holds, and how they keep up with it. `open_store` picks the one that an engine has."""
+"""The store port: both retrievers over what a catalog holds, and how they keep up with it.
+
+`open_store` picks the one that an engine has.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from unspool.vectors.options import VectorOptions
 from unspool.words.base import WordIndex
 
 OnProgress = Callable[[Progress], None]
-_STORES = {"sqlite": "unspool.embedded.store", "postgresql": "unspool.postgres.store"}  # by the catalog's engine
+# by the catalog's engine
+_STORES = {"sqlite": "unspool.embedded.store", "postgresql": "unspool.postgres.store"}
 
 
 class Store(VectorIndex, Protocol):
@@ -31,37 +35,57 @@ class Store(VectorIndex, Protocol):
 
     @property
     def catches_up(self) -> bool:
-        """Whether it takes in changes later, by sequence number; otherwise it takes part in the transactions that make them."""
+        """Whether it takes in changes later, by sequence number; otherwise it takes part in the
+        transactions that make them.
+        """
 
     @property
     def words(self) -> WordIndex: ...
 
     def follow(self, connection: Connection, project: int, changes: Changes) -> None:
-        """Take part in the transaction that changes a project's chunks. A store that catches up later does nothing here."""
+        """Take part in the transaction that changes a project's chunks.
+
+        A store that catches up later does nothing here.
+        """
 
     def forget(self, connection: Connection, project: int) -> None:
         """Take part in the transaction that removes a project."""
 
     def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
-        """Make everything findable that was committed when the project's row was read; returns how many chunks are not yet."""
+        """Make everything findable that was committed when the project's row was read; returns
+        how many chunks are not yet.
+        """
 
     def keep_up(self, project: int) -> None:
         """Called now and then during a long run; waits for nobody."""
 
-    def settle(self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None) -> str:
-        """Called after a run, or after so many chunks were put: what is worth doing once much has changed.
+    def settle(
+        self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None
+    ) -> str:
+        """Called after a run, or after so many chunks were put: what is worth doing once much has
+        changed.
 
-        Returns what could not be done though all is stored and found; an error is for what is not found yet.
+        Returns what could not be done though all is stored and found; an error is for what is not
+        found yet.
         """
 
-    def absorb(self, project: int, *, verify: bool = False, on_progress: OnProgress | None = None) -> bool:
-        """Rebuild everything that is missing or damaged. With `verify` every file is read to find damage."""
+    def absorb(
+        self, project: int, *, verify: bool = False, on_progress: OnProgress | None = None
+    ) -> bool:
+        """Rebuild everything that is missing or damaged.
+
+        With `verify` every file is read to find damage.
+        """
 
     def build(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
-        """Make this space's vectors while another space is in use, and hold nobody up; False where the catalog does not have them all yet."""
+        """Make this space's vectors while another space is in use, and hold nobody up; False
+        where the catalog does not have them all yet.
+        """
 
     def complete(self, connection: Connection, project: int) -> None:
-        """Take part in the transaction that puts this space in use: what has changed since `build`."""
+        """Take part in the transaction that puts this space in use: what has changed since
+        `build`.
+        """
 
     def drop_space(self, connection: Connection) -> None:
         """Take part in the transaction that forgets this space."""
@@ -79,8 +103,12 @@ class Store(VectorIndex, Protocol):
         """The sequence number up to which changes have been taken in, for one that catches up."""
 
 
-def open_store(catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions) -> Store:
+def open_store(
+    catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions
+) -> Store:
     """The store of a catalog, for one vector space."""
     module: Any = importlib.import_module(_STORES[catalog.engine_name])
-    store: Store = module.open_store(catalog, space_id=space_id, space=space, dimension=dimension, options=options)
+    store: Store = module.open_store(
+        catalog, space_id=space_id, space=space, dimension=dimension, options=options
+    )
     return store

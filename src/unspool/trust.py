@@ -48,7 +48,10 @@ class FolderState(StrEnum):
 
 
 class TrustStore:
-    """File with the trusted folders. A missing file means none; a damaged file is an error and is never overwritten."""
+    """File with the trusted folders.
+
+    A missing file means none; a damaged file is an error and is never overwritten.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,11 +69,17 @@ class TrustStore:
             return {}
         except OSError as error:
             raise ConfigError(
-                f"the list of trusted folders {self.path} cannot be read ({error.strerror}), so no folder is trusted; "
+                f"the list of trusted folders {self.path} cannot be read ({error.strerror}), so "
+                f"no folder is trusted; "
                 "make the file readable or remove it"
             ) from error
         try:
-            return MappingProxyType({folder: _decode_entry(folder, entry) for folder, entry in _decode_folders(content).items()})
+            return MappingProxyType(
+                {
+                    folder: _decode_entry(folder, entry)
+                    for folder, entry in _decode_folders(content).items()
+                }
+            )
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ConfigError(
                 f"the list of trusted folders {self.path} is damaged, so no folder is trusted; "
@@ -79,7 +88,9 @@ class TrustStore:
 
     def add(self, folder: Path, digest: str) -> TrustedFolder:
         """Trust a folder while its settings files have this hash."""
-        entry = TrustedFolder(folder=str(folder), digest=digest, trusted_at=datetime.now(UTC).replace(microsecond=0))
+        entry = TrustedFolder(
+            folder=str(folder), digest=digest, trusted_at=datetime.now(UTC).replace(microsecond=0)
+        )
         with self._lock():
             self._write({**self.entries(), entry.folder: entry})
         return entry
@@ -99,19 +110,26 @@ class TrustStore:
 
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with FileLock(self.path.with_name(self.path.name + ".lock"), timeout=_LOCK_S, mode=0o600):
+            with FileLock(
+                self.path.with_name(self.path.name + ".lock"), timeout=_LOCK_S, mode=0o600
+            ):
                 yield
         except Timeout as error:
             raise ServiceError(f"{self.path} is in use by another process; try again") from error
         except OSError as error:
-            raise ServiceError(f"{self.path} cannot be written ({error.strerror}); check the folder's permissions") from error
+            raise ServiceError(
+                f"{self.path} cannot be written ({error.strerror}); check the folder's permissions"
+            ) from error
 
     def _write(self, entries: Mapping[str, TrustedFolder]) -> None:
         """Replace the file atomically. Only its owner can read the new one."""
         import tempfile  # not at the top: every program that opens a corpus would wait for it
 
         target = self.path.resolve()  # the file may be a link into a folder of configuration files
-        folders = {one.folder: {"sha256": one.digest, "trusted_at": one.trusted_at.isoformat()} for one in entries.values()}
+        folders = {
+            one.folder: {"sha256": one.digest, "trusted_at": one.trusted_at.isoformat()}
+            for one in entries.values()
+        }
         descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name)
         try:
             with open(descriptor, "w", encoding="ascii") as file:

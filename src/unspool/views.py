@@ -1,7 +1,9 @@
-"""A corpus as one caller sees it. Doors that let others in go through here and never to the corpus itself.
+"""A corpus as one caller sees it. Doors that let others in go through here and never to the corpus
+itself.
 
-What a scope does not hold does not exist for it: reading it, writing it and asking how much there is of it end as they would if it had never
-been made, with the same words, in which only that is named which can be seen.
+What a scope does not hold does not exist for it: reading it, writing it and asking how much there
+is of it end as they would if it had never been made, with the same words, in which only that is
+named which can be seen.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from unspool.catalog import history as stream_rows
 from unspool.catalog import projects as project_rows
 from unspool.domain import conversations
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
-from unspool.domain.documents import DEFAULT_PROJECT, Chunk, Document, DocumentRecord, Passage, Status
+from unspool.domain.documents import (
+    DEFAULT_PROJECT,
+    Chunk,
+    Document,
+    DocumentRecord,
+    Passage,
+    Status,
+)
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, StreamStatus
 from unspool.domain.keys import Role
 from unspool.domain.queries import Hit, Page
@@ -52,7 +61,9 @@ __all__ = ["ConversationsView", "HistoryView", "Scope", "View", "admit"]
 
 
 def _unseen(method: Callable[Concatenate[View, _P], _T]) -> Callable[Concatenate[View, _P], _T]:
-    """What a method gives; where it finds out that a project does not exist, it names only those that the caller can see."""
+    """What a method gives; where it finds out that a project does not exist, it names only those
+    that the caller can see.
+    """
 
     @wraps(method)
     def run(self: View, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
@@ -78,7 +89,9 @@ class View:
 
     @property
     def embedder(self) -> str:
-        """The name of the embedder in use, which the catalog may have gone over to since the settings were written."""
+        """The name of the embedder in use, which the catalog may have gone over to since the
+        settings were written.
+        """
         return self._corpus._parts.embedder.name
 
     def projects(self) -> list[str]:
@@ -123,11 +136,27 @@ class View:
         )
 
     @_unseen
-    def more(self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False) -> Page:
-        """The page that a continuation leads to. One that was given to somebody else is not known."""
+    def more(
+        self,
+        continuation: str,
+        *,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        restart: bool = False,
+    ) -> Page:
+        """The page that a continuation leads to.
+
+        One that was given to somebody else is not known.
+        """
         unknown = "this continuation is not known any more; search again"
         try:
-            page = self._corpus.more(continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=self.scope.caller)
+            page = self._corpus.more(
+                continuation,
+                limit=limit,
+                max_tokens=max_tokens,
+                restart=restart,
+                caller=self.scope.caller,
+            )
         except DeniedContinuationError:
             raise SweptContinuationError(unknown) from None
         if not all(map(self.scope.holds, page.projects)):
@@ -135,13 +164,20 @@ class View:
         return page
 
     @_unseen
-    def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
+    def related(
+        self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
+    ) -> Page:
         """The chunks most like the one at a line of a document."""
         return self._corpus.related(path, line, project=self._one(project, "related"), limit=limit)
 
     @_unseen
     def nearest(
-        self, vector: Sequence[float], *, k: int = 10, projects: Sequence[str] | str | None = None, where: Mapping[str, Any] | None = None
+        self,
+        vector: Sequence[float],
+        *,
+        k: int = 10,
+        projects: Sequence[str] | str | None = None,
+        where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
         """The k chunks whose vectors are closest."""
         return self._corpus.nearest(vector, k=k, projects=self._meant(projects), where=where)
@@ -165,23 +201,44 @@ class View:
         conversation: Sequence[Message] = (),
     ) -> AnswerStream:
         """An answer, piece by piece; closing it ends the request."""
-        return self._corpus.answering(question, projects=self._meant(projects), where=where, limit=limit, conversation=conversation)
+        return self._corpus.answering(
+            question,
+            projects=self._meant(projects),
+            where=where,
+            limit=limit,
+            conversation=conversation,
+        )
 
     @_unseen
-    def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:
+    def read(
+        self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
+    ) -> Passage:
         """Lines of a document, or messages of a conversation."""
         return self._corpus.read(path, project=self._one(project, "read"), first=first, last=last)
 
     @_unseen
     def documents(
-        self, *, project: str | None = None, status: Status | str | None = None, after: str | None = None, limit: int | None = None
+        self,
+        *,
+        project: str | None = None,
+        status: Status | str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document of a project, by path; with no project, of all that can be seen."""
+        """What is known of each document of a project, by path; with no project, of all that can
+        be seen.
+        """
         if project is not None:
-            return self._corpus.documents(project=self._held(project), status=status, after=after, limit=limit)
+            return self._corpus.documents(
+                project=self._held(project), status=status, after=after, limit=limit
+            )
         if after is not None or self.scope.projects is None:
             return self._corpus.documents(status=status, after=after, limit=limit)
-        found = [one for name in self.projects() for one in self._corpus.documents(project=name, status=status, limit=limit)]
+        found = [
+            one
+            for name in self.projects()
+            for one in self._corpus.documents(project=name, status=status, limit=limit)
+        ]
         return found[:limit]
 
     @_unseen
@@ -193,7 +250,9 @@ class View:
         return found[0]
 
     @_unseen
-    def passage(self, path: str, *, project: str, first: int = 1, last: int | None = None) -> tuple[DocumentRecord, Passage]:
+    def passage(
+        self, path: str, *, project: str, first: int = 1, last: int | None = None
+    ) -> tuple[DocumentRecord, Passage]:
         """What is known of one document, and some of its lines as they were at the same moment."""
         found = self._corpus._document(path, project=self._held(project), first=first, last=last)
         if found is None:
@@ -209,12 +268,19 @@ class View:
 
     @_unseen
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
-        """Every project that can be seen with its counts, or one. Where it lies on the server is for those who may index there."""
+        """Every project that can be seen with its counts, or one.
+
+        Where it lies on the server is for those who may index there.
+        """
         if project is not None or self.scope.projects is None:
             found = self._corpus.status(project=None if project is None else self._held(project))
         else:
             found = [one for name in self.projects() for one in self._corpus.status(project=name)]
-        return found if self.scope.role.allows(Role.ADMIN) else [replace(one, root="") for one in found]
+        return (
+            found
+            if self.scope.role.allows(Role.ADMIN)
+            else [replace(one, root="") for one in found]
+        )
 
     def stores(self) -> list[StoreStatus]:
         """Where vectors are kept, and what can be done there."""
@@ -233,21 +299,40 @@ class View:
     @_unseen
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project."""
-        self.scope.need(Role.WRITE if path is not None else Role.ADMIN, "removing a document" if path is not None else "removing a project")
+        self.scope.need(
+            Role.WRITE if path is not None else Role.ADMIN,
+            "removing a document" if path is not None else "removing a project",
+        )
         return self._corpus.forget(project=self._held(project), path=path)
 
     @_unseen
-    def index(self, source: str, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
+    def index(
+        self,
+        source: str,
+        *,
+        project: str | None = None,
+        ref: str = "",
+        on_progress: OnProgress | None = None,
+    ) -> IndexReport:
         """Bring a project up to date with a folder under the roots, or a repository."""
         self.check_source(source)
         name = project
         if name is None and self.scope.projects is not None:
             name = self._default(DEFAULT_PROJECT, "index")
-        if name is None and not git.is_git_url(source) and (known := naming.at(self._corpus._parts.catalog, source)) is not None:
-            self.check_source(self._corpus._project(known).root)  # a part of a project is indexed as the whole of it
+        if (
+            name is None
+            and not git.is_git_url(source)
+            and (known := naming.at(self._corpus._parts.catalog, source)) is not None
+        ):
+            # a part of a project is indexed as the whole of it
+            self.check_source(self._corpus._project(known).root)
         held = None if name is None else self._held(name)
         redirects = self.scope.git_hosts is None
-        return self._told(self._corpus._index(source, project=held, ref=ref, redirects=redirects, on_progress=on_progress))
+        return self._told(
+            self._corpus._index(
+                source, project=held, ref=ref, redirects=redirects, on_progress=on_progress
+            )
+        )
 
     @_unseen
     def source_of(self, project: str) -> str:
@@ -255,12 +340,15 @@ class View:
         self.scope.need(Role.ADMIN, "indexing")
         source = self._corpus.root_of(self._held(project))
         if not source:
-            raise ConflictError(f"project {project!r} is made of what was given as text; there is nothing to index it from, put it again instead")
+            raise ConflictError(
+                f"project {project!r} is made of what was given as text; there is nothing to "
+                f"index it from, put it again instead"
+            )
         return source
 
     def check_source(self, source: str, *, project: str | None = None) -> None:
-        """Refuse what may not be indexed: only admins may, on the server's own disk only under the roots, elsewhere only from hosts that are allowed,
-        and only into a project that they see."""
+        """Refuse what may not be indexed: only admins may, on the server's own disk only under the
+        roots, elsewhere only from hosts that are allowed, and only into a project that they see."""
         self.scope.need(Role.ADMIN, "indexing")
         if project is not None:
             self._held(project)
@@ -268,7 +356,8 @@ class View:
             if not self.scope.fetches(source):
                 named = ", ".join(sorted(self.scope.git_hosts or ())) or "none"
                 raise ForbiddenError(
-                    f"nothing may be fetched from {git.host_of(source)[:200]!r}; UNSPOOL_GIT_HOSTS names the hosts that may be: {named}"
+                    f"nothing may be fetched from {git.host_of(source)[:200]!r}; "
+                    f"UNSPOOL_GIT_HOSTS names the hosts that may be: {named}"
                 )
             return
         if "\x00" in source or not source.strip():
@@ -280,7 +369,10 @@ class View:
                 if self.scope.roots
                 else "UNSPOOL_ROOTS names those that may, and there are none"
             )
-            raise ForbiddenError(f"{source[:200]!r} is no {'folder that may be indexed' if is_absolute else 'absolute path'}; {cure}")
+            raise ForbiddenError(
+                f"{source[:200]!r} is no "
+                f"{'folder that may be indexed' if is_absolute else 'absolute path'}; {cure}"
+            )
 
     # What was said, what was answered
 
@@ -291,11 +383,17 @@ class View:
 
     def history(self, stream: str, *, project: str | None = None) -> HistoryView:
         """The responses of an endpoint, a job or a tool, newest first."""
-        name = self._held(project) if project is not None else self._default(DEFAULT_PROJECT, "history")
+        name = (
+            self._held(project)
+            if project is not None
+            else self._default(DEFAULT_PROJECT, "history")
+        )
         return HistoryView(self._corpus.history(stream, project=name), self.scope)
 
     def has_stream(self, stream: str, *, project: str) -> bool:
-        """Whether there is a stream of that name, also one of which nothing is to be read any more."""
+        """Whether there is a stream of that name, also one of which nothing is to be read any
+        more.
+        """
         with self._corpus._parts.catalog.read() as connection:
             return stream_rows.find(connection, self._held(project), stream) is not None
 
@@ -307,8 +405,9 @@ class View:
     # Inside
 
     def _told(self, report: _Report) -> _Report:
-        """A report. Equal texts are embedded once for all projects, so a caller who sees some of them is told of every chunk that it was: else
-        whoever guesses a text would learn whether somebody else has it."""
+        """A report. Equal texts are embedded once for all projects, so a caller who sees some of
+        them is told of every chunk that it was: else whoever guesses a text would learn whether
+        somebody else has it."""
         return report if self.scope.projects is None else replace(report, embedded=report.chunks)
 
     def _held(self, project: str) -> str:
@@ -317,7 +416,9 @@ class View:
         return project
 
     def _meant(self, names: Sequence[str] | str | None) -> Sequence[str] | str | None:
-        """The projects that a search is about, by name, so that nothing can be meant that is not named."""
+        """The projects that a search is about, by name, so that nothing can be meant that is not
+        named.
+        """
         if self.scope.projects is None:
             return names
         given = [names] if isinstance(names, str) else names
@@ -326,7 +427,9 @@ class View:
         if given is not None and "*" not in given:
             return [self._held(name) for name in given]
         with self._corpus._parts.searched.read() as connection:
-            rows = [row for row in project_rows.all_projects(connection) if self.scope.holds(row.name)]
+            rows = [
+                row for row in project_rows.all_projects(connection) if self.scope.holds(row.name)
+            ]
         if not rows:
             raise NotFoundError("nothing is indexed yet in what this key can see")
         return [row.name for row in (naming.only_one(rows) if given is None else rows)]
@@ -345,12 +448,17 @@ class View:
             return name
         assert self.scope.projects is not None
         if len(self.scope.projects) != 1:
-            raise AmbiguousError(f"{task} needs a project; name one of: {', '.join(sorted(self.scope.projects)[: naming.SHOWN])}")
+            raise AmbiguousError(
+                f"{task} needs a project; name one of: "
+                f"{', '.join(sorted(self.scope.projects)[: naming.SHOWN])}"
+            )
         return next(iter(self.scope.projects))
 
 
 def _no_document(path: str, project: str) -> NotFoundError:
-    return NotFoundError(f"no document {path!r} in project {project!r}; the list of documents names them")
+    return NotFoundError(
+        f"no document {path!r} in project {project!r}; the list of documents names them"
+    )
 
 
 class ConversationsView:
@@ -368,20 +476,24 @@ class ConversationsView:
             self._view._held(one.project)
         return self._view._told(self._own.save(*conversations))
 
-    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
+    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
         """Store messages behind a conversation's last."""
         self.scope.need(Role.WRITE, "storing messages")
         return self._view._told(self._own.append(id, *messages, project=self._in(project)))
 
-    def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
+    def get(
+        self, id: str, *, project: str | None = None, last: int | None = None
+    ) -> Conversation | None:
         """A conversation with its messages, or the last so many of them."""
         return self._own.get(id, project=self._in(project), last=last)
 
-    def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    def exists(self, id: str, *, project: str | None = None) -> bool:
         """Whether there is a conversation of that id."""
         return self._own.exists(id, project=self._in(project))
 
-    def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+    def list(
+        self, *, project: str | None = None, skip: int = 0, limit: int = 100
+    ) -> Sequence[ConversationRecord]:
         """Conversations without their messages, those that began last first."""
         return self._own.list(project=self._in(project), skip=skip, limit=limit)
 
@@ -389,7 +501,7 @@ class ConversationsView:
         """How many conversations there are."""
         return self._own.count(project=self._in(project))
 
-    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
+    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
         """What is searched of a conversation, in order."""
         return self._own.chunks(id, project=self._in(project))
 
@@ -397,13 +509,17 @@ class ConversationsView:
         """One of those by its id."""
         return self._own.chunk(chunk_id, project=self._in(project))
 
-    def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    def delete(self, id: str, *, project: str | None = None) -> bool:
         """Remove a conversation with everything under it."""
         self.scope.need(Role.WRITE, "removing conversations")
         return self._own.delete(id, project=self._in(project))
 
     def _in(self, project: str | None) -> str:
-        return self._view._held(project) if project is not None else self._view._default(conversations.DEFAULT_PROJECT, "a conversation")
+        return (
+            self._view._held(project)
+            if project is not None
+            else self._view._default(conversations.DEFAULT_PROJECT, "a conversation")
+        )
 
 
 class HistoryView:

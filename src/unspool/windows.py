@@ -1,4 +1,6 @@
-"""A ranking, frozen: what was asked, the entries in the order in which pages hand them out, and where retrieval stands behind them. Pure."""
+"""A ranking, frozen: what was asked, the entries in the order in which pages hand them out, and
+where retrieval stands behind them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,18 @@ from unspool.domain.queries import Served
 
 Ids = npt.NDArray[np.int64]
 
-# One row per chunk. The copies of a text stand behind the one that is shown. `document` and `position` find what replaced a chunk.
-ENTRY = np.dtype([("id", "<i8"), ("text_key", "<i8"), ("document", "<i8"), ("position", "<i4"), ("score", "<f4"), ("is_copy", "?")])
+# One row per chunk. The copies of a text stand behind the one that is shown. `document` and
+# `position` find what replaced a chunk.
+ENTRY = np.dtype(
+    [
+        ("id", "<i8"),
+        ("text_key", "<i8"),
+        ("document", "<i8"),
+        ("position", "<i4"),
+        ("score", "<f4"),
+        ("is_copy", "?"),
+    ]
+)
 Entries = npt.NDArray[np.void]
 NO_IDS: Ids = np.zeros(0, dtype=np.int64)
 NO_ENTRIES: Entries = np.zeros(0, dtype=ENTRY)
@@ -52,7 +64,12 @@ class Question:
     @classmethod
     def from_json(cls, text: str) -> Question:
         values = json.loads(text)
-        return cls(**{**values, "projects": tuple(AskedProject(*project) for project in values["projects"])})
+        return cls(
+            **{
+                **values,
+                "projects": tuple(AskedProject(*project) for project in values["projects"]),
+            }
+        )
 
 
 def _plain(value: object) -> object:
@@ -84,9 +101,11 @@ class Frontier:
     majority: str = ""  # what most candidates are: a language, or talk
     reserve: tuple[Reserve, ...] = ()
     waiting: int = 0  # how many different chunks are in reserve
-    hints: Mapping[int, str] = field(default_factory=dict)  # by project; opaque, the vector index's own
+    # by project; opaque, the vector index's own
+    hints: Mapping[int, str] = field(default_factory=dict)
     hinted: bool = False  # the reserve came by a hint
-    seqs: Mapping[int, int] = field(default_factory=dict)  # the projects' sequence numbers when they were asked
+    # the projects' sequence numbers when they were asked
+    seqs: Mapping[int, int] = field(default_factory=dict)
     short: bool = False  # the vector index stopped looking before it had found enough
 
     @property
@@ -96,7 +115,10 @@ class Frontier:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A stretch of a frozen ranking. The first is the window; those that a walk past it needed follow."""
+    """A stretch of a frozen ranking.
+
+    The first is the window; those that a walk past it needed follow.
+    """
 
     number: int
     start: int  # the position of its first entry in the whole ranking
@@ -105,7 +127,8 @@ class Segment:
     frontier: Frontier
     best: float = 0.0  # the score of the very first entry
     low: float | None = None  # the lowest score so far; what follows is shown with no higher one
-    dropped: Ids = field(default_factory=lambda: NO_IDS)  # found, but nothing new: copies and new forms of what earlier segments hold
+    # found, but nothing new: copies and new forms of what earlier segments hold
+    dropped: Ids = field(default_factory=lambda: NO_IDS)
     repeats: int = 0  # copies of what earlier segments hold; left out of this one
     lost: int = 0  # found, but replaced or removed before they could be ranked; not kept
     reasons: tuple[str, ...] = ()  # one per entry, if asked for
@@ -135,7 +158,10 @@ class Segment:
             "seqs": list(frontier.seqs.items()),
             "short": frontier.short,
         }
-        lists = [self.dropped, *(part for one in frontier.reserve for part in (one.near, one.named))]
+        lists = [
+            self.dropped,
+            *(part for one in frontier.reserve for part in (one.near, one.named)),
+        ]
         return PackedSegment(
             number=self.number,
             start=self.start,

@@ -8,7 +8,8 @@ from unspool.domain.history import Retention
 from unspool.errors import ConfigError
 from unspool.settings import Settings
 
-if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` stays under a tenth of a second
+# the real imports are where they are used: `import unspool` stays under a tenth of a second
+if TYPE_CHECKING:
     from unspool.answering.models import AnswerModel
     from unspool.catalog import Catalog
     from unspool.catalog.database import Connecting
@@ -23,7 +24,10 @@ if TYPE_CHECKING:  # the real imports are where they are used: `import unspool` 
 def check(settings: Settings) -> None:
     """Refuse settings that no part could work with."""
     if settings.vectors:
-        raise ConfigError(f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, vectors are kept beside the catalog")
+        raise ConfigError(
+            f"vectors is {settings.vectors.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, "
+            f"vectors are kept beside the catalog"
+        )
 
 
 def connecting(settings: Settings) -> Connecting:
@@ -86,7 +90,9 @@ def embedder_options(settings: Settings) -> EmbedderOptions:
 
 
 def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, str]:
-    """The embedder that was given, or the one that the settings name; and how another process opens it, '' where none can."""
+    """The embedder that was given, or the one that the settings name; and how another process
+    opens it, '' where none can.
+    """
     from unspool import embedders
 
     check(settings)
@@ -98,7 +104,9 @@ def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, s
 
 
 def open_model(settings: Settings, given: object = None) -> AnswerModel | None:
-    """The model for answers that was given, or the one that the settings name; None where they name none."""
+    """The model for answers that was given, or the one that the settings name; None where they
+    name none.
+    """
     from unspool import answering
     from unspool.answering.models import AnswerOptions
 
@@ -106,7 +114,12 @@ def open_model(settings: Settings, given: object = None) -> AnswerModel | None:
     if given is not None and not isinstance(given, str):
         return answering.as_model(given)
     name = settings.answer_model if given is None else given
-    options = AnswerOptions(url=settings.answer_url, key=settings.answer_key, timeout_s=settings.answer_timeout_s, retries=settings.answer_retries)
+    options = AnswerOptions(
+        url=settings.answer_url,
+        key=settings.answer_key,
+        timeout_s=settings.answer_timeout_s,
+        retries=settings.answer_retries,
+    )
     return answering.open_model(name, options) if name else None
 
 
@@ -119,16 +132,31 @@ def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:
     return RedisCache(settings.cache, embedder, lifetime_s=settings.cache_s)
 
 
-def open_store(catalog: Catalog, settings: Settings, *, space_id: int, name: str, revision: str, dimension: int) -> Store:
+def open_store(
+    catalog: Catalog, settings: Settings, *, space_id: int, name: str, revision: str, dimension: int
+) -> Store:
     """The store of a catalog, for one vector space."""
     from unspool import stores
 
-    return stores.open_store(catalog, space_id=space_id, space=f"{name}@{revision}", dimension=dimension, options=vector_options(settings))
+    return stores.open_store(
+        catalog,
+        space_id=space_id,
+        space=f"{name}@{revision}",
+        dimension=dimension,
+        options=vector_options(settings),
+    )
 
 
 def store_opener(catalog: Catalog, settings: Settings) -> OpenStore:
     """What opens the store of a vector space."""
-    return lambda space: open_store(catalog, settings, space_id=space.id, name=space.embedder, revision=space.revision, dimension=space.dimension)
+    return lambda space: open_store(
+        catalog,
+        settings,
+        space_id=space.id,
+        name=space.embedder,
+        revision=space.revision,
+        dimension=space.dimension,
+    )
 
 
 def reembedder(catalog: Catalog, settings: Settings, given: object = None) -> Reembedder:

@@ -21,7 +21,17 @@ from alembic.script import ScriptDirectory
 
 import unspool.catalog
 from servers import PostgresServer
-from support import Place, Places, address_of, assert_no_orphans, beside, contents, doc, open_corpus, paths
+from support import (
+    Place,
+    Places,
+    address_of,
+    assert_no_orphans,
+    beside,
+    contents,
+    doc,
+    open_corpus,
+    paths,
+)
 from unspool.catalog import Catalog, schema, sqlite
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError
 
@@ -36,7 +46,10 @@ def tables_of(place: Place) -> Iterator[sa.Connection]:
     if isinstance(place, Path):
         engine = sqlite.engine_for(place)
     else:
-        engine = sa.create_engine(place.replace("postgresql:", "postgresql+psycopg:"), connect_args={"options": "-c search_path=unspool,public"})
+        engine = sa.create_engine(
+            place.replace("postgresql:", "postgresql+psycopg:"),
+            connect_args={"options": "-c search_path=unspool,public"},
+        )
     try:
         with engine.connect() as connection:
             yield connection
@@ -60,9 +73,20 @@ def by_hand(name: str) -> bool:
 def differences(place: Place) -> list[object]:
     """Between the tables that are there and those that the code names."""
     with tables_of(place) as connection:
-        options = {"compare_type": True, "compare_server_default": True, "include_name": lambda name, kind, _: kind != "table" or not by_hand(name)}
+        options = {
+            "compare_type": True,
+            "compare_server_default": True,
+            "include_name": lambda name, kind, _: kind != "table" or not by_hand(name),
+        }
         context = MigrationContext.configure(connection, opts=options)
-        return list(compare_metadata(context, [schema.metadata] if isinstance(place, Path) else [schema.metadata, schema.short_lived]))
+        return list(
+            compare_metadata(
+                context,
+                [schema.metadata]
+                if isinstance(place, Path)
+                else [schema.metadata, schema.short_lived],
+            )
+        )
 
 
 # Migrations
@@ -74,7 +98,9 @@ def test_migrating_up_makes_exactly_the_tables_that_the_code_uses(database: Plac
     assert isinstance(database, Path) or names_in(database) > WORDS
 
 
-def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(database: Place) -> None:
+def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(
+    database: Place,
+) -> None:
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
     assert Catalog.migrate(address_of(database), "base") == schema.HEAD
@@ -100,9 +126,14 @@ def test_each_migration_goes_down_and_up_again(database: Place) -> None:
 
 def test_the_code_knows_every_migration_script_in_order() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(unspool.catalog.__file__).parent / "migrations"))
+    config.set_main_option(
+        "script_location", str(Path(unspool.catalog.__file__).parent / "migrations")
+    )
     scripts = ScriptDirectory.from_config(config)
-    assert tuple(reversed([script.revision for script in scripts.walk_revisions()])) == schema.KNOWN_REVISIONS
+    assert (
+        tuple(reversed([script.revision for script in scripts.walk_revisions()]))
+        == schema.KNOWN_REVISIONS
+    )
     assert scripts.get_current_head() == schema.HEAD == schema.KNOWN_REVISIONS[-1]
 
 
@@ -131,7 +162,9 @@ def test_there_is_nothing_to_remove_where_no_catalog_is(database: Place) -> None
 
 
 @pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_a_catalog_of_an_older_version_is_brought_up_when_it_is_opened(database: Place, revision: str) -> None:
+def test_a_catalog_of_an_older_version_is_brought_up_when_it_is_opened(
+    database: Place, revision: str
+) -> None:
     Catalog.migrate(address_of(database), revision)
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
@@ -140,7 +173,9 @@ def test_a_catalog_of_an_older_version_is_brought_up_when_it_is_opened(database:
 
 
 @pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_what_a_catalog_holds_is_found_after_going_down_and_up(database: Place, revision: str) -> None:
+def test_what_a_catalog_holds_is_found_after_going_down_and_up(
+    database: Place, revision: str
+) -> None:
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
     Catalog.migrate(address_of(database), revision)
@@ -150,11 +185,17 @@ def test_what_a_catalog_holds_is_found_after_going_down_and_up(database: Place, 
 
 # Whose it is
 
-THEIRS = ("CREATE TABLE unspool.mine (x int)", "CREATE TABLE unspool.documents (x int)", "CREATE TABLE unspool.meta (key text)")
+THEIRS = (
+    "CREATE TABLE unspool.mine (x int)",
+    "CREATE TABLE unspool.documents (x int)",
+    "CREATE TABLE unspool.meta (key text)",
+)
 
 
 @pytest.mark.parametrize("statement", THEIRS)
-def test_a_schema_of_another_program_is_refused_and_not_changed(postgres_server: PostgresServer, tmp_path: Path, statement: str) -> None:
+def test_a_schema_of_another_program_is_refused_and_not_changed(
+    postgres_server: PostgresServer, tmp_path: Path, statement: str
+) -> None:
     with Places(tmp_path, postgres_server) as places:
         place = places.bare()
         with beside(place) as server:
@@ -167,13 +208,18 @@ def test_a_schema_of_another_program_is_refused_and_not_changed(postgres_server:
         assert names_in(place) == before
 
 
-def test_two_schemas_of_one_database_are_two_catalogs(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_two_schemas_of_one_database_are_two_catalogs(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
     with Places(tmp_path, postgres_server) as places:
         place = str(places.new())
         with open_corpus(place) as one, open_corpus(f"{place}?schema=another") as other:
             one.put(doc("a.md", "walrus"))
             other.put(doc("b.md", "walrus"))
-            assert (paths(one.search("walrus")), paths(other.search("walrus"))) == (["a.md"], ["b.md"])
+            assert (paths(one.search("walrus")), paths(other.search("walrus"))) == (
+                ["a.md"],
+                ["b.md"],
+            )
         Catalog.migrate(f"{place}?schema=another", "base")
         with open_corpus(place) as one:
             assert paths(one.search("walrus")) == ["a.md"]
@@ -199,7 +245,9 @@ def make(path: Path, *statements: str) -> bytes:
         ("CREATE TABLE alembic_version (version_num)",),
     ],
 )
-def test_the_database_of_another_program_is_refused_and_not_changed(tmp_path: Path, statements: tuple[str, ...]) -> None:
+def test_the_database_of_another_program_is_refused_and_not_changed(
+    tmp_path: Path, statements: tuple[str, ...]
+) -> None:
     path = tmp_path / "other.db"
     before = make(path, *statements)
     with pytest.raises(ConflictError, match="another program"):
@@ -208,7 +256,14 @@ def test_the_database_of_another_program_is_refused_and_not_changed(tmp_path: Pa
     assert sorted(file.name for file in tmp_path.iterdir()) == ["other.db"]
 
 
-@pytest.mark.parametrize("data", [b"not a database at all, but a text file. " * 50, b"\x00" * 5000, b"SQLite format 3\x00" + b"\xff" * 5000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"not a database at all, but a text file. " * 50,
+        b"\x00" * 5000,
+        b"SQLite format 3\x00" + b"\xff" * 5000,
+    ],
+)
 def test_a_file_that_is_no_database_is_refused_and_not_changed(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "text.db"
     path.write_bytes(data)
@@ -230,13 +285,18 @@ def test_an_empty_file_becomes_a_catalog(tmp_path: Path) -> None:
         assert corpus.count() == 0
 
 
-def test_a_catalog_of_a_newer_version_is_refused_with_the_way_to_upgrade_and_not_changed(database: Place) -> None:
+def test_a_catalog_of_a_newer_version_is_refused_with_the_way_to_upgrade_and_not_changed(
+    database: Place,
+) -> None:
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
     with beside(database) as catalog:
         catalog.run("UPDATE alembic_version SET version_num='9999'")
     before = contents(database)
-    for call in (lambda: Catalog.open(address_of(database)), lambda: Catalog.migrate(address_of(database), "head")):
+    for call in (
+        lambda: Catalog.open(address_of(database)),
+        lambda: Catalog.migrate(address_of(database), "head"),
+    ):
         with pytest.raises(ConflictError, match=r"newer unspool.*pip install -U unspool"):
             call()
     assert contents(database) == before
@@ -253,7 +313,9 @@ def test_a_catalog_made_with_another_embedder_is_a_conflict_never_nonsense(datab
         open_corpus(database)
 
 
-def test_a_catalog_that_lost_a_table_says_which(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_a_catalog_that_lost_a_table_says_which(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
     with Places(tmp_path, postgres_server) as places:
         place = places.new()
         Catalog.open(address_of(place)).close()
@@ -278,16 +340,33 @@ def test_folders_above_a_new_catalog_are_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "notes.db", "sqlite://", "sqlite:///", "postgresql://me:hunter2@db/app", "sqlite:///x.db?mode=ro", "sqlite:notes.db", "mysql://x"]
+    "bad",
+    [
+        "",
+        "notes.db",
+        "sqlite://",
+        "sqlite:///",
+        "postgresql://me:hunter2@db/app",
+        "sqlite:///x.db?mode=ro",
+        "sqlite:notes.db",
+        "mysql://x",
+    ],
 )
-def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_passwords(bad: str) -> None:
+def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_passwords(
+    bad: str,
+) -> None:
     with pytest.raises(AddressError, match="sqlite") as caught:
         sqlite.path_of(bad)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("written", "file"), [("sqlite:////tmp/a.db", "/tmp/a.db"), ("sqlite:////tmp/a%20b.db", "/tmp/a b.db"), ("sqlite:////tmp/a#b.db", "/tmp/a#b.db")]
+    ("written", "file"),
+    [
+        ("sqlite:////tmp/a.db", "/tmp/a.db"),
+        ("sqlite:////tmp/a%20b.db", "/tmp/a b.db"),
+        ("sqlite:////tmp/a#b.db", "/tmp/a#b.db"),
+    ],
 )
 def test_an_address_names_a_file(written: str, file: str) -> None:
     assert sqlite.path_of(written) == Path(file)
@@ -295,19 +374,29 @@ def test_an_address_names_a_file(written: str, file: str) -> None:
 
 # Sharing and permissions
 
-OPEN = "import sys; from unspool.catalog import Catalog; c = Catalog.open(sys.argv[1]); print(c.identity); c.close()"
+OPEN = (
+    "import sys; from unspool.catalog import Catalog; c = Catalog.open(sys.argv[1]); "
+    "print(c.identity); c.close()"
+)
 
 
-def test_processes_that_make_the_same_new_catalog_at_once_all_get_the_same_one(database: Place) -> None:
+def test_processes_that_make_the_same_new_catalog_at_once_all_get_the_same_one(
+    database: Place,
+) -> None:
     command = [sys.executable, "-c", OPEN, address_of(database)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    started = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
     results = [process.communicate(timeout=60) for process in started]
     assert [process.returncode for process in started] == [0, 0, 0], results
     assert len({out for out, _ in results}) == 1
     assert differences(database) == []
 
 
-def test_threads_that_open_and_fill_the_same_new_catalog_at_once_lose_nothing(database: Place) -> None:
+def test_threads_that_open_and_fill_the_same_new_catalog_at_once_lose_nothing(
+    database: Place,
+) -> None:
     ready = threading.Barrier(4)
 
     def work(number: int) -> str:
@@ -342,9 +431,13 @@ except UnspoolError as error:
 """
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user; run the tests as root")
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="only root can become another user; run the tests as root"
+)
 @pytest.mark.parametrize("protected", ["file", "folder"])
-def test_a_catalog_that_may_not_be_written_says_so_and_keeps_what_it_has(shared_folder: Path, protected: str) -> None:
+def test_a_catalog_that_may_not_be_written_says_so_and_keeps_what_it_has(
+    shared_folder: Path, protected: str
+) -> None:
     path = shared_folder / "catalog.db"
     with open_corpus(path) as corpus:
         corpus.put(doc("a.md", "walrus"))
@@ -352,7 +445,13 @@ def test_a_catalog_that_may_not_be_written_says_so_and_keeps_what_it_has(shared_
         if file.is_file():
             file.chmod(0o644 if protected == "file" else 0o666)
     shared_folder.chmod(0o777 if protected == "file" else 0o755)
-    done = subprocess.run([sys.executable, "-c", AS_NOBODY, address(path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, address(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1
     assert done.stderr.startswith("ServiceError 3")
     assert "Traceback" not in done.stderr

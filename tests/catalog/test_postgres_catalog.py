@@ -1,4 +1,6 @@
-"""Catalogs on a server: where they are, what migrations and partitions leave behind, and every command on an address of one."""
+"""Catalogs on a server: where they are, what migrations and partitions leave behind, and every
+command on an address of one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from unspool.catalog.database import Connecting
 from unspool.errors import InputError, NotFoundError
 from unspool.postgres.partitioning import partition
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'")
+psycopg = pytest.importorskip(
+    "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
+)
 
 Cli = Callable[..., Result]
 
@@ -56,7 +60,10 @@ def sql(address: str, *statements: str) -> list[tuple[object, ...]]:
 
 def tables(address: str, schema_name: str = "unspool") -> dict[str, str]:
     """The tables of a schema, each with its kind: r is whole, p in partitions."""
-    query = "SELECT relname, relkind::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = '{}' AND relkind IN ('r', 'p')"
+    query = (
+        "SELECT relname, relkind::text FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
+        "WHERE nspname = '{}' AND relkind IN ('r', 'p')"
+    )
     return {str(table): str(kind) for table, kind in sql(address, query.format(schema_name))}
 
 
@@ -66,18 +73,33 @@ def tables(address: str, schema_name: str = "unspool") -> dict[str, str]:
 def test_catalogs_in_two_schemas_of_a_database_know_nothing_of_each_other(database: str) -> None:
     other = f"{database}?schema=other"
     with open_corpus(database, exact_below=3) as mine, open_corpus(other, exact_below=3) as theirs:
-        mine.put(*[doc(f"{number}.md", f"the walrus {name(number)}", project="zoo") for number in range(8)])
-        theirs.put(*[doc(f"{number}.md", f"the penguin {name(number)}", project="zoo") for number in range(8)])
+        mine.put(
+            *[
+                doc(f"{number}.md", f"the walrus {name(number)}", project="zoo")
+                for number in range(8)
+            ]
+        )
+        theirs.put(
+            *[
+                doc(f"{number}.md", f"the penguin {name(number)}", project="zoo")
+                for number in range(8)
+            ]
+        )
         for corpus in (mine, theirs):
             corpus.refresh()
         assert mine._parts.catalog.identity != theirs._parts.catalog.identity
-        assert {hit.chunk.text.split()[1] for hit in mine.search("walrus penguin", limit=20).hits} == {"walrus"}
-        assert {hit.chunk.text.split()[1] for hit in theirs.search("walrus penguin", limit=20).hits} == {"penguin"}
+        assert {
+            hit.chunk.text.split()[1] for hit in mine.search("walrus penguin", limit=20).hits
+        } == {"walrus"}
+        assert {
+            hit.chunk.text.split()[1] for hit in theirs.search("walrus penguin", limit=20).hits
+        } == {"penguin"}
         page = mine.search("walrus", limit=2)
         with pytest.raises(InputError):
             theirs.more(str(page.continuation))
         built = (
-            "SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_am a ON a.oid = relam WHERE amname = 'hnsw' ORDER BY 1"
+            "SELECT nspname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace JOIN pg_am "
+            "a ON a.oid = relam WHERE amname = 'hnsw' ORDER BY 1"
         )
         assert sql(database, built) == [("other",), ("unspool",)]
         assert mine.forget(project="zoo") == 8
@@ -93,7 +115,12 @@ def test_catalogs_in_two_schemas_of_a_database_know_nothing_of_each_other(databa
 def test_an_extension_in_a_schema_of_its_own_is_found(database: str) -> None:
     sql(database, "CREATE SCHEMA ext", "CREATE EXTENSION vector SCHEMA ext")
     with open_corpus(database, exact_below=3) as corpus:
-        corpus.put(*[doc(f"{number}.md", f"the walrus {name(number)}", project="zoo") for number in range(8)])
+        corpus.put(
+            *[
+                doc(f"{number}.md", f"the walrus {name(number)}", project="zoo")
+                for number in range(8)
+            ]
+        )
         corpus.refresh()
         assert paths(corpus.search(name(5)))[0] == "5.md"
         assert corpus.nearest(corpus.embed(f"the walrus {name(5)}"), k=1)[0].chunk.path == "5.md"
@@ -116,10 +143,15 @@ def test_the_public_schema_is_as_good_as_any(database: str) -> None:
         assert corpus.projects() == []
 
 
-def test_the_place_of_a_catalog_names_everything_but_who_asks(database: str, postgres_server: PostgresServer) -> None:
+def test_the_place_of_a_catalog_names_everything_but_who_asks(
+    database: str, postgres_server: PostgresServer
+) -> None:
     catalog = Catalog.open(f"{database}?schema=other")
     catalog.close()
-    assert catalog.place == f"postgresql://127.0.0.1:{postgres_server.port}/{database.rpartition('/')[2]}?schema=other"
+    assert (
+        catalog.place
+        == f"postgresql://127.0.0.1:{postgres_server.port}/{database.rpartition('/')[2]}?schema=other"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql+psycopg"])
@@ -141,7 +173,9 @@ def test_what_should_exist_and_does_not_is_not_found_and_not_made(database: str)
 def test_what_a_catalog_takes_grows_with_what_it_holds(database: str) -> None:
     with open_corpus(database) as corpus:
         empty = corpus.size_bytes()
-        corpus.put(*[doc(f"{number}.md", f"the walrus {name(number)} " * 200) for number in range(40)])
+        corpus.put(
+            *[doc(f"{number}.md", f"the walrus {name(number)} " * 200) for number in range(40)]
+        )
         assert corpus.size_bytes() > empty > 0
         whole = corpus.size_bytes()
         rearranged(database, 2)
@@ -156,11 +190,20 @@ def differences(address: str) -> list[object]:
     engine = postgres.engine_for(target, Connecting())
     try:
         with engine.connect() as connection, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Did not recognize type", sa.exc.SAWarning)  # those of pgvector, in tables that are not compared
+            # those of pgvector, in tables that are not compared
+            warnings.filterwarnings("ignore", "Did not recognize type", sa.exc.SAWarning)
             known = {*schema.metadata.tables, *schema.short_lived.tables}
-            options = {"compare_type": True, "compare_server_default": True, "include_object": lambda o, n, kind, *_: kind != "table" or n in known}
+            options = {
+                "compare_type": True,
+                "compare_server_default": True,
+                "include_object": lambda o, n, kind, *_: kind != "table" or n in known,
+            }
             context = MigrationContext.configure(connection, opts=options)
-            return [found for found in compare_metadata(context, schema.metadata) if not _is_short_lived(found)]
+            return [
+                found
+                for found in compare_metadata(context, schema.metadata)
+                if not _is_short_lived(found)
+            ]
     finally:
         engine.dispose()
 
@@ -168,7 +211,10 @@ def differences(address: str) -> list[object]:
 def _is_short_lived(found: object) -> bool:
     """Tables of the other metadata look as if they should go."""
     kind, what = found[:2] if isinstance(found, tuple) else ("", None)
-    return kind in ("remove_table", "remove_index") and getattr(what, "table", what).name in schema.short_lived.tables
+    return (
+        kind in ("remove_table", "remove_index")
+        and getattr(what, "table", what).name in schema.short_lived.tables
+    )
 
 
 def test_migrating_up_makes_the_tables_that_the_code_uses(database: str) -> None:
@@ -177,7 +223,9 @@ def test_migrating_up_makes_the_tables_that_the_code_uses(database: str) -> None
 
 
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(database: str, partitions: int) -> None:
+def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(
+    database: str, partitions: int
+) -> None:
     with open_corpus(database, exact_below=3) as corpus:
         corpus.put(*[doc(f"{number}.md", f"the walrus {name(number)}") for number in range(8)])
         corpus.refresh()
@@ -186,7 +234,14 @@ def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(dat
     assert "vectors_1" in tables(database)
     Catalog.migrate(database, "base")
     assert set(tables(database)) <= {"alembic_version"}
-    assert sql(database, "SELECT 1 FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = 'unspool' AND relkind = 'S'") == []
+    assert (
+        sql(
+            database,
+            "SELECT 1 FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = "
+            "'unspool' AND relkind = 'S'",
+        )
+        == []
+    )
     Catalog.migrate(database, "head")
     assert set(tables(database).values()) == {"r"}
     with open_corpus(database) as corpus:
@@ -229,7 +284,14 @@ def rearranged(address: str, number: int) -> int:
 def fill(corpus: Corpus) -> None:
     animals = ("walrus", "penguin", "otter")
     for project, animal in zip("abc", animals, strict=True):
-        corpus.put(*[doc(f"{number}.md", f"the {animal} called {name(number)} eats fish", project=project) for number in range(15)])
+        corpus.put(
+            *[
+                doc(
+                    f"{number}.md", f"the {animal} called {name(number)} eats fish", project=project
+                )
+                for number in range(15)
+            ]
+        )
 
 
 def answers(corpus: Corpus) -> list[object]:
@@ -238,19 +300,41 @@ def answers(corpus: Corpus) -> list[object]:
     for projects in (["a"], ["c"], ["*"]):
         for query in ("otter walrus", f"who eats {name(7)}"):
             page = corpus.search(query, projects=projects, limit=7)
-            out.append([(hit.chunk.id, hit.chunk.project, hit.chunk.path, round(hit.score, 5)) for hit in page.hits])
+            out.append(
+                [
+                    (hit.chunk.id, hit.chunk.project, hit.chunk.path, round(hit.score, 5))
+                    for hit in page.hits
+                ]
+            )
             assert page.continuation is not None
-            out.append([(hit.chunk.id, round(hit.score, 5)) for hit in corpus.more(page.continuation).hits])
+            out.append(
+                [(hit.chunk.id, round(hit.score, 5)) for hit in corpus.more(page.continuation).hits]
+            )
             where = {"any": [{"document": "3.md"}, {"document": "9.md"}]}
-            out.append(sorted((hit.chunk.project, hit.chunk.path) for hit in corpus.search(query, projects=projects, where=where).hits))
-            out.append([(hit.chunk.id, round(hit.score, 5)) for hit in corpus.nearest(corpus.embed(query), k=9, projects=projects)])
+            out.append(
+                sorted(
+                    (hit.chunk.project, hit.chunk.path)
+                    for hit in corpus.search(query, projects=projects, where=where).hits
+                )
+            )
+            out.append(
+                [
+                    (hit.chunk.id, round(hit.score, 5))
+                    for hit in corpus.nearest(corpus.embed(query), k=9, projects=projects)
+                ]
+            )
     return out
 
 
 @pytest.mark.parametrize("exact_below", [0, 3])
-def test_partitions_change_no_answer_and_can_be_undone(cli: Cli, database: str, exact_below: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_change_no_answer_and_can_be_undone(
+    cli: Cli, database: str, exact_below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UNSPOOL_EXACT_BELOW", str(exact_below))
-    indexes = "SELECT count(*) FROM pg_class JOIN pg_am a ON a.oid = relam WHERE amname = 'hnsw' AND relkind = 'i'"
+    indexes = (
+        "SELECT count(*) FROM pg_class JOIN pg_am a ON a.oid = relam WHERE amname = 'hnsw' AND "
+        "relkind = 'i'"
+    )
     with open_corpus(database, exact_below=exact_below) as corpus:
         fill(corpus)
         corpus.refresh()
@@ -264,10 +348,18 @@ def test_partitions_change_no_answer_and_can_be_undone(cli: Cli, database: str, 
         assert parted.keys() == {"chunks", "words", "vectors_1"}
         for table in parted:
             assert {f"{table}_p{number}" for number in range(4)} <= tables(database).keys()
-            assert len(sql(database, f"SELECT DISTINCT tableoid FROM unspool.{table}")) > 1  # not all in one
-            assert sql(database, f"SELECT count(DISTINCT tableoid) FROM unspool.{table} GROUP BY project_id") == [(1,)] * 3
+            # not all in one
+            assert len(sql(database, f"SELECT DISTINCT tableoid FROM unspool.{table}")) > 1
+            assert (
+                sql(
+                    database,
+                    f"SELECT count(DISTINCT tableoid) FROM unspool.{table} GROUP BY project_id",
+                )
+                == [(1,)] * 3
+            )
         assert sql(database, indexes) == built
-        assert answers(corpus) == before and assert_no_orphans(database) == stored  # also where it was open all the while
+        # also where it was open all the while
+        assert answers(corpus) == before and assert_no_orphans(database) == stored
         with open_corpus(database, exact_below=exact_below) as fresh:
             assert answers(fresh) == before
             fresh.put(doc("new.md", "the new heron", project="d"))
@@ -308,11 +400,15 @@ def test_another_number_of_partitions_moves_everything_again(database: str) -> N
         before, stored = answers(corpus), assert_no_orphans(database)
         assert [rearranged(database, number) for number in (2, 3, 3, 1, 1)] == [1, 2, 3, 3, 1]
         rearranged(database, 3)
-        assert {f"words_p{number}" for number in range(3)} == {table for table in tables(database) if table.startswith("words_p")}
+        assert {f"words_p{number}" for number in range(3)} == {
+            table for table in tables(database) if table.startswith("words_p")
+        }
         assert answers(corpus) == before and assert_no_orphans(database) == stored
 
 
-def test_an_empty_catalog_can_be_partitioned_before_its_first_vectors(cli: Cli, database: str) -> None:
+def test_an_empty_catalog_can_be_partitioned_before_its_first_vectors(
+    cli: Cli, database: str
+) -> None:
     assert cli("migrate", "--partitions", "3").exit_code == 0
     with open_corpus(database, exact_below=3) as corpus:
         fill(corpus)
@@ -323,7 +419,9 @@ def test_an_empty_catalog_can_be_partitioned_before_its_first_vectors(cli: Cli, 
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "1025", "some"])
-def test_a_number_of_partitions_that_cannot_be_is_refused(cli: Cli, database: str, number: str) -> None:
+def test_a_number_of_partitions_that_cannot_be_is_refused(
+    cli: Cli, database: str, number: str
+) -> None:
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "the walrus"))
     before = tables(database)
@@ -340,8 +438,16 @@ def test_an_embedded_catalog_cannot_be_partitioned(cli: Cli, tmp_path: Path) -> 
 # Commands
 
 
-def test_every_command_works_on_the_address_of_a_server(cli: Cli, database: str, postgres_server: PostgresServer, tmp_path: Path) -> None:
-    folder = write(tmp_path / "zoo", {f"{number}.md": f"# {name(number)}\n\nThe walrus {name(number)} eats fish.\n" for number in range(12)})
+def test_every_command_works_on_the_address_of_a_server(
+    cli: Cli, database: str, postgres_server: PostgresServer, tmp_path: Path
+) -> None:
+    folder = write(
+        tmp_path / "zoo",
+        {
+            f"{number}.md": f"# {name(number)}\n\nThe walrus {name(number)} eats fish.\n"
+            for number in range(12)
+        },
+    )
     seen: list[Result] = []
 
     def run(*arguments: str) -> Result:
@@ -355,9 +461,17 @@ def test_every_command_works_on_the_address_of_a_server(cli: Cli, database: str,
     page = json.loads(run("search", f"walrus {name(7)}", "--limit", "5", "--json").stdout)
     assert page["hits"][0]["path"] == "7.md" and len(page["hits"]) == 5
     more = json.loads(run("more", page["continuation"], "--json").stdout)
-    assert len(more["hits"]) == 5 and not {hit["path"] for hit in page["hits"]} & {hit["path"] for hit in more["hits"]}
-    assert json.loads(run("search", "fish", "--path", "3.md", "--json").stdout)["hits"][0]["path"] == "3.md"
-    assert "7.md" not in {hit["path"] for hit in json.loads(run("related", "7.md", "--project", "zoo", "--json").stdout)["hits"]}
+    assert len(more["hits"]) == 5 and not {hit["path"] for hit in page["hits"]} & {
+        hit["path"] for hit in more["hits"]
+    }
+    assert (
+        json.loads(run("search", "fish", "--path", "3.md", "--json").stdout)["hits"][0]["path"]
+        == "3.md"
+    )
+    assert "7.md" not in {
+        hit["path"]
+        for hit in json.loads(run("related", "7.md", "--project", "zoo", "--json").stdout)["hits"]
+    }
     status = json.loads(run("status", "--json").stdout)
     assert status["projects"][0]["chunks"] == 12 and status["size_bytes"] > 0
     assert len(run("documents", "--project", "zoo", "--json").stdout.splitlines()) == 12
@@ -367,8 +481,14 @@ def test_every_command_works_on_the_address_of_a_server(cli: Cli, database: str,
     shown = {one["name"]: one for one in json.loads(run("settings", "--json").stdout)["settings"]}
     assert shown["database"]["origin"] == "environment"
     run("repair")
-    checks = {one["name"]: one["ok"] for one in json.loads(run("doctor", "--json").stdout)["checks"]}
-    assert all(checks.values()) and {"server", "pgvector", "connections", "migrations", "index of zoo", "documents of zoo"} <= checks.keys()
+    checks = {
+        one["name"]: one["ok"] for one in json.loads(run("doctor", "--json").stdout)["checks"]
+    }
+    assert (
+        all(checks.values())
+        and {"server", "pgvector", "connections", "migrations", "index of zoo", "documents of zoo"}
+        <= checks.keys()
+    )
     run("migrate")
     run("forget", "--project", "zoo", "3.md")
     assert len(run("documents", "--json").stdout.splitlines()) == 11
@@ -380,7 +500,9 @@ def test_every_command_works_on_the_address_of_a_server(cli: Cli, database: str,
         assert postgres_server.password not in result.output
 
 
-def test_a_continuation_that_is_printed_repeats_the_address_only_without_a_password(cli: Cli, database: str, postgres_server: PostgresServer) -> None:
+def test_a_continuation_that_is_printed_repeats_the_address_only_without_a_password(
+    cli: Cli, database: str, postgres_server: PostgresServer
+) -> None:
     with open_corpus(database) as corpus:
         corpus.put(*[doc(f"{number}.md", f"the walrus {name(number)}") for number in range(5)])
     result = cli("search", "walrus", "--limit", "2", "--database", database)
@@ -405,7 +527,9 @@ def test_places_can_be_copied_with_all_they_hold(places: Places) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "INSERT INTO public.alembic_version VALUES ('theirs')"])
-def test_the_migrations_of_another_program_are_neither_read_nor_written(database: str, content: str) -> None:
+def test_the_migrations_of_another_program_are_neither_read_nor_written(
+    database: str, content: str
+) -> None:
     sql(database, "CREATE TABLE public.alembic_version (version_num varchar(32) NOT NULL)")
     if content:
         sql(database, content)
@@ -423,7 +547,10 @@ def test_a_catalog_beside_one_in_the_public_schema_shares_nothing_with_it(databa
         with open_corpus(database) as own:
             assert own.projects() == []
             own.put(doc("b.md", "walrus at home"))
-            assert (paths(own.search("walrus")), paths(public.search("walrus"))) == (["b.md"], ["a.md"])
+            assert (paths(own.search("walrus")), paths(public.search("walrus"))) == (
+                ["b.md"],
+                ["a.md"],
+            )
             own.forget(project="notes")
             assert paths(public.search("walrus")) == ["a.md"]
             assert len(public.nearest(public.embed("walrus"))) == 1

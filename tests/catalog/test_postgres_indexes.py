@@ -1,4 +1,6 @@
-"""The index over the vectors of a large project: when it is built, that it misses nothing, and how it is mended."""
+"""The index over the vectors of a large project: when it is built, that it misses nothing, and
+how it is mended.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ from unspool import Corpus
 from unspool.interfaces.cli import main
 from unspool.postgres import store
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'")
+psycopg = pytest.importorskip(
+    "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
+)
 
 DOCUMENTS = 60
 INDEXES = (
-    "SELECT a.amname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam "
-    "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'unspool' AND a.amname IN ('hnsw', 'ivfflat')"
+    "SELECT a.amname, i.indisvalid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN "
+    "pg_am a ON a.oid = c.relam "
+    "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'unspool' AND a.amname IN "
+    "('hnsw', 'ivfflat')"
 )
 
 
@@ -33,7 +39,9 @@ def engine() -> str:
 
 @pytest.fixture(scope="module")
 def filled(module_places: Places, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A catalog with a folder of sixty files and no index over its vectors; tests work on copies."""
+    """A catalog with a folder of sixty files and no index over its vectors; tests work on
+    copies.
+    """
     folder = write(tmp_path_factory.mktemp("zoo"), files())
     place = str(module_places.new())
     with open_corpus(place, vector_index="exact") as corpus:
@@ -50,7 +58,10 @@ def zoo(filled: str, places: Places) -> str:
 def files() -> dict[str, str]:
     animals = ["walrus", "penguin", "otter", "heron", "lynx"]
     return {
-        f"{animals[number % 5]}/{name(number)}.md": f"# {name(number)}\n\nThe {animals[number % 5]} called {name(number)} eats {number} fish a day.\n"
+        f"{animals[number % 5]}/{name(number)}.md": (
+            f"# {name(number)}\n\nThe {animals[number % 5]} called {name(number)} eats {number} "
+            f"fish a day.\n"
+        )
         for number in range(DOCUMENTS)
     }
 
@@ -72,7 +83,10 @@ def until(condition: Callable[[], bool], what: str) -> None:
 def vectors(address: str) -> dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """What is kept of each chunk, read past unspool."""
     rows = sql(address, "SELECT chunk_id, vector::text FROM unspool.vectors_1")
-    return {int(str(id_)): np.array(str(text).strip("[]").split(","), dtype=np.float64) for id_, text in rows}
+    return {
+        int(str(id_)): np.array(str(text).strip("[]").split(","), dtype=np.float64)
+        for id_, text in rows
+    }
 
 
 def ids(corpus: Corpus, query: str, k: int, **more: object) -> list[int]:
@@ -83,19 +97,29 @@ def ids(corpus: Corpus, query: str, k: int, **more: object) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfflat"])
-def test_a_run_that_makes_a_project_large_builds_the_index_and_nothing_is_missed(places: Places, filled: str, tmp_path: Path, kind: str) -> None:
+def test_a_run_that_makes_a_project_large_builds_the_index_and_nothing_is_missed(
+    places: Places, filled: str, tmp_path: Path, kind: str
+) -> None:
     place, zoo = str(places.new()), places.copy(filled)
     folder = write(tmp_path / "zoo", files())
-    with open_corpus(place, vector_index=kind, exact_below=10) as corpus, open_corpus(zoo, vector_index="exact") as exact:
+    with (
+        open_corpus(place, vector_index=kind, exact_below=10) as corpus,
+        open_corpus(zoo, vector_index="exact") as exact,
+    ):
         corpus.index(folder, project="zoo")
         assert sql(place, INDEXES) == [(kind, True)]
         for number in range(0, DOCUMENTS, 7):
-            assert paths(corpus.search(name(number), limit=3)) == paths(exact.search(name(number), limit=3))
+            assert paths(corpus.search(name(number), limit=3)) == paths(
+                exact.search(name(number), limit=3)
+            )
             assert Path(paths(corpus.search(name(number)))[0]).stem == name(number)
         for query in ("walrus", "who eats fish", "heron lynx"):
             assert ids(corpus, query, 12) == ids(exact, query, 12)
             assert sorted(ids(corpus, query, DOCUMENTS)) == sorted(ids(exact, query, DOCUMENTS))
-    used = "SELECT idx_scan > 0 FROM pg_stat_user_indexes JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = relam WHERE amname = '{}'"
+    used = (
+        "SELECT idx_scan > 0 FROM pg_stat_user_indexes JOIN pg_class c ON c.oid = indexrelid "
+        "JOIN pg_am a ON a.oid = relam WHERE amname = '{}'"
+    )
     until(lambda: sql(place, used.format(kind)) == [(True,)], "the index was used")
     assert_no_orphans(place)
 
@@ -111,8 +135,12 @@ def test_refresh_builds_the_index_of_a_project_that_has_none(zoo: str, kind: str
         assert sql(zoo, INDEXES) == [(kind, True)]
 
 
-@pytest.mark.parametrize("arguments", [{"vector_index": "exact", "exact_below": 10}, {"exact_below": DOCUMENTS}, {}])
-def test_no_index_is_built_where_none_is_wanted_or_needed(zoo: str, arguments: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [{"vector_index": "exact", "exact_below": 10}, {"exact_below": DOCUMENTS}, {}]
+)
+def test_no_index_is_built_where_none_is_wanted_or_needed(
+    zoo: str, arguments: dict[str, object]
+) -> None:
     with open_corpus(zoo, **arguments) as corpus:
         corpus.refresh()
         corpus.put(doc("a.md", "one more walrus", project="zoo"))
@@ -122,14 +150,21 @@ def test_no_index_is_built_where_none_is_wanted_or_needed(zoo: str, arguments: d
 
 def test_only_the_large_projects_of_a_catalog_have_an_index(zoo: str) -> None:
     with open_corpus(zoo, exact_below=10) as corpus:
-        corpus.put(*[doc(f"{number}.md", f"small {name(number)}", project="small") for number in range(5)])
+        corpus.put(
+            *[doc(f"{number}.md", f"small {name(number)}", project="small") for number in range(5)]
+        )
         corpus.refresh()
         assert sql(zoo, INDEXES) == [("hnsw", True)]
         assert paths(corpus.search(name(3), projects=["small"]))[0] == "3.md"
-        corpus.put(*[doc(f"{number}.md", f"grown {name(number)}", project="small") for number in range(20)])
+        corpus.put(
+            *[doc(f"{number}.md", f"grown {name(number)}", project="small") for number in range(20)]
+        )
         corpus.refresh()
         assert sql(zoo, INDEXES) == [("hnsw", True)] * 2
-        assert {hit.chunk.project for hit in corpus.nearest(corpus.embed("walrus"), k=10, projects=["small"])} == {"small"}
+        assert {
+            hit.chunk.project
+            for hit in corpus.nearest(corpus.embed("walrus"), k=10, projects=["small"])
+        } == {"small"}
         corpus.forget(project="small")
         assert sql(zoo, INDEXES) == [("hnsw", True)]
 
@@ -142,7 +177,9 @@ def test_puts_one_by_one_build_the_index_in_the_background(places: Places) -> No
         assert sql(place, INDEXES) == []
         for number in range(10, 14):
             corpus.put(doc(f"{number}.md", f"the walrus {name(number)}"))
-        until(lambda: sql(place, INDEXES) == [("hnsw", True)], "the index was built in the background")
+        until(
+            lambda: sql(place, INDEXES) == [("hnsw", True)], "the index was built in the background"
+        )
         assert paths(corpus.search(name(12)))[0] == "12.md"
         corpus.put(doc("late.md", "the late walrus"))
         assert paths(corpus.search("late walrus"))[0] == "late.md"
@@ -152,16 +189,22 @@ def test_puts_one_by_one_build_the_index_in_the_background(places: Places) -> No
 
 def test_closing_breaks_off_a_build_and_leaves_nothing_hanging(places: Places) -> None:
     place = str(places.new())
-    building = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'CREATE INDEX%' AND state <> 'idle'"
+    building = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE "
+        "'CREATE INDEX%' AND state <> 'idle'"
+    )
     with psycopg.connect(place) as other:
         with open_corpus(place, exact_below=3) as corpus:
             corpus.put(doc("first.md", "the first walrus"))
-            other.execute("LOCK TABLE unspool.vectors_1 IN ROW EXCLUSIVE MODE")  # a build waits for whoever may be writing
+            # a build waits for whoever may be writing
+            other.execute("LOCK TABLE unspool.vectors_1 IN ROW EXCLUSIVE MODE")
             for number in range(10):
                 corpus.put(doc(f"{number}.md", f"the walrus {name(number)}"))
             until(lambda: sql(place, building) == [(1,)], "the build began")
             assert len(corpus.search("walrus", limit=20).hits) == 11
-        assert [thread.name for thread in threading.enumerate() if thread.name == "unspool-index"] == []
+        assert [
+            thread.name for thread in threading.enumerate() if thread.name == "unspool-index"
+        ] == []
         until(lambda: sql(place, building) == [(0,)], "the build was broken off")
     assert sql(place, INDEXES) in ([], [("hnsw", False)])
     with open_corpus(place, exact_below=3) as corpus:
@@ -193,40 +236,62 @@ def test_a_build_that_another_process_is_at_is_left_to_it(zoo: str) -> None:
 # What it finds
 
 
-@pytest.mark.parametrize("arguments", [{"vector_index": "hnsw"}, {"vector_index": "ivfflat"}, {"vector_index": "ivfflat", "ivfflat_lists": 40}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"vector_index": "hnsw"},
+        {"vector_index": "ivfflat"},
+        {"vector_index": "ivfflat", "ivfflat_lists": 40},
+    ],
+)
 @pytest.mark.parametrize("eyesight", [None, 2])
 def test_a_filter_never_gives_fewer_than_there_are(
     zoo: str, arguments: dict[str, object], eyesight: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if eyesight is not None:  # how far an HNSW index looks at first; in sixty vectors the usual number is all of them
+    # how far an HNSW index looks at first; in sixty vectors the usual number is all of them
+    if eyesight is not None:
         monkeypatch.setattr(store, "MIN_EF", eyesight)
         monkeypatch.setattr(store, "EF_PER_HIT", 0)
     with open_corpus(zoo, exact_below=1, **arguments) as corpus:
         corpus.refresh()
         assert len(sql(zoo, INDEXES)) == 1
-        everything = {hit.chunk.path: hit.chunk.id for hit in corpus.nearest(corpus.embed("fish"), k=DOCUMENTS)}
+        everything = {
+            hit.chunk.path: hit.chunk.id
+            for hit in corpus.nearest(corpus.embed("fish"), k=DOCUMENTS)
+        }
         assert len(everything) == DOCUMENTS
         for wanted in ([7], [7, 41], [3, 4, 55]):
-            chosen = [path for path in everything if Path(path).stem in {name(number) for number in wanted}]
+            chosen = [
+                path
+                for path in everything
+                if Path(path).stem in {name(number) for number in wanted}
+            ]
             where = {"any": [{"document": path} for path in chosen]}
             for query in ("walrus", "a day", name(7)):
-                assert sorted(ids(corpus, query, 10, where=where)) == sorted(everything[path] for path in chosen)
+                assert sorted(ids(corpus, query, 10, where=where)) == sorted(
+                    everything[path] for path in chosen
+                )
                 page = corpus.search(query, where=where)
                 assert sorted(paths(page)) == sorted(chosen) and not page.warnings
                 first = ids(corpus, query, 1, where=where)
                 assert len(first) == 1 and first[0] in {everything[path] for path in chosen}
 
 
-def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(zoo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(
+    zoo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(store, "MIN_EF", 2)
     monkeypatch.setattr(store, "EF_PER_HIT", 0)
-    with open_corpus(zoo, exact_below=1, max_scan_tuples=1, hnsw_m=2, hnsw_ef_construction=4) as corpus:
+    with open_corpus(
+        zoo, exact_below=1, max_scan_tuples=1, hnsw_m=2, hnsw_ef_construction=4
+    ) as corpus:
         corpus.refresh()
         where = {"path": "heron/**"}
         page = corpus.search("walrus", where=where, limit=50, alpha=1.0)
         assert len(page.hits) == DOCUMENTS // 5 and not page.warnings
         monkeypatch.setattr(store, "EXACT_RATHER_THAN_SHORT", 0)
-        # How far a search gets by so few steps is a matter of the graph, which is made by chance; not one of many gets everywhere.
+        # How far a search gets by so few steps is a matter of the graph, which is made by chance;
+        # not one of many gets everywhere.
         pages = [
             corpus.search(f"walrus {word}", where=where, limit=50, alpha=1.0)
             for word in "otter lynx penguin fish heron island day called eats".split()
@@ -240,11 +305,16 @@ def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(zo
 
 
 def unequal(address: str) -> None:
-    """Make the vectors of unequal length, so that the three ways to compare them give three orders."""
+    """Make the vectors of unequal length, so that the three ways to compare them give three
+    orders.
+    """
     rows = sql(address, "SELECT chunk_id FROM unspool.vectors_1 ORDER BY chunk_id")
     for number, (id_,) in enumerate(rows):
         factor = f"array_fill({0.2 + (number * 7 % 10) / 4}::real, ARRAY[256])::vector"
-        sql(address, f"UPDATE unspool.vectors_1 SET vector = vector * {factor} WHERE chunk_id = {id_}")
+        sql(
+            address,
+            f"UPDATE unspool.vectors_1 SET vector = vector * {factor} WHERE chunk_id = {id_}",
+        )
 
 
 @pytest.mark.parametrize("index", ["exact", "hnsw", "ivfflat"])
@@ -267,25 +337,40 @@ def test_each_metric_ranks_and_scores_as_numpy_does(zoo: str, metric: str, index
                 for id_, vector in kept.items()
             }
             hits = corpus.nearest(corpus.embed(query), k=15)
-            assert [hit.score for hit in hits] == pytest.approx(sorted(scores.values(), reverse=True)[:15], abs=1e-4)
-            assert [hit.score for hit in hits] == pytest.approx([scores[hit.chunk.id] for hit in hits], abs=1e-4)
+            assert [hit.score for hit in hits] == pytest.approx(
+                sorted(scores.values(), reverse=True)[:15], abs=1e-4
+            )
+            assert [hit.score for hit in hits] == pytest.approx(
+                [scores[hit.chunk.id] for hit in hits], abs=1e-4
+            )
         assert Path(paths(corpus.search(name(33)))[0]).stem == name(33)
 
 
-@pytest.mark.parametrize(("wanted", "kept"), [("auto", "vector(256)"), ("vector", "vector(256)"), ("halfvec", "halfvec(256)")])
-def test_vectors_are_kept_as_asked_when_the_space_is_made(places: Places, wanted: str, kept: str) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [("auto", "vector(256)"), ("vector", "vector(256)"), ("halfvec", "halfvec(256)")],
+)
+def test_vectors_are_kept_as_asked_when_the_space_is_made(
+    places: Places, wanted: str, kept: str
+) -> None:
     place = str(places.new())
     with open_corpus(place, vector_type=wanted, exact_below=3) as corpus:
         corpus.put(*[doc(f"{number}.md", f"the walrus {name(number)}") for number in range(8)])
         corpus.refresh()
-        column = "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'unspool.vectors_1'::regclass AND attname = 'vector'"
+        column = (
+            "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = "
+            "'unspool.vectors_1'::regclass AND attname = 'vector'"
+        )
         assert sql(place, column) == [(kept,)]
         assert sql(place, INDEXES) == [("hnsw", True)]
         hits = corpus.nearest(corpus.embed(f"the walrus {name(5)}"), k=8)
         assert len(hits) == 8 and hits[0].chunk.path == "5.md"
         asked = np.array(corpus.embed(f"the walrus {name(5)}"))
-        assert [hit.score for hit in hits] == pytest.approx(sorted((float(v @ asked) for v in vectors(place).values()), reverse=True), abs=2e-3)
-    with open_corpus(place, vector_type="vector", exact_below=3) as corpus:  # one that is there stays as it is
+        assert [hit.score for hit in hits] == pytest.approx(
+            sorted((float(v @ asked) for v in vectors(place).values()), reverse=True), abs=2e-3
+        )
+    # one that is there stays as it is
+    with open_corpus(place, vector_type="vector", exact_below=3) as corpus:
         corpus.put(doc("late.md", "a late walrus"))
         assert corpus.nearest(corpus.embed("a late walrus"), k=1)[0].chunk.path == "late.md"
         assert sql(place, column) == [(kept,)]
@@ -296,7 +381,9 @@ def test_vectors_are_kept_as_asked_when_the_space_is_made(places: Places, wanted
 
 
 @pytest.fixture
-def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zoo: str) -> Callable[..., tuple[int, str]]:
+def commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zoo: str
+) -> Callable[..., tuple[int, str]]:
     for variable in [variable for variable in os.environ if variable.startswith("UNSPOOL_")]:
         monkeypatch.delenv(variable)
     monkeypatch.chdir(tmp_path)
@@ -310,12 +397,18 @@ def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, zoo: str) -> Calla
     return run
 
 
-def test_a_missing_and_a_broken_index_are_findings_that_repair_cures(zoo: str, commands: Callable[..., tuple[int, str]]) -> None:
+def test_a_missing_and_a_broken_index_are_findings_that_repair_cures(
+    zoo: str, commands: Callable[..., tuple[int, str]]
+) -> None:
     code, told = commands("doctor")
     assert code == 2 and "no hnsw index yet" in told
     assert commands("repair")[0] == 0
     assert commands("doctor")[0] == 0 and sql(zoo, INDEXES) == [("hnsw", True)]
-    sql(zoo, "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN (SELECT oid FROM pg_class WHERE relname ~ 'hnsw')")
+    sql(
+        zoo,
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN (SELECT oid FROM pg_class "
+        "WHERE relname ~ 'hnsw')",
+    )
     code, told = commands("doctor")
     assert code == 2 and "broken off" in told
     assert sql(zoo, INDEXES) == [("hnsw", False)]
@@ -325,13 +418,17 @@ def test_a_missing_and_a_broken_index_are_findings_that_repair_cures(zoo: str, c
     assert commands("doctor")[0] == 0 and sql(zoo, INDEXES) == [("hnsw", True)]
 
 
-def test_what_something_else_removed_from_the_tables_is_a_finding_that_repair_cures(zoo: str, commands: Callable[..., tuple[int, str]]) -> None:
+def test_what_something_else_removed_from_the_tables_is_a_finding_that_repair_cures(
+    zoo: str, commands: Callable[..., tuple[int, str]]
+) -> None:
     before = assert_no_orphans(zoo)
     commands("repair")
     sql(
         zoo,
-        "DELETE FROM unspool.vectors_1 WHERE chunk_id IN (SELECT id FROM unspool.chunks ORDER BY id LIMIT 3)",
-        "DELETE FROM unspool.words WHERE chunk_id IN (SELECT id FROM unspool.chunks ORDER BY id DESC LIMIT 2)",
+        "DELETE FROM unspool.vectors_1 WHERE chunk_id IN (SELECT id FROM unspool.chunks ORDER BY "
+        "id LIMIT 3)",
+        "DELETE FROM unspool.words WHERE chunk_id IN (SELECT id FROM unspool.chunks ORDER BY id "
+        "DESC LIMIT 2)",
     )
     code, told = commands("doctor")
     assert code == 2 and "5 without a vector or words" in told

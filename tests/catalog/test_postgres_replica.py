@@ -1,4 +1,6 @@
-"""Searching on a replica: everything that reads works there, also while the primary is away; everything that writes goes to the primary."""
+"""Searching on a replica: everything that reads works there, also while the primary is away;
+everything that writes goes to the primary.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from unspool.errors import AddressError, ConfigError, NotFoundError, ServiceErro
 from unspool.interfaces.cli import main
 from unspool.views import Scope, View
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'")
+psycopg = pytest.importorskip(
+    "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,12 @@ def database(primary: PostgresServer, standby: PostgresServer) -> Iterator[str]:
             server.start_again()
     address = primary.create_database()
     with open_corpus(address) as corpus:
-        corpus.put(*[doc(f"{number}.md", f"the walrus called {name(number)} eats fish") for number in range(12)])
+        corpus.put(
+            *[
+                doc(f"{number}.md", f"the walrus called {name(number)} eats fish")
+                for number in range(12)
+            ]
+        )
     caught_up(primary, standby)
     yield address
     if not primary.running:
@@ -55,7 +64,12 @@ def caught_up(primary: PostgresServer, standby: PostgresServer) -> None:
         connection.execute("SELECT pg_switch_wal()")  # so that also what was not waited for is sent
     deadline = time.monotonic() + 60
     with psycopg.connect(standby.address("postgres"), autocommit=True) as connection:
-        while not (connection.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (wanted,)).fetchone() or (False,))[0]:
+        while not (
+            connection.execute(
+                "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (wanted,)
+            ).fetchone()
+            or (False,)
+        )[0]:
             assert time.monotonic() < deadline, "the standby did not catch up within a minute"
             time.sleep(0.02)
 
@@ -82,7 +96,12 @@ def test_everything_that_reads_works_on_the_replica_while_the_primary_is_away(
         assert paths(first) + paths(second) + paths(third) == expected
         assert third.continuation is None
         assert len(corpus.related("7.md").hits) == 10
-        assert corpus.nearest(corpus.embed(f"the walrus called {name(7)} eats fish"), k=1)[0].chunk.path == "7.md"
+        assert (
+            corpus.nearest(corpus.embed(f"the walrus called {name(7)} eats fish"), k=1)[
+                0
+            ].chunk.path
+            == "7.md"
+        )
         assert paths(corpus.search("fish", where={"document": "3.md"})) == ["3.md"]
         assert corpus.warm(["a query"]) == 1
         with pytest.raises(UnreachableError) as caught:
@@ -96,7 +115,9 @@ def test_everything_that_reads_works_on_the_replica_while_the_primary_is_away(
         assert [one.path for one in corpus.documents(path="new.md")] == ["new.md"]
 
 
-def test_a_continuation_of_the_replica_works_in_any_other_process_and_on_the_primary(standby: PostgresServer, database: str) -> None:
+def test_a_continuation_of_the_replica_works_in_any_other_process_and_on_the_primary(
+    standby: PostgresServer, database: str
+) -> None:
     with both(database, standby) as corpus:
         first = corpus.search("walrus", limit=4)
         expected = paths(corpus.more(str(first.continuation)))
@@ -126,12 +147,20 @@ def test_what_is_put_goes_to_the_primary_and_is_found_when_the_replica_has_it(
     assert_no_orphans(database)
 
 
-def test_what_is_known_of_a_document_and_its_lines_come_from_one_server(primary: PostgresServer, standby: PostgresServer, database: str) -> None:
-    with both(database, standby) as corpus, psycopg.connect(standby.address("postgres"), autocommit=True) as connection:
+def test_what_is_known_of_a_document_and_its_lines_come_from_one_server(
+    primary: PostgresServer, standby: PostgresServer, database: str
+) -> None:
+    with (
+        both(database, standby) as corpus,
+        psycopg.connect(standby.address("postgres"), autocommit=True) as connection,
+    ):
         view = View(corpus, Scope.everything())
         connection.execute("SELECT pg_wal_replay_pause()")
         try:
-            for path, text in (("heron.md", "a heron stands still"), ("3.md", "the walrus has gone\nfor good")):
+            for path, text in (
+                ("heron.md", "a heron stands still"),
+                ("3.md", "the walrus has gone\nfor good"),
+            ):
                 corpus.put(doc(path, text))
                 record, passage = view.passage(path, project="notes")
                 assert (record.size_bytes, passage.text) == (len(text), text)
@@ -141,17 +170,26 @@ def test_what_is_known_of_a_document_and_its_lines_come_from_one_server(primary:
         assert corpus.read("heron.md", project="notes").text == "a heron stands still"
 
 
-def test_an_index_that_was_built_on_the_primary_is_used_on_the_replica(primary: PostgresServer, standby: PostgresServer, database: str) -> None:
+def test_an_index_that_was_built_on_the_primary_is_used_on_the_replica(
+    primary: PostgresServer, standby: PostgresServer, database: str
+) -> None:
     with both(database, standby, exact_below=3) as corpus:
         corpus.refresh()
         caught_up(primary, standby)
-        assert corpus.nearest(corpus.embed(f"the walrus called {name(7)} eats fish"), k=1)[0].chunk.path == "7.md"
+        assert (
+            corpus.nearest(corpus.embed(f"the walrus called {name(7)} eats fish"), k=1)[
+                0
+            ].chunk.path
+            == "7.md"
+        )
         assert len(corpus.nearest(corpus.embed("walrus"), k=50)) == 12
         where = {"any": [{"document": "3.md"}, {"document": "9.md"}]}
         assert sorted(paths(corpus.search("walrus", where=where))) == ["3.md", "9.md"]
 
 
-def test_a_replica_of_another_catalog_is_refused_at_every_write(primary: PostgresServer, standby: PostgresServer, database: str) -> None:
+def test_a_replica_of_another_catalog_is_refused_at_every_write(
+    primary: PostgresServer, standby: PostgresServer, database: str
+) -> None:
     other = primary.create_database()
     with open_corpus(other) as corpus:
         corpus.put(doc("theirs.md", "the penguin"))
@@ -173,7 +211,9 @@ def test_a_file_is_no_replica(database: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_standby_that_is_given_as_the_catalog_itself_is_searched_and_refuses_to_be_written(standby: PostgresServer, database: str) -> None:
+def test_a_standby_that_is_given_as_the_catalog_itself_is_searched_and_refuses_to_be_written(
+    standby: PostgresServer, database: str
+) -> None:
     with open_corpus(on_standby(standby, database)) as corpus:
         first = corpus.search("walrus", limit=4)
         assert len(first.hits) == 4 and first.continuation is not None
@@ -190,27 +230,40 @@ def test_a_standby_that_is_given_as_the_catalog_itself_is_searched_and_refuses_t
         assert len(corpus.documents()) == 12
 
 
-def test_a_replica_alone_is_searched_and_says_where_to_write(standby: PostgresServer, database: str) -> None:
-    settings = unspool.Settings.load(arguments={"database_read": on_standby(standby, database)}, environment={}, folder=NOWHERE)
+def test_a_replica_alone_is_searched_and_says_where_to_write(
+    standby: PostgresServer, database: str
+) -> None:
+    settings = unspool.Settings.load(
+        arguments={"database_read": on_standby(standby, database)}, environment={}, folder=NOWHERE
+    )
     with unspool.open(settings=settings) as corpus:
         assert paths(corpus.search(name(7)))[0] == "7.md"
         with pytest.raises(ServiceError, match="UNSPOOL_DATABASE"):
             corpus.put(doc("new.md", "a new walrus"))
 
 
-def test_a_standby_without_a_catalog_is_not_found_and_none_is_made(primary: PostgresServer, standby: PostgresServer, database: str) -> None:
+def test_a_standby_without_a_catalog_is_not_found_and_none_is_made(
+    primary: PostgresServer, standby: PostgresServer, database: str
+) -> None:
     empty = primary.create_database()
     caught_up(primary, standby)
     for open_it in (lambda: open_corpus(on_standby(standby, empty)), lambda: both(empty, standby)):
         with pytest.raises(NotFoundError):
             open_it()
     with psycopg.connect(empty) as connection:
-        assert connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'unspool'").fetchall() == []
+        assert (
+            connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'unspool'").fetchall()
+            == []
+        )
     primary.drop_database(empty)
 
 
 def test_commands_use_the_replica_and_doctor_looks_at_it(
-    primary: PostgresServer, standby: PostgresServer, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    primary: PostgresServer,
+    standby: PostgresServer,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for variable in [variable for variable in os.environ if variable.startswith("UNSPOOL_")]:
         monkeypatch.delenv(variable)
@@ -247,7 +300,10 @@ def test_a_revoked_key_opens_nothing_although_the_replica_has_not_heard_of_it(
     with open_corpus(database) as corpus:
         key, text = corpus.keys.create(projects="*")
         caught_up(primary, standby)
-        with psycopg.connect(standby.address("postgres"), autocommit=True) as connection, both(database, standby) as behind:
+        with (
+            psycopg.connect(standby.address("postgres"), autocommit=True) as connection,
+            both(database, standby) as behind,
+        ):
             connection.execute("SELECT pg_wal_replay_pause()")
             try:
                 assert behind.keys.find(text) == key
@@ -257,6 +313,7 @@ def test_a_revoked_key_opens_nothing_although_the_replica_has_not_heard_of_it(
             finally:
                 connection.execute("SELECT pg_wal_replay_resume()")
     caught_up(primary, standby)
-    with open_corpus("", database_read=on_standby(standby, database)) as alone:  # there is nothing else to read them from
+    # there is nothing else to read them from
+    with open_corpus("", database_read=on_standby(standby, database)) as alone:
         assert alone.keys.find(text) is None
         assert alone.keys.are_used()

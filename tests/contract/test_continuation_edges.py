@@ -22,7 +22,9 @@ from unspool.interfaces.cli import main
 
 def filled(database: Place, count: int, **settings: object) -> unspool.Corpus:
     corpus = open_corpus(database, **settings)
-    corpus.put(*(doc(f"{name(at)}.txt", f"{name(at)} walrus {'moon ' * (at % 7)}") for at in range(count)))
+    corpus.put(
+        *(doc(f"{name(at)}.txt", f"{name(at)} walrus {'moon ' * (at % 7)}") for at in range(count))
+    )
     return corpus
 
 
@@ -39,9 +41,13 @@ def ids(pages: list[unspool.Page]) -> list[int]:
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
 @pytest.mark.parametrize("min_score", [-5.0, 0.05, 0.3])
-def test_a_least_score_cuts_a_walk_where_the_scores_on_show_reach_it(database: Place, kind: str, min_score: float) -> None:
+def test_a_least_score_cuts_a_walk_where_the_scores_on_show_reach_it(
+    database: Place, kind: str, min_score: float
+) -> None:
     with filled(database, 450, continuations=kind) as corpus:
-        everything = [hit for page in walked(corpus.search("walrus moon", limit=30)) for hit in page.hits]
+        everything = [
+            hit for page in walked(corpus.search("walrus moon", limit=30)) for hit in page.hits
+        ]
         cut = walked(corpus.search("walrus moon", limit=30, min_score=min_score))
         reached = [hit.chunk.id for hit in everything if hit.score >= min_score]
         if kind == "stored":
@@ -52,21 +58,28 @@ def test_a_least_score_cuts_a_walk_where_the_scores_on_show_reach_it(database: P
 
 
 def test_a_place_inside_a_hit_is_refused_and_does_not_hang(corpus: unspool.Corpus) -> None:
-    corpus.put(*(doc(f"{at}.txt", f"walrus {name(at)}") for at in range(5)), *(doc(f"copy{at}.txt", "moon and stars") for at in range(5)))
+    corpus.put(
+        *(doc(f"{at}.txt", f"walrus {name(at)}") for at in range(5)),
+        *(doc(f"copy{at}.txt", "moon and stars") for at in range(5)),
+    )
     token = corpus.search("walrus", alpha=1, limit=2).continuation
     assert token is not None
     key, catalog = corpus._parts.catalog.signing_key, corpus._parts.catalog.identity
     window, _ = continuations.read(token, catalog=catalog, key=key)
     entries = corpus._parts.windows.segments(window)[0].entries
     inside = next(at for at, is_copy in enumerate(entries["is_copy"].tolist()) if is_copy)
-    forged = continuations.write(window, Bookmark(position=inside, number=2, shown=1), catalog=catalog, key=key)
+    forged = continuations.write(
+        window, Bookmark(position=inside, number=2, shown=1), catalog=catalog, key=key
+    )
     assert forged is not None
     with pytest.raises(MalformedContinuationError):
         corpus.more(forged)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 10])
-def test_the_drop_of_relevance_is_said_once_whatever_the_size_of_pages(database: Place, limit: int) -> None:
+def test_the_drop_of_relevance_is_said_once_whatever_the_size_of_pages(
+    database: Place, limit: int
+) -> None:
     with filled(database, 120) as corpus:
         pages = walked(corpus.search("walrus moon", limit=limit))
         assert any(page.relevance_dropped for page in pages)
@@ -80,7 +93,12 @@ def test_repeated_texts_are_counted_once(database: Place, kind: str) -> None:
         shown = [hit.chunk.text for hit in page.hits]
         corpus.put(*(doc(f"again{at}.txt", text) for at, text in enumerate(shown[:20])))
         pages = walked(page)
-        counts = [int(note.rpartition(": ")[2].split()[0]) for one in pages for note in one.notes if "earlier pages show the same text" in note]
+        counts = [
+            int(note.rpartition(": ")[2].split()[0])
+            for one in pages
+            for note in one.notes
+            if "earlier pages show the same text" in note
+        ]
         assert sum(counts) == 20
 
 
@@ -173,7 +191,9 @@ def test_a_closed_corpus_stays_closed(database: Place) -> None:
     corpus.close()
 
 
-def test_a_closed_corpus_connects_to_nothing(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_a_closed_corpus_connects_to_nothing(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
     with Places(tmp_path, postgres_server) as places:
         place = places.new()
         corpus = filled(place, 3)
@@ -182,7 +202,9 @@ def test_a_closed_corpus_connects_to_nothing(postgres_server: PostgresServer, tm
             with pytest.raises(InputError, match="closed"):
                 corpus.search("walrus")
             with beside(place) as own:
-                assert own.rows("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()") == [(1,)]
+                assert own.rows(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                ) == [(1,)]
         finally:
             corpus.close()
 
@@ -195,21 +217,29 @@ def test_a_catalog_that_lost_its_signing_key_gets_another(database: Place) -> No
         assert len(walked(corpus.search("walrus", limit=1))) == 3
 
 
-def test_the_line_that_leads_on_names_the_catalog_if_a_flag_did(catalog_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_that_leads_on_names_the_catalog_if_a_flag_did(
+    catalog_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     filled(catalog_file, 3).close()
     monkeypatch.setenv("UNSPOOL_DATABASE", f"sqlite:///{catalog_file.with_name('another.db')}")
-    first = CliRunner().invoke(main, ["search", "walrus", "--limit", "1", "--database", address_of(catalog_file)])
+    first = CliRunner().invoke(
+        main, ["search", "walrus", "--limit", "1", "--database", address_of(catalog_file)]
+    )
     line = first.stderr.splitlines()[-1]
     assert line.startswith("more: unspool more ")
     assert CliRunner().invoke(main, shlex.split(line)[2:]).exit_code == 0
 
 
-def test_the_line_that_leads_on_holds_no_password(postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_that_leads_on_holds_no_password(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with Places(tmp_path, postgres_server) as places:
         place = places.new()
         filled(place, 3).close()
-        first = CliRunner().invoke(main, ["search", "walrus", "--limit", "1", "--database", address_of(place)])
+        first = CliRunner().invoke(
+            main, ["search", "walrus", "--limit", "1", "--database", address_of(place)]
+        )
         line = first.stderr.splitlines()[-1]
         assert postgres_server.password not in first.output
         monkeypatch.setenv("UNSPOOL_DATABASE", address_of(place))

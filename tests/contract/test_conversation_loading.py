@@ -1,4 +1,6 @@
-"""Files that change or go while they are taken in: what was read is kept, and what was not is told."""
+"""Files that change or go while they are taken in: what was read is kept, and what was not is
+told.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,12 @@ import unspool
 from unspool.domain.reports import Progress
 
 
-def test_a_file_that_goes_while_it_is_read_is_taken_in(corpus: unspool.Corpus, tmp_path: Path) -> None:
-    path = exports.lines(tmp_path / "c.jsonl", {"id": "a", "messages": [{"text": "we sail at noon"}]})
+def test_a_file_that_goes_while_it_is_read_is_taken_in(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
+    path = exports.lines(
+        tmp_path / "c.jsonl", {"id": "a", "messages": [{"text": "we sail at noon"}]}
+    )
 
     def remove(progress: Progress) -> None:
         path.unlink(missing_ok=True)
@@ -20,8 +26,15 @@ def test_a_file_that_goes_while_it_is_read_is_taken_in(corpus: unspool.Corpus, t
     assert corpus.conversations.exists("a")
 
 
-def test_a_file_that_goes_while_another_is_read_is_told_and_the_others_are_kept(corpus: unspool.Corpus, tmp_path: Path) -> None:
-    first, gone, last = (exports.lines(tmp_path / f"{name}.jsonl", {"id": name, "messages": [{"text": f"{name} sails"}]}) for name in "abc")
+def test_a_file_that_goes_while_another_is_read_is_told_and_the_others_are_kept(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
+    first, gone, last = (
+        exports.lines(
+            tmp_path / f"{name}.jsonl", {"id": name, "messages": [{"text": f"{name} sails"}]}
+        )
+        for name in "abc"
+    )
 
     def remove(progress: Progress) -> None:
         gone.unlink(missing_ok=True)

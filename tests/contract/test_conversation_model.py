@@ -1,4 +1,6 @@
-"""Whatever is saved, continued, changed and deleted, in whichever order: what is stored is what plain Python says it is."""
+"""Whatever is saved, continued, changed and deleted, in whichever order: what is stored is what
+plain Python says it is.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ EMBEDDER = "hashing:a"
 IDS = ("one", "two/zwei", "three")
 SIZES = (("one", 7), ("two/zwei", 4))  # what there is at the beginning
 
-message = st.tuples(st.booleans(), st.sampled_from(["", "ann", "Björn"]), st.sampled_from(list(AuthorKind)), st.booleans())
+message = st.tuples(
+    st.booleans(),
+    st.sampled_from(["", "ann", "Björn"]),
+    st.sampled_from(list(AuthorKind)),
+    st.booleans(),
+)
 some = st.lists(message, max_size=4)
 where = st.integers(0, 8)
 step = st.one_of(
@@ -41,7 +48,8 @@ step = st.one_of(
 class Model:
     """What there should be."""
 
-    held: dict[str, tuple[list[Message], str, dict[str, int]]] = field(default_factory=dict)  # messages, title, metadata
+    # messages, title, metadata
+    held: dict[str, tuple[list[Message], str, dict[str, int]]] = field(default_factory=dict)
     made: int = 0
     embedded: set[str] = field(default_factory=set)  # texts that were embedded once
     words: set[str] = field(default_factory=set)
@@ -54,12 +62,21 @@ class Model:
         if not blank:
             self.words.add(word)
         at = NOON + timedelta(minutes=self.made) if timed else None
-        return Message(text=" " if blank else f"walrus {word}", author=author, kind=kind, at=at, id=f"m{self.made}" if timed else "")
+        return Message(
+            text=" " if blank else f"walrus {word}",
+            author=author,
+            kind=kind,
+            at=at,
+            id=f"m{self.made}" if timed else "",
+        )
 
     def alive(self) -> dict[tuple[str, int], str]:
         """What can be found, by conversation and number."""
         return {
-            (id_, number): said.text for id_, (messages, _, _) in self.held.items() for number, said in enumerate(messages, 1) if said.text.strip()
+            (id_, number): said.text
+            for id_, (messages, _, _) in self.held.items()
+            for number, said in enumerate(messages, 1)
+            if said.text.strip()
         }
 
     def embed(self, messages: list[Message]) -> int:
@@ -68,7 +85,13 @@ class Model:
         return len(new)
 
 
-def changed(messages: list[Message], title: str, metadata: dict[str, int], how: tuple[Any, ...], model: Model) -> Conversation | None:
+def changed(
+    messages: list[Message],
+    title: str,
+    metadata: dict[str, int],
+    how: tuple[Any, ...],
+    model: Model,
+) -> Conversation | None:
     """What is saved next; None for what is no save."""
     what, *rest = how
     if what == "save":
@@ -107,14 +130,31 @@ def do(corpus: unspool.Corpus, model: Model, id_: str, how: tuple[Any, ...]) -> 
     else:
         wanted = changed(list(messages), title, dict(metadata), how, model)
         assert wanted is not None
-        report = corpus.remember(Conversation(id=id_, messages=wanted.messages, title=wanted.title, metadata=wanted.metadata))
+        report = corpus.remember(
+            Conversation(
+                id=id_, messages=wanted.messages, title=wanted.title, metadata=wanted.metadata
+            )
+        )
         model.held[id_] = (list(wanted.messages), wanted.title, dict(wanted.metadata))
         if known == model.held[id_]:
-            assert (report.unchanged, report.added, report.updated, report.messages, report.chunks, report.embedded) == (1, 0, 0, 0, 0, 0)
+            assert (
+                report.unchanged,
+                report.added,
+                report.updated,
+                report.messages,
+                report.chunks,
+                report.embedded,
+            ) == (1, 0, 0, 0, 0, 0)
             return
-        assert report.messages == sum(at >= len(messages) or messages[at] != one for at, one in enumerate(wanted.messages))
+        assert report.messages == sum(
+            at >= len(messages) or messages[at] != one for at, one in enumerate(wanted.messages)
+        )
         assert report.embedded == model.embed(list(wanted.messages))
-    assert (report.added, report.updated, report.unchanged) == (int(known is None), int(known is not None), 0)
+    assert (report.added, report.updated, report.unchanged) == (
+        int(known is None),
+        int(known is not None),
+        0,
+    )
 
 
 def check(corpus: unspool.Corpus, model: Model) -> None:
@@ -126,26 +166,49 @@ def check(corpus: unspool.Corpus, model: Model) -> None:
             assert (list(got.messages), got.title, got.metadata) == model.held[id_]
     records = corpus.conversations.list()
     assert corpus.conversations.count() == len(records) == len(model.held)
-    assert {one.id: (one.title, one.messages) for one in records} == {id_: (title, len(said)) for id_, (said, title, _) in model.held.items()}
+    assert {one.id: (one.title, one.messages) for one in records} == {
+        id_: (title, len(said)) for id_, (said, title, _) in model.held.items()
+    }
     if not corpus.projects():
         return
     alive = model.alive()
     for alpha in (0, 1):
         page = corpus.search("walrus", alpha=alpha, limit=200)
         assert len(found(page)) == len(page.hits)
-        assert {(hit.chunk.path, hit.chunk.lines.first): hit.chunk.text for hit in page.hits} == alive
+        assert {
+            (hit.chunk.path, hit.chunk.lines.first): hit.chunk.text for hit in page.hits
+        } == alive
     gone = model.words - {word for text in alive.values() for word in text.split()}
     if gone:
         assert corpus.search(" ".join(sorted(gone)), alpha=0, limit=200).hits == ()
 
 
-BEGIN = [(id_, ("save", [(at == 2, "ann", kind, at % 2 == 0) for at, kind in enumerate([*AuthorKind, *AuthorKind][:count])])) for id_, count in SIZES]
+BEGIN = [
+    (
+        id_,
+        (
+            "save",
+            [
+                (at == 2, "ann", kind, at % 2 == 0)
+                for at, kind in enumerate([*AuthorKind, *AuthorKind][:count])
+            ],
+        ),
+    )
+    for id_, count in SIZES
+]
 
 
 @pytest.mark.usefixtures("hashing")
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], phases=[Phase.explicit, Phase.generate])
+@settings(
+    max_examples=5,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.generate],
+)
 @given(steps=st.lists(st.tuples(st.sampled_from(IDS), step), min_size=10, max_size=12))
-def test_any_series_of_changes_leaves_what_plain_python_says(places: Places, steps: list[tuple[str, tuple[Any, ...]]]) -> None:
+def test_any_series_of_changes_leaves_what_plain_python_says(
+    places: Places, steps: list[tuple[str, tuple[Any, ...]]]
+) -> None:
     place: Place = places.new()
     model = Model()
     with open_corpus(place, embedder=EMBEDDER) as corpus:

@@ -18,7 +18,9 @@ SECRET = "AKIA" + "Z7Q2WMX4PLK9VD3T"
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t \u2003"])
-def test_blank_messages_are_kept_but_not_searched(corpus: unspool.Corpus, database: Place, blank: str) -> None:
+def test_blank_messages_are_kept_but_not_searched(
+    corpus: unspool.Corpus, database: Place, blank: str
+) -> None:
     corpus.remember(talk("c", blank, "walrus", blank, "penguin", blank), talk("only", blank))
     assert texts(corpus, "c") == [blank, "walrus", blank, "penguin", blank]
     assert sorted(numbers(corpus, "walrus")) == [2, 4]
@@ -27,10 +29,16 @@ def test_blank_messages_are_kept_but_not_searched(corpus: unspool.Corpus, databa
     assert_whole(database)
 
 
-def test_a_conversation_with_no_message_can_be_kept_and_continued(corpus: unspool.Corpus, database: Place) -> None:
+def test_a_conversation_with_no_message_can_be_kept_and_continued(
+    corpus: unspool.Corpus, database: Place
+) -> None:
     report = corpus.remember(talk("c", title="Empty"))
     assert (report.added, report.messages, report.chunks) == (1, 0, 0)
-    assert (corpus.conversations.exists("c"), texts(corpus, "c"), corpus.conversations.count()) == (True, [], 1)
+    assert (corpus.conversations.exists("c"), texts(corpus, "c"), corpus.conversations.count()) == (
+        True,
+        [],
+        1,
+    )
     assert corpus.search("walrus").hits == ()
     corpus.conversations.append("c", said("walrus"))
     assert numbers(corpus, "walrus") == [1]
@@ -39,8 +47,13 @@ def test_a_conversation_with_no_message_can_be_kept_and_continued(corpus: unspoo
     assert_whole(database)
 
 
-def test_a_very_long_message_is_cut_into_chunks_and_comes_back_whole(corpus: unspool.Corpus, database: Place) -> None:
-    long = "\n\n".join(f"Paragraph {name(number)}: " + "the walrus eats a fish near the island, " * 12 for number in range(420))
+def test_a_very_long_message_is_cut_into_chunks_and_comes_back_whole(
+    corpus: unspool.Corpus, database: Place
+) -> None:
+    long = "\n\n".join(
+        f"Paragraph {name(number)}: " + "the walrus eats a fish near the island, " * 12
+        for number in range(420)
+    )
     assert len(long) > 200_000
     corpus.remember(talk("c", "before", said(long, "ann", at=NOON), "after"))
     assert texts(corpus, "c") == ["before", long, "after"]
@@ -56,8 +69,17 @@ def test_a_very_long_message_is_cut_into_chunks_and_comes_back_whole(corpus: uns
     assert_whole(database)
 
 
-def test_five_thousand_messages_are_saved_continued_and_found(corpus: unspool.Corpus, database: Place) -> None:
-    many = [said(f"walrus {name(number)}", "ann" if number % 2 else "bob", at=NOON + timedelta(minutes=number)) for number in range(5000)]
+def test_five_thousand_messages_are_saved_continued_and_found(
+    corpus: unspool.Corpus, database: Place
+) -> None:
+    many = [
+        said(
+            f"walrus {name(number)}",
+            "ann" if number % 2 else "bob",
+            at=NOON + timedelta(minutes=number),
+        )
+        for number in range(5000)
+    ]
     report = corpus.remember(talk("c", *many))
     assert (report.messages, report.chunks) == (5000, 5000)
     assert corpus.conversations.append("c", said("the end")).messages == 1
@@ -69,12 +91,20 @@ def test_five_thousand_messages_are_saved_continued_and_found(corpus: unspool.Co
     assert_whole(database)
 
 
-def test_what_no_database_takes_is_replaced_in_texts_and_refused_in_names(corpus: unspool.Corpus, database: Place) -> None:
+def test_what_no_database_takes_is_replaced_in_texts_and_refused_in_names(
+    corpus: unspool.Corpus, database: Place
+) -> None:
     corpus.remember(talk("c", "walrus \x00 and \ud800 penguin"))
     assert texts(corpus, "c") == ["walrus \ufffd and \ufffd penguin"]
     assert corpus.remember(talk("c", "walrus \x00 and \ud800 penguin")).unchanged == 1
     for bad in ("a\x00", "a\udfff"):
-        for make in (lambda b: talk(b), lambda b: talk("c", title=b), lambda b: talk("c", metadata={"k": b}), lambda b: said("x", b), _with_id):
+        for make in (
+            lambda b: talk(b),
+            lambda b: talk("c", title=b),
+            lambda b: talk("c", metadata={"k": b}),
+            lambda b: said("x", b),
+            _with_id,
+        ):
             with pytest.raises(InputError, match="NUL"):
                 make(bad)
     assert_whole(database)
@@ -97,8 +127,14 @@ def test_secrets_are_masked_wherever_they_stand(corpus: unspool.Corpus, database
     report = corpus.remember(given)
     assert [one.path for one in report.masked] == ["c"]
     corpus.conversations.append("c", said(f"again {SECRET}"))
-    assert corpus.remember(given).updated == 1, "the masked text does not make the message look changed"
-    shown = [repr(corpus.conversations.get("c")), repr(corpus.conversations.list()), repr(corpus.search(f"key {SECRET}", explain=True).hits)]
+    assert corpus.remember(given).updated == 1, (
+        "the masked text does not make the message look changed"
+    )
+    shown = [
+        repr(corpus.conversations.get("c")),
+        repr(corpus.conversations.list()),
+        repr(corpus.search(f"key {SECRET}", explain=True).hits),
+    ]
     for table in ("messages", "conversations", "documents", "chunks", "document_fields"):
         shown.append(repr(_rows(database, f"SELECT * FROM {table}")))
     assert not [text for text in shown if SECRET in text]
@@ -127,8 +163,14 @@ def _rows(place: Place, statement: str) -> list[tuple[Any, ...]]:
         (lambda: said("x", kind="human"), "user, assistant, system, tool"),
         (lambda: said("x", at=datetime(2024, 1, 1)), "give an aware datetime"),
         (lambda: said("x", at="2024-01-01"), "give an aware datetime"),
-        (lambda: said("x", at=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))), "from 1678 to 2261"),
-        (lambda: said("x", at=datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))), "from 1678 to 2261"),
+        (
+            lambda: said("x", at=datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2)))),
+            "from 1678 to 2261",
+        ),
+        (
+            lambda: said("x", at=datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))),
+            "from 1678 to 2261",
+        ),
         (lambda: talk("c", created_at=datetime(1200, 1, 1, tzinfo=UTC)), "from 1678 to 2261"),
         (lambda: talk(""), "conversation id '' cannot be used; give 1 to"),
         (lambda: talk(5), "conversation id 5 cannot be used; give 1 to"),  # type: ignore[arg-type]
@@ -149,7 +191,9 @@ def test_what_cannot_be_a_conversation_is_refused_with_the_cure(make: Any, cure:
         make()
 
 
-def test_calls_that_make_no_sense_are_refused_with_the_cure_and_change_nothing(corpus: unspool.Corpus) -> None:
+def test_calls_that_make_no_sense_are_refused_with_the_cure_and_change_nothing(
+    corpus: unspool.Corpus,
+) -> None:
     own: Any = corpus.conversations
     for call, cure in [
         (lambda: own.save(), "at least one"),

@@ -1,4 +1,6 @@
-"""Several who write conversations at once, and embedders that fail on the way: nothing is lost, nothing is half done."""
+"""Several who write conversations at once, and embedders that fail on the way: nothing is lost,
+nothing is half done.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,17 @@ def failing_at(call: int, error: Exception) -> Callable[[Sequence[str]], None]:
 # Failing
 
 
-@pytest.mark.parametrize(("call", "error"), [(1, AWAY), (3, AWAY), (2, InputError("no such text; give another")), (3, KeyboardInterrupt())], ids=repr)
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [(1, AWAY), (3, AWAY), (2, InputError("no such text; give another")), (3, KeyboardInterrupt())],
+    ids=repr,
+)
 def test_a_save_that_fails_half_way_leaves_everything_as_it_was(
-    database: Place, hashing: Asked, monkeypatch: pytest.MonkeyPatch, call: int, error: BaseException
+    database: Place,
+    hashing: Asked,
+    monkeypatch: pytest.MonkeyPatch,
+    call: int,
+    error: BaseException,
 ) -> None:
     monkeypatch.setattr(embedding, "LOCAL_BATCHES", 1)  # so that a dozen messages are several calls
     first = [f"walrus {name(number)}" for number in range(6)]
@@ -64,7 +74,11 @@ def test_a_save_that_fails_half_way_leaves_everything_as_it_was(
         with pytest.raises(type(error)):
             corpus.remember(talk("new", "onion"), talk("c", *edited, title="Another"), talk("d"))
         now = contents(database)
-        assert (now.chunks, now.documents, now.words) == (before.chunks, before.documents, before.words)
+        assert (now.chunks, now.documents, now.words) == (
+            before.chunks,
+            before.documents,
+            before.words,
+        )
         assert corpus.conversations.get("c") == said_before
         assert not corpus.conversations.exists("new")
         hashing.before["a"] = failing_at(1, error)  # type: ignore[arg-type]
@@ -82,29 +96,46 @@ def test_a_save_that_fails_half_way_leaves_everything_as_it_was(
 
 
 @pytest.mark.parametrize("corpora", ["one corpus", "each his own"])
-def test_those_who_append_at_once_lose_nothing_and_leave_no_gap(database: Place, corpora: str) -> None:
+def test_those_who_append_at_once_lose_nothing_and_leave_no_gap(
+    database: Place, corpora: str
+) -> None:
     with ExitStack() as opened:
         first = opened.enter_context(open_corpus(database))
-        writers = [first if corpora == "one corpus" else opened.enter_context(open_corpus(database)) for _ in range(TOGETHER)]
+        writers = [
+            first if corpora == "one corpus" else opened.enter_context(open_corpus(database))
+            for _ in range(TOGETHER)
+        ]
 
         def append(number: int) -> None:
             for turn in range(EACH):
-                writers[number].conversations.append("c", said(f"walrus {name(number)} {name(turn)}", id=f"{number}/{turn}"))
+                writers[number].conversations.append(
+                    "c", said(f"walrus {name(number)} {name(turn)}", id=f"{number}/{turn}")
+                )
 
         at_once(append)
         got = texts(first, "c")
         assert got is not None
-        assert sorted(got) == sorted(f"walrus {name(number)} {name(turn)}" for number in range(TOGETHER) for turn in range(EACH))
+        assert sorted(got) == sorted(
+            f"walrus {name(number)} {name(turn)}"
+            for number in range(TOGETHER)
+            for turn in range(EACH)
+        )
         for number in range(TOGETHER):
             own = [text for text in got if name(number) == text.split()[1]]
-            assert own == [f"walrus {name(number)} {name(turn)}" for turn in range(EACH)], "each one's own in the order he said it"
+            assert own == [f"walrus {name(number)} {name(turn)}" for turn in range(EACH)], (
+                "each one's own in the order he said it"
+            )
         assert sorted(numbers(first, "walrus", limit=100)) == list(range(1, TOGETHER * EACH + 1))
     assert_whole(database)
 
 
 @pytest.mark.parametrize("meanwhile", ["append", "delete", "edit", "cut", "title"])
-def test_a_save_that_somebody_overtakes_is_stored_as_it_was_given(database: Place, hashing: Asked, meanwhile: str) -> None:
-    """What is stored is looked at before the new messages are embedded; all of that may be out of date when they are written."""
+def test_a_save_that_somebody_overtakes_is_stored_as_it_was_given(
+    database: Place, hashing: Asked, meanwhile: str
+) -> None:
+    """What is stored is looked at before the new messages are embedded; all of that may be out
+    of date when they are written.
+    """
     first = [f"walrus {name(number)}" for number in range(6)]
     wanted = [*first, "tomato"]
 
@@ -119,12 +150,18 @@ def test_a_save_that_somebody_overtakes_is_stored_as_it_was_given(database: Plac
             other.remember(talk("c", *now, title="Another" if meanwhile == "title" else ""))
 
     with open_corpus(database, embedder=A) as corpus, open_corpus(database, embedder=A) as other:
-        corpus.remember(talk("c", *first), talk("known", "penguin"))  # of the other's texts none has to be embedded: the model is busy
+        # of the other's texts none has to be embedded: the model is busy
+        corpus.remember(talk("c", *first), talk("known", "penguin"))
         hashing.before["a"] = overtake
         corpus.remember(talk("c", *wanted))
         got = other.conversations.get("c")
-        assert got is not None and ([message.text for message in got.messages], got.title) == (wanted, "")
-        assert sorted(numbers(other, "walrus tomato penguin", where={"conversation": "c"}, alpha=0, limit=50)) == list(range(1, 8))
+        assert got is not None and ([message.text for message in got.messages], got.title) == (
+            wanted,
+            "",
+        )
+        assert sorted(
+            numbers(other, "walrus tomato penguin", where={"conversation": "c"}, alpha=0, limit=50)
+        ) == list(range(1, 8))
     assert_whole(database, embedder=A)
 
 
@@ -148,10 +185,21 @@ with unspool.open(settings=settings) as corpus:
 
 def test_processes_that_append_at_once_lose_nothing(database: Place, tmp_path: Path) -> None:
     tasks = [
-        {"number": number, "each": EACH, "database": address_of(database), "ready": str(tmp_path / f"ready{number}"), "go": str(tmp_path / "go")}
+        {
+            "number": number,
+            "each": EACH,
+            "database": address_of(database),
+            "ready": str(tmp_path / f"ready{number}"),
+            "go": str(tmp_path / "go"),
+        }
         for number in range(2)
     ]
-    started = [subprocess.Popen([sys.executable, "-c", APPEND, json.dumps(task)], stderr=subprocess.PIPE, text=True) for task in tasks]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", APPEND, json.dumps(task)], stderr=subprocess.PIPE, text=True
+        )
+        for task in tasks
+    ]
     try:
         wait = threading.Event()
         for _ in range(1200):
@@ -166,30 +214,42 @@ def test_processes_that_append_at_once_lose_nothing(database: Place, tmp_path: P
             process.kill()
     with open_corpus(database) as corpus:
         got = texts(corpus, "c")
-        assert got is not None and sorted(got) == sorted(f"walrus {number} {turn}" for number in range(2) for turn in range(EACH))
+        assert got is not None and sorted(got) == sorted(
+            f"walrus {number} {turn}" for number in range(2) for turn in range(EACH)
+        )
     assert_whole(database)
 
 
 def test_of_those_who_save_the_same_conversation_the_last_is_stored_whole(database: Place) -> None:
     def save(number: int) -> None:
         for turn in range(EACH):
-            mine = [f"walrus {name(at)}" for at in range(turn % 3)] + [f"penguin {number} {turn} {at}" for at in range(5)]
-            corpus.remember(talk("c", *mine, title=f"by {number} in {turn}"), talk(f"own {number}", *mine))
+            mine = [f"walrus {name(at)}" for at in range(turn % 3)] + [
+                f"penguin {number} {turn} {at}" for at in range(5)
+            ]
+            corpus.remember(
+                talk("c", *mine, title=f"by {number} in {turn}"), talk(f"own {number}", *mine)
+            )
 
     with open_corpus(database) as corpus:
         at_once(save)
         got = corpus.conversations.get("c")
         assert got is not None
         _, number, _, turn = got.title.split()
-        expected = [f"walrus {name(at)}" for at in range(int(turn) % 3)] + [f"penguin {number} {turn} {at}" for at in range(5)]
+        expected = [f"walrus {name(at)}" for at in range(int(turn) % 3)] + [
+            f"penguin {number} {turn} {at}" for at in range(5)
+        ]
         assert [message.text for message in got.messages] == expected
-        assert sorted(numbers(corpus, "penguin walrus", where={"conversation": "c"}, limit=50)) == list(range(1, len(expected) + 1))
+        assert sorted(
+            numbers(corpus, "penguin walrus", where={"conversation": "c"}, limit=50)
+        ) == list(range(1, len(expected) + 1))
         assert corpus.conversations.count() == TOGETHER + 1
     assert_whole(database)
 
 
 def test_one_who_saves_while_others_append_never_mixes_with_them(database: Place) -> None:
-    """What was appended after the last save is behind it, in order; what was before has gone with it."""
+    """What was appended after the last save is behind it, in order; what was before has gone
+    with it.
+    """
     base = [f"walrus {name(at)}" for at in range(4)]
 
     def work(number: int) -> None:
@@ -213,11 +273,15 @@ def test_one_who_saves_while_others_append_never_mixes_with_them(database: Place
     assert_whole(database)
 
 
-def test_forgetting_the_project_while_others_write_into_it_leaves_all_or_nothing(database: Place) -> None:
+def test_forgetting_the_project_while_others_write_into_it_leaves_all_or_nothing(
+    database: Place,
+) -> None:
     def work(number: int) -> None:
         for turn in range(5):
             if number:
-                corpus.remember(*(talk(f"{number}/{turn}/{at}", "walrus", f"tomato {at}") for at in range(3)))
+                corpus.remember(
+                    *(talk(f"{number}/{turn}/{at}", "walrus", f"tomato {at}") for at in range(3))
+                )
             else:
                 try:
                     corpus.forget(project=PROJECT)
@@ -229,16 +293,27 @@ def test_forgetting_the_project_while_others_write_into_it_leaves_all_or_nothing
         at_once(work)
         corpus.remember(talk("end", "walrus at the end"))
         ids = {one.id for one in corpus.conversations.list() if one.id != "end"}
-        assert ids == {f"{put}/{at}" for put in {id_.rpartition("/")[0] for id_ in ids} for at in range(3)}
+        assert ids == {
+            f"{put}/{at}" for put in {id_.rpartition("/")[0] for id_ in ids} for at in range(3)
+        }
     assert_whole(database)
 
 
 @pytest.mark.parametrize("projects", [PROJECT, "*"])
-def test_searches_while_others_write_never_fail_and_never_repeat_a_message_on_a_page(database: Place, projects: str) -> None:
+def test_searches_while_others_write_never_fail_and_never_repeat_a_message_on_a_page(
+    database: Place, projects: str
+) -> None:
     def write(number: int) -> None:
         for turn in range(6):
-            edited = [f"walrus {name(at)} by {number} in {turn}" if (at + turn) % 3 else f"walrus {name(at)}" for at in range(12)]
-            corpus.remember(talk("c", *edited, title=f"Title {turn % 2}"), talk(f"own {number}", *edited[turn:]))
+            edited = [
+                f"walrus {name(at)} by {number} in {turn}"
+                if (at + turn) % 3
+                else f"walrus {name(at)}"
+                for at in range(12)
+            ]
+            corpus.remember(
+                talk("c", *edited, title=f"Title {turn % 2}"), talk(f"own {number}", *edited[turn:])
+            )
             corpus.conversations.append("c", said(f"walrus appended by {number}"))
             corpus.conversations.delete(f"own {number}")
 
@@ -246,8 +321,14 @@ def test_searches_while_others_write_never_fail_and_never_repeat_a_message_on_a_
         for _turn in range(8):
             page = corpus.search("walrus title", projects=projects, limit=6, explain=True)
             while True:
-                shown = [(hit.chunk.project, hit.chunk.path, one.number) for hit in page.hits for one in (*hit.before, *hit.after)]
-                own = {(hit.chunk.project, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits}
+                shown = [
+                    (hit.chunk.project, hit.chunk.path, one.number)
+                    for hit in page.hits
+                    for one in (*hit.before, *hit.after)
+                ]
+                own = {
+                    (hit.chunk.project, hit.chunk.path, hit.chunk.lines.first) for hit in page.hits
+                }
                 assert len(shown) == len(set(shown)) and own.isdisjoint(shown)
                 assert all(hit.chunk.text.startswith("walrus") for hit in page.hits)
                 if page.continuation is None:

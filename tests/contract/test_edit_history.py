@@ -1,4 +1,6 @@
-"""Rankings depend on the content alone: whatever was edited or deleted before, a corpus ranks like a fresh one of the same documents."""
+"""Rankings depend on the content alone: whatever was edited or deleted before, a corpus ranks
+like a fresh one of the same documents.
+"""
 
 from __future__ import annotations
 
@@ -47,22 +49,37 @@ def apply(corpus: unspool.Corpus, history: list[Edit]) -> dict[str, str]:
 
 
 def rank(corpus: unspool.Corpus) -> list[list[tuple[str, float]]]:
-    pages = [corpus.search(query, alpha=alpha, limit=20) for query in QUERIES for alpha in (None, 0.0, 1.0)]
+    pages = [
+        corpus.search(query, alpha=alpha, limit=20)
+        for query in QUERIES
+        for alpha in (None, 0.0, 1.0)
+    ]
     return [[(hit.chunk.path, hit.score) for hit in page.hits] for page in pages]
 
 
 @pytest.fixture(scope="module")
 def corpora(module_places: Places) -> Iterator[tuple[unspool.Corpus, unspool.Corpus]]:
-    """Two catalogs. Both give a project the same number, on which the ids of chunks depend, and so the order of ties."""
-    with open_corpus(module_places.new()) as edited, open_corpus(module_places.new()) as fresh, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "TAIL_LIMIT", 2)  # so that a few chunks are enough for the tail, commits and merges
+    """Two catalogs.
+
+    Both give a project the same number, on which the ids of chunks depend, and so the order of
+    ties.
+    """
+    with (
+        open_corpus(module_places.new()) as edited,
+        open_corpus(module_places.new()) as fresh,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        # so that a few chunks are enough for the tail, commits and merges
+        patch.setattr(store, "TAIL_LIMIT", 2)
         patch.setattr(segments, "MAX_SEGMENTS", 2)
         yield edited, fresh
 
 
 @histories
 @given(history=edits)
-def test_any_history_ranks_like_a_fresh_index(corpora: tuple[unspool.Corpus, unspool.Corpus], history: list[Edit]) -> None:
+def test_any_history_ranks_like_a_fresh_index(
+    corpora: tuple[unspool.Corpus, unspool.Corpus], history: list[Edit]
+) -> None:
     edited, fresh = corpora
     try:
         content = apply(edited, history)
@@ -78,14 +95,21 @@ def test_any_history_ranks_like_a_fresh_index(corpora: tuple[unspool.Corpus, uns
 
 
 def test_files_indexed_in_three_versions_and_back_rank_as_at_first(tmp_path: Path) -> None:
-    """The catalog's changes are absorbed between the versions, so that rows of every version were in the index."""
+    """The catalog's changes are absorbed between the versions, so that rows of every version
+    were in the index.
+    """
     folder = tmp_path / "repo"
     folder.mkdir()
 
     def write(version: int) -> None:
         for number in range(150):
-            words = [WORDS[(number * 7 + version * number + at) % len(WORDS)] for at in range(20 + number % 30)]
-            (folder / f"{number}.md").write_text(f"Note {number}: {' '.join(words)}\n" * (1 + version * number % 3))
+            words = [
+                WORDS[(number * 7 + version * number + at) % len(WORDS)]
+                for at in range(20 + number % 30)
+            ]
+            (folder / f"{number}.md").write_text(
+                f"Note {number}: {' '.join(words)}\n" * (1 + version * number % 3)
+            )
 
     write(0)
     with open_corpus(tmp_path / "fresh.db") as fresh, open_corpus(tmp_path / "edited.db") as edited:

@@ -1,4 +1,6 @@
-"""The folder that SQLite's retrievers derive from a catalog: it may be behind, damaged or gone, and no answer changes."""
+"""The folder that SQLite's retrievers derive from a catalog: it may be behind, damaged or gone,
+and no answer changes.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with absorbed, replaced and removed chunks; tests work on copies of it."""
     folder = tmp_path_factory.mktemp("template")
     with open_corpus(folder / "catalog.db") as opened:
-        opened.put(*(doc(f"{n}.md", f"The walrus {name(n)} lives here.", metadata={"n": n}) for n in range(40)))
+        opened.put(
+            *(
+                doc(f"{n}.md", f"The walrus {name(n)} lives here.", metadata={"n": n})
+                for n in range(40)
+            )
+        )
         opened.refresh()
         opened.put(doc("3.md", "Replaced by a penguin."))
         opened.forget(project="notes", path="4.md")
@@ -90,20 +97,34 @@ def hurt(file: Path, damage: str) -> None:
         content[len(content) // 2] ^= 4
         file.write_bytes(content)
     else:
-        changed = {"empty": b"", "truncated": content[: len(content) // 2], "garbage": bytes((octet * 7 + 13) % 256 for octet in content)}
+        changed = {
+            "empty": b"",
+            "truncated": content[: len(content) // 2],
+            "garbage": bytes((octet * 7 + 13) % 256 for octet in content),
+        }
         file.write_bytes(changed[damage])
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "truncated", "garbage", "flipped", "folder"])
+@pytest.mark.parametrize(
+    "damage", ["missing", "empty", "truncated", "garbage", "flipped", "folder"]
+)
 @pytest.mark.parametrize("file", FILES)
-def test_a_damaged_file_of_the_derived_folder_changes_no_result(filled: Path, database: Path, file: str, damage: str) -> None:
-    """The folder is derived: whatever happens to it while nobody has it open, the next search is right."""
+def test_a_damaged_file_of_the_derived_folder_changes_no_result(
+    filled: Path, database: Path, file: str, damage: str
+) -> None:
+    """The folder is derived: whatever happens to it while nobody has it open, the next search is
+    right.
+    """
     hurt(filled / file, damage)
     check(database)
 
 
-@pytest.mark.parametrize("file", ["p1/words/0-rows.u32", "p1/vectors-1/codes-0.u64", "p1/vectors-1/state.json"])
-def test_a_search_that_finds_damage_says_so_once_and_rebuilds(filled: Path, database: Path, file: str) -> None:
+@pytest.mark.parametrize(
+    "file", ["p1/words/0-rows.u32", "p1/vectors-1/codes-0.u64", "p1/vectors-1/state.json"]
+)
+def test_a_search_that_finds_damage_says_so_once_and_rebuilds(
+    filled: Path, database: Path, file: str
+) -> None:
     hurt(filled / file, "flipped")
     with open_corpus(database) as corpus:
         page = corpus.search("walrus", limit=100)
@@ -116,18 +137,24 @@ def test_a_search_that_finds_damage_says_so_once_and_rebuilds(filled: Path, data
 
 
 @pytest.mark.parametrize("half", ["words", "vectors-1"])
-def test_damage_in_a_large_file_is_found_when_it_is_first_read(filled: Path, database: Path, monkeypatch: pytest.MonkeyPatch, half: str) -> None:
+def test_damage_in_a_large_file_is_found_when_it_is_first_read(
+    filled: Path, database: Path, monkeypatch: pytest.MonkeyPatch, half: str
+) -> None:
     monkeypatch.setattr(checksums, "EAGER_BYTES", 0)  # as if every file were larger
     with open_corpus(database) as corpus:
         expected = [(hit.chunk.path, hit.score) for hit in corpus.search("walrus", limit=100).hits]
-    hurt(filled / "p1" / half / ("0-weights.f32" if half == "words" else "vectors-0.f32"), "flipped")
+    hurt(
+        filled / "p1" / half / ("0-weights.f32" if half == "words" else "vectors-0.f32"), "flipped"
+    )
     with open_corpus(database) as corpus:
         page = corpus.search("walrus", limit=100)
         assert [(hit.chunk.path, hit.score) for hit in page.hits] == expected
         assert any("was damaged" in warning for warning in page.warnings)
 
 
-def test_repair_reads_every_file_and_says_what_was_damaged(filled: Path, database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repair_reads_every_file_and_says_what_was_damaged(
+    filled: Path, database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checksums, "EAGER_BYTES", 0)
     hurt(filled / "p1/words/0-weights.f32", "flipped")
     with open_corpus(database) as corpus:
@@ -140,7 +167,9 @@ def test_repair_reads_every_file_and_says_what_was_damaged(filled: Path, databas
 def test_files_of_another_project_are_not_believed(database: Path) -> None:
     with open_corpus(database) as corpus:
         for project in ("one", "two"):
-            corpus.put(*(doc(f"{n}.md", f"{project} walrus {name(n)}", project=project) for n in range(5)))
+            corpus.put(
+                *(doc(f"{n}.md", f"{project} walrus {name(n)}", project=project) for n in range(5))
+            )
         corpus.refresh()
     derived = database.with_name("catalog.db.derived")
     for half in ("words", "vectors-1"):
@@ -148,7 +177,10 @@ def test_files_of_another_project_are_not_believed(database: Path) -> None:
         shutil.copytree(derived / "p2" / half, derived / "p1" / half)
     with open_corpus(database) as corpus:
         for alpha in (0, 1):
-            assert all("one" in hit.chunk.text for hit in corpus.search("walrus", projects="one", alpha=alpha).hits)
+            assert all(
+                "one" in hit.chunk.text
+                for hit in corpus.search("walrus", projects="one", alpha=alpha).hits
+            )
             assert len(corpus.search("walrus", projects="one", alpha=alpha).hits) == 5
 
 
@@ -158,14 +190,23 @@ def test_a_catalog_copied_elsewhere_answers_the_same(database: Path, tmp_path: P
     target.parent.mkdir()
     shutil.copy(database, target)
     with open_corpus(database) as here, open_corpus(target) as there:
-        assert there.nearest(there.embed("penguin"), k=50) == here.nearest(here.embed("penguin"), k=50)
+        assert there.nearest(there.embed("penguin"), k=50) == here.nearest(
+            here.embed("penguin"), k=50
+        )
         there.refresh()
-        assert there.search(f"walrus {name(17)}", limit=3).hits[0].chunk == here.search(f"walrus {name(17)}", limit=3).hits[0].chunk
-        assert set(paths(there.search("walrus", limit=100))) == set(paths(here.search("walrus", limit=100)))
+        assert (
+            there.search(f"walrus {name(17)}", limit=3).hits[0].chunk
+            == here.search(f"walrus {name(17)}", limit=3).hits[0].chunk
+        )
+        assert set(paths(there.search("walrus", limit=100))) == set(
+            paths(here.search("walrus", limit=100))
+        )
     assert_no_orphans(target)
 
 
-def test_a_derived_folder_of_another_catalog_is_not_believed(filled: Path, database: Path, tmp_path: Path) -> None:
+def test_a_derived_folder_of_another_catalog_is_not_believed(
+    filled: Path, database: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other.db"
     with open_corpus(other) as opened:
         opened.put(*(doc(f"o{n}.md", f"Another beast {name(n)}.") for n in range(60)))
@@ -176,7 +217,9 @@ def test_a_derived_folder_of_another_catalog_is_not_believed(filled: Path, datab
 
 
 def backed_up(database: Path) -> None:
-    """A corpus whose catalog is restored from a backup while the derived folder stays ahead of it."""
+    """A corpus whose catalog is restored from a backup while the derived folder stays ahead of
+    it.
+    """
     with open_corpus(database) as opened:
         opened.put(doc("old.md", "The old walrus."))
         opened.refresh()
@@ -194,14 +237,18 @@ def backed_up(database: Path) -> None:
 def test_a_catalog_restored_from_a_backup_answers_from_the_backup(database: Path) -> None:
     backed_up(database)
     with open_corpus(database) as opened:
-        assert [hit.chunk.text for hit in opened.search("walrus", limit=100).hits] == ["The old walrus."]
+        assert [hit.chunk.text for hit in opened.search("walrus", limit=100).hits] == [
+            "The old walrus."
+        ]
         opened.refresh()
     assert_no_orphans(database)
 
 
 @pytest.mark.parametrize("writes", [1, 5, 8])
 def test_what_is_written_after_a_backup_was_restored_is_found(database: Path, writes: int) -> None:
-    """The sequence numbers of the restored catalog overtake those that the folder has absorbed from the lost future."""
+    """The sequence numbers of the restored catalog overtake those that the folder has absorbed
+    from the lost future.
+    """
     backed_up(database)
     with open_corpus(database) as opened:
         for n in range(writes):
@@ -221,7 +268,9 @@ def absorbed_chunks(database: Path) -> int:
     return sum(map(len, found.vectors.values()))
 
 
-def test_what_is_put_is_findable_at_once_without_being_absorbed(corpus: unspool.Corpus, database: Path) -> None:
+def test_what_is_put_is_findable_at_once_without_being_absorbed(
+    corpus: unspool.Corpus, database: Path
+) -> None:
     corpus.put(doc("a.md", "An old walrus."))
     corpus.refresh()
     corpus.put(doc("b.md", "A new penguin."))
@@ -237,19 +286,29 @@ def test_what_is_put_is_findable_at_once_without_being_absorbed(corpus: unspool.
 def test_the_order_does_not_depend_on_what_is_absorbed(corpus: unspool.Corpus) -> None:
     """The tail is scored by the same formula as the index, with the statistics of both together."""
     filler = "some other words that make it longer"
-    corpus.put(doc("none.md", filler), doc("one.md", f"penguin {filler}"), doc("two.md", f"penguin zebra {filler}"))
+    corpus.put(
+        doc("none.md", filler),
+        doc("one.md", f"penguin {filler}"),
+        doc("two.md", f"penguin zebra {filler}"),
+    )
     corpus.refresh()
-    corpus.put(doc("three.md", f"penguin zebra giraffe {filler}"), doc("long.md", f"giraffe {filler * 9}"))
+    corpus.put(
+        doc("three.md", f"penguin zebra giraffe {filler}"), doc("long.md", f"giraffe {filler * 9}")
+    )
     words = [hit.chunk.path for hit in corpus.search("penguin zebra giraffe", alpha=0).hits]
     meaning = [(hit.chunk.path, hit.score) for hit in corpus.nearest(corpus.embed("penguin"), k=10)]
     assert words[:2] == ["three.md", "two.md"]
     corpus.refresh()
     assert [hit.chunk.path for hit in corpus.search("penguin zebra giraffe", alpha=0).hits] == words
-    assert [(hit.chunk.path, hit.score) for hit in corpus.nearest(corpus.embed("penguin"), k=10)] == meaning
+    assert [
+        (hit.chunk.path, hit.score) for hit in corpus.nearest(corpus.embed("penguin"), k=10)
+    ] == meaning
 
 
 @pytest.mark.parametrize("limit", [0, 3, 256])
-def test_any_size_of_tail_gives_the_same_documents(database: Path, monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+def test_any_size_of_tail_gives_the_same_documents(
+    database: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
     monkeypatch.setattr(store, "TAIL_LIMIT", limit)
     with open_corpus(database) as opened:
         for n in range(10):
@@ -257,7 +316,16 @@ def test_any_size_of_tail_gives_the_same_documents(database: Path, monkeypatch: 
             if n % 4 == 3:
                 opened.forget(project="notes", path=f"{n % 7}.md")
             opened.search("walrus")
-        assert set(paths(opened.search("walrus", limit=50))) == {"1.md", "2.md", "4.md", "5.md", "6.md"}
-        assert set(paths(opened.search("walrus", where={"metadata.n": {"ge": 8}}, limit=50))) == {"1.md", "2.md"}
+        assert set(paths(opened.search("walrus", limit=50))) == {
+            "1.md",
+            "2.md",
+            "4.md",
+            "5.md",
+            "6.md",
+        }
+        assert set(paths(opened.search("walrus", where={"metadata.n": {"ge": 8}}, limit=50))) == {
+            "1.md",
+            "2.md",
+        }
         opened.refresh()
     assert_no_orphans(database)

@@ -1,4 +1,6 @@
-"""Every embedder does what every embedder has to do: the contract that ships with unspool, over real weights, objects and a server."""
+"""Every embedder does what every embedder has to do: the contract that ships with unspool, over
+real weights, objects and a server.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ class TestStatic(EmbedderContract):
 
 
 class TestOnnx(ModelContract):
-    same = 0.99  # weights of 8 bits: what numbers are rounded to depends on all that are in the batch
+    # weights of 8 bits: what numbers are rounded to depends on all that are in the batch
+    same = 0.99
 
     @pytest.fixture
     def embedder(self, folder: Path) -> Embedder:
@@ -54,7 +57,12 @@ class TestOnnxThatRefuses(ModelContract):
 
     @pytest.fixture
     def embedder(self, folder: Path) -> Embedder:
-        options = EmbedderOptions(over_limit=OverLimit.REFUSE, max_tokens=64, query_prefix="what is asked for: ", passage_prefix="found: ")
+        options = EmbedderOptions(
+            over_limit=OverLimit.REFUSE,
+            max_tokens=64,
+            query_prefix="what is asked for: ",
+            passage_prefix="found: ",
+        )
         return open_embedder(f"onnx:{folder}", options)
 
 
@@ -109,7 +117,9 @@ class TestLangChainOfWords(ModelContract):
 
 @pytest.fixture(scope="module")
 def awaited() -> Embedder:
-    """An object that can only be awaited, and whose lock belongs to the first event loop that it meets."""
+    """An object that can only be awaited, and whose lock belongs to the first event loop that it
+    meets.
+    """
     needed("langchain_core", "pip install langchain-core")
     from langchain_core.embeddings import Embeddings
 
@@ -176,19 +186,26 @@ class TestOpenAIWithPrefixes(ModelContract):
 
     @pytest.fixture
     def embedder(self, server: wire.WireServer) -> Embedder:
-        return open_embedder("openai:nomic-embed-text", EmbedderOptions(url=server.url, over_limit=OverLimit.REFUSE))
+        return open_embedder(
+            "openai:nomic-embed-text", EmbedderOptions(url=server.url, over_limit=OverLimit.REFUSE)
+        )
 
 
 class TestCohere(ModelContract):
     @pytest.fixture
     def embedder(self, server: wire.WireServer) -> Embedder:
-        return open_embedder("cohere:words", EmbedderOptions(url=f"{server.address}/v2/embed", key="k"))
+        return open_embedder(
+            "cohere:words", EmbedderOptions(url=f"{server.address}/v2/embed", key="k")
+        )
 
 
 class TestVoyage(ModelContract):
     @pytest.fixture
     def embedder(self, server: wire.WireServer) -> Embedder:
-        return open_embedder("voyage:words", EmbedderOptions(url=f"{server.address}/v1/embeddings", key="k", max_tokens=300))
+        return open_embedder(
+            "voyage:words",
+            EmbedderOptions(url=f"{server.address}/v1/embeddings", key="k", max_tokens=300),
+        )
 
 
 VARIED = (
@@ -201,7 +218,9 @@ VARIED = (
 
 
 def test_one_model_has_the_same_vectors_with_torch_and_without(folder: Path) -> None:
-    """Weights of 8 bits against the original ones; wrong pooling, prefixes or special tokens would show."""
+    """Weights of 8 bits against the original ones; wrong pooling, prefixes or special tokens
+    would show.
+    """
     whole = open_embedder(f"sentence-transformers:{torch_folder()}").embed_passages(VARIED)
     small = open_embedder(f"onnx:{folder}").embed_passages(VARIED)
     assert np.sum(whole * small, axis=1).min() > 0.99
@@ -209,5 +228,8 @@ def test_one_model_has_the_same_vectors_with_torch_and_without(folder: Path) -> 
 
 def test_one_folder_has_the_same_vectors_in_fastembed_and_onnxruntime(folder: Path) -> None:
     needed("fastembed", "pip install 'unspool[fastembed]'")
-    one, other = (open_embedder(f"{provider}:{folder}").embed_passages(VARIED) for provider in ("onnx", "fastembed"))
+    one, other = (
+        open_embedder(f"{provider}:{folder}").embed_passages(VARIED)
+        for provider in ("onnx", "fastembed")
+    )
     assert np.sum(one * other, axis=1).min() > 0.99

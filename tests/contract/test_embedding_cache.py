@@ -1,4 +1,6 @@
-"""No text is embedded twice: what the catalog, or a Redis server, knows is not asked for again, and nothing depends on that server."""
+"""No text is embedded twice: what the catalog, or a Redis server, knows is not asked for again,
+and nothing depends on that server.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,20 @@ import pytest
 import unspool
 from hashing import BATCH, Asked, Words, vector
 from servers import RedisServer
-from support import Place, Places, address_of, assert_no_orphans, contents, doc, name, open_corpus, paths, required, settings_for, write
+from support import (
+    Place,
+    Places,
+    address_of,
+    assert_no_orphans,
+    contents,
+    doc,
+    name,
+    open_corpus,
+    paths,
+    required,
+    settings_for,
+    write,
+)
 from unspool.catalog import Catalog, spaces
 from unspool.domain.prepared import text_fingerprint
 from unspool.embedders import open_embedder
@@ -31,7 +46,10 @@ PORTION = BATCH * embedding.LOCAL_BATCHES  # texts that are embedded and kept to
 
 
 def files(count: int) -> dict[str, str]:
-    return {f"d{number % 3}/{number}.md": f"# Note {number}\n\nThe walrus called {name(number)} swims." for number in range(count)}
+    return {
+        f"d{number % 3}/{number}.md": f"# Note {number}\n\nThe walrus called {name(number)} swims."
+        for number in range(count)
+    }
 
 
 @pytest.fixture
@@ -43,7 +61,9 @@ def corpus(database: Place) -> Iterator[unspool.Corpus]:
 # In the catalog
 
 
-def test_indexing_again_asks_for_nothing(corpus: unspool.Corpus, database: Place, hashing: Asked, tmp_path: Path) -> None:
+def test_indexing_again_asks_for_nothing(
+    corpus: unspool.Corpus, database: Place, hashing: Asked, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", files(10))
     assert corpus.index(tree).embedded == hashing.count("a") == 10
     hashing.reset()
@@ -56,7 +76,9 @@ def test_indexing_again_asks_for_nothing(corpus: unspool.Corpus, database: Place
     assert hashing.passages == {}
 
 
-def test_a_second_clone_and_a_renamed_file_ask_for_nothing(corpus: unspool.Corpus, hashing: Asked, tmp_path: Path) -> None:
+def test_a_second_clone_and_a_renamed_file_ask_for_nothing(
+    corpus: unspool.Corpus, hashing: Asked, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "one" / "tree", files(10))
     corpus.index(tree)
     hashing.reset()
@@ -73,12 +95,16 @@ def test_putting_what_is_known_asks_for_nothing(corpus: unspool.Corpus, hashing:
     corpus.put(doc("a.md", "The walrus swims."))
     hashing.reset()
     assert corpus.put(doc("a.md", "The walrus swims.")).embedded == 0
-    assert corpus.put(doc("b.md", "The walrus swims."), doc("c.md", "The walrus swims.")).embedded == 0
+    assert (
+        corpus.put(doc("b.md", "The walrus swims."), doc("c.md", "The walrus swims.")).embedded == 0
+    )
     assert corpus.put(doc("a.md", "The walrus swims.", "other")).embedded == 0
     assert hashing.passages == {}
 
 
-def test_what_was_put_once_costs_nothing_after_it_was_removed_by_path(corpus: unspool.Corpus, hashing: Asked) -> None:
+def test_what_was_put_once_costs_nothing_after_it_was_removed_by_path(
+    corpus: unspool.Corpus, hashing: Asked
+) -> None:
     corpus.put(doc("a.md", "The walrus swims."), doc("b.md", "The penguin walks."))
     corpus.forget(project="notes", path="a.md")
     hashing.reset()
@@ -86,7 +112,9 @@ def test_what_was_put_once_costs_nothing_after_it_was_removed_by_path(corpus: un
     assert hashing.passages == {}
 
 
-def test_a_run_that_failed_has_not_paid_in_vain(corpus: unspool.Corpus, database: Place, hashing: Asked, tmp_path: Path) -> None:
+def test_a_run_that_failed_has_not_paid_in_vain(
+    corpus: unspool.Corpus, database: Place, hashing: Asked, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", files(2 * PORTION + 9))
 
     def fail(texts: Sequence[str]) -> None:
@@ -121,10 +149,23 @@ with unspool.open(settings=unspool.Settings.load(arguments=given, environment={}
 """
 
 
-def test_a_run_that_was_killed_has_not_paid_in_vain(database: Place, hashing: Asked, tmp_path: Path) -> None:
+def test_a_run_that_was_killed_has_not_paid_in_vain(
+    database: Place, hashing: Asked, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", files(2 * PORTION + 9))
-    arguments = [str(Path(__file__).parent.parent), address_of(database), str(tree), str(2 * PORTION)]
-    done = subprocess.run([sys.executable, "-c", KILLED, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    arguments = [
+        str(Path(__file__).parent.parent),
+        address_of(database),
+        str(tree),
+        str(2 * PORTION),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 9, done.stderr
     with open_corpus(database, embedder=A) as corpus:
         report = corpus.index(tree)
@@ -145,7 +186,9 @@ def refuse(*words: str) -> Words:
 
 
 def test_a_document_that_is_refused_fails_alone(database: Place, tmp_path: Path) -> None:
-    tree = write(tmp_path / "tree", {**files(12), "poison.md": "The poison.", "more.md": "More poison."})
+    tree = write(
+        tmp_path / "tree", {**files(12), "poison.md": "The poison.", "more.md": "More poison."}
+    )
     with unspool.open(settings=settings_for(database), embedder=refuse("poison")) as corpus:
         report = corpus.index(tree)
         assert (report.added, report.failed) == (12, 2)
@@ -162,7 +205,9 @@ def test_an_embedder_that_refuses_everything_ends_the_run(database: Place, tmp_p
         with pytest.raises(InputError, match="not for me"):
             corpus.index(write(tmp_path / "tree", files(5)))
         assert corpus.count() == 0
-        assert [record for record in corpus.documents() if record.status is unspool.Status.FAILED] == []
+        assert [
+            record for record in corpus.documents() if record.status is unspool.Status.FAILED
+        ] == []
 
 
 def test_a_put_that_is_refused_stores_nothing(database: Place) -> None:
@@ -176,10 +221,19 @@ def test_a_put_that_is_refused_stores_nothing(database: Place) -> None:
 
 
 VARIED = {
-    "deep.md": "# One\n\nintro\n\n## Two\n\ntext\n\n### Three\n\n#### Four\n\n##### Five " + "long " * 30 + "\n\nunder five\n\n#\n\nunder nothing\n",
+    "deep.md": "# One\n\nintro\n\n## Two\n\ntext\n\n### Three\n\n#### Four\n\n##### Five "
+    + "long " * 30
+    + "\n\nunder five\n\n#\n\nunder nothing\n",
     "setext.md": "A title\nof two lines\n=======\n\nBody.\n\nSecond\n------\n\nMore body.\n",
-    "code.py": '"""Sessions."""\n\n\nclass Session:\n    """One."""\n\n    def open(self, name):\n        return name\n\n' + "    x = 1\n" * 400,
-    "cache.go": "package deep\n\n// Evict drops the oldest entry.\nfunc Evict(cache map[string]int) {\n\tdelete(cache, oldest(cache))\n}\n",
+    "code.py": (
+        '"""Sessions."""\n\n\nclass Session:\n    """One."""\n\n    def open(self, name):\n      '
+        "  return name\n\n"
+    )
+    + "    x = 1\n" * 400,
+    "cache.go": (
+        "package deep\n\n// Evict drops the oldest entry.\nfunc Evict(cache map[string]int) {\n"
+        "\tdelete(cache, oldest(cache))\n}\n"
+    ),
     "plain.txt": "Some prose. " * 500,
     "data.json": '{"walrus": [1, 2, 3], "island": {"name": "one"}}\n',
     "windows.md": "# Heading  \r\n\r\nText with a carriage return.\r\n\r\n## Next\t\r\n\r\nMore.\r\n",
@@ -187,7 +241,9 @@ VARIED = {
 }
 
 
-def test_the_text_that_was_embedded_is_put_together_again_from_what_is_stored(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
+def test_the_text_that_was_embedded_is_put_together_again_from_what_is_stored(
+    corpus: unspool.Corpus, database: Place, tmp_path: Path
+) -> None:
     corpus.index(write(tmp_path / "tree", VARIED))
     corpus.put(
         doc("titled.md", "# Heading\n\nbody\n\n## Sub\n\nbody", title="A title " * 30),
@@ -205,7 +261,11 @@ def test_the_text_that_was_embedded_is_put_together_again_from_what_is_stored(co
     assert len(stored) == corpus.count() > 20
     wrong = [one for one in stored if text_fingerprint(text_of(one)) != one.text_sha]
     assert wrong == []
-    assert any(one.headings for one in stored) and any(one.symbol for one in stored) and any(one.title for one in stored)
+    assert (
+        any(one.headings for one in stored)
+        and any(one.symbol for one in stored)
+        and any(one.title for one in stored)
+    )
 
 
 # In Redis
@@ -238,7 +298,9 @@ def keys(server: RedisServer, kind: Kind) -> list[bytes]:
         return sorted(connection.keys(f"unspool:{kind}:*"))
 
 
-def test_a_second_catalog_embeds_nothing_that_the_first_did(places: Places, hashing: Asked, redis: RedisServer, tmp_path: Path) -> None:
+def test_a_second_catalog_embeds_nothing_that_the_first_did(
+    places: Places, hashing: Asked, redis: RedisServer, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", files(PORTION + 5))
     found = []
     for expected in (PORTION + 5, 0):
@@ -251,7 +313,9 @@ def test_a_second_catalog_embeds_nothing_that_the_first_did(places: Places, hash
     assert len(keys(redis, Kind.PASSAGE)) == PORTION + 5
 
 
-def test_a_query_that_another_corpus_asked_is_not_embedded_again(places: Places, hashing: Asked, redis: RedisServer) -> None:
+def test_a_query_that_another_corpus_asked_is_not_embedded_again(
+    places: Places, hashing: Asked, redis: RedisServer
+) -> None:
     for expected in (["walrus"], []):
         hashing.reset()
         with open_corpus(places.new(), embedder=A, cache=redis.address) as corpus:
@@ -261,14 +325,18 @@ def test_a_query_that_another_corpus_asked_is_not_embedded_again(places: Places,
     assert len(keys(redis, Kind.QUERY)) == 1
 
 
-def test_going_over_takes_from_it_what_another_catalog_embedded(places: Places, hashing: Asked, redis: RedisServer) -> None:
+def test_going_over_takes_from_it_what_another_catalog_embedded(
+    places: Places, hashing: Asked, redis: RedisServer
+) -> None:
     documents = [doc(f"{number}.md", f"The walrus called {name(number)}.") for number in range(5)]
     with open_corpus(places.new(), embedder="hashing:b", cache=redis.address) as corpus:
         corpus.put(*documents)
     place = places.new()
     with open_corpus(place, embedder=A) as corpus:
         corpus.put(*documents)
-    report = unspool.reembed(settings=settings_for(place, embedder="hashing:b", cache=redis.address))
+    report = unspool.reembed(
+        settings=settings_for(place, embedder="hashing:b", cache=redis.address)
+    )
     assert report is not None and (report.embedded, report.chunks) == (0, 5)
 
 
@@ -282,11 +350,20 @@ def test_what_is_there_is_forgotten_after_a_while(database: Place, redis: RedisS
         assert all(0 < connection.pttl(key) <= 100_000 for key in found)
 
 
-def test_another_model_or_another_revision_shares_nothing(places: Places, redis: RedisServer) -> None:
-    first, renamed, revised, wider = Words("mine"), Words("other"), Words("mine"), Words("mine", dimension=24)
+def test_another_model_or_another_revision_shares_nothing(
+    places: Places, redis: RedisServer
+) -> None:
+    first, renamed, revised, wider = (
+        Words("mine"),
+        Words("other"),
+        Words("mine"),
+        Words("mine", dimension=24),
+    )
     revised.revision = "2"  # type: ignore[attr-defined]
     for own in (first, renamed, revised, wider):
-        with unspool.open(settings=settings_for(places.new(), cache=redis.address), embedder=own) as corpus:
+        with unspool.open(
+            settings=settings_for(places.new(), cache=redis.address), embedder=own
+        ) as corpus:
             corpus.put(doc("a.md", "The walrus swims."))
             assert paths(corpus.search("walrus", alpha=1)) == ["a.md"]
         assert (own.asked, own.queries) == (["The walrus swims."], ["walrus"])
@@ -295,10 +372,18 @@ def test_another_model_or_another_revision_shares_nothing(places: Places, redis:
 
 @pytest.mark.parametrize(
     "value",
-    [b"", b"short", np.full(16, np.nan, dtype="<f4").tobytes(), np.zeros(16, dtype="<f4").tobytes(), np.full(16, 1e30, dtype="<f4").tobytes()],
+    [
+        b"",
+        b"short",
+        np.full(16, np.nan, dtype="<f4").tobytes(),
+        np.zeros(16, dtype="<f4").tobytes(),
+        np.full(16, 1e30, dtype="<f4").tobytes(),
+    ],
     ids=["empty", "of another length", "not a number", "zeros", "too long a vector"],
 )
-def test_damaged_values_are_embedded_anew(places: Places, hashing: Asked, redis: RedisServer, value: bytes) -> None:
+def test_damaged_values_are_embedded_anew(
+    places: Places, hashing: Asked, redis: RedisServer, value: bytes
+) -> None:
     for _ in range(2):
         hashing.reset()
         with open_corpus(places.new(), embedder=A, cache=redis.address) as corpus:
@@ -311,7 +396,9 @@ def test_damaged_values_are_embedded_anew(places: Places, hashing: Asked, redis:
                 connection.set(key, value)
 
 
-def test_a_server_that_goes_away_in_the_middle_fails_nothing(database: Place, hashing: Asked, redis: RedisServer, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_in_the_middle_fails_nothing(
+    database: Place, hashing: Asked, redis: RedisServer, tmp_path: Path
+) -> None:
     def kill(texts: Sequence[str]) -> None:
         if hashing.count("a") >= PORTION:
             redis.kill()
@@ -324,7 +411,9 @@ def test_a_server_that_goes_away_in_the_middle_fails_nothing(database: Place, ha
     assert_no_orphans(database, embedder=A)
 
 
-def test_nothing_fails_where_the_password_is_wrong_or_nobody_is_there(database: Place, redis: RedisServer) -> None:
+def test_nothing_fails_where_the_password_is_wrong_or_nobody_is_there(
+    database: Place, redis: RedisServer
+) -> None:
     for address in (redis.address.replace(redis.password, "wrong"), "redis://127.0.0.1:1/0"):
         with open_corpus(database, embedder=A, cache=address) as corpus:
             corpus.put(doc("a.md", f"The walrus of {address} swims."))
@@ -344,7 +433,9 @@ UNIT = (vector("walrus", "a") / np.linalg.norm(vector("walrus", "a"))).astype("<
 
 
 @pytest.mark.parametrize("end", ["kill", "freeze"])
-def test_a_server_that_failed_is_left_alone_for_a_while_and_then_used_again(redis: RedisServer, end: str) -> None:
+def test_a_server_that_failed_is_left_alone_for_a_while_and_then_used_again(
+    redis: RedisServer, end: str
+) -> None:
     clock = Clock()
     cache = RedisCache(redis.address, open_embedder(A), lifetime_s=100, clock=clock)
     cache.put(Kind.PASSAGE, {SHA: UNIT})
@@ -356,7 +447,9 @@ def test_a_server_that_failed_is_left_alone_for_a_while_and_then_used_again(redi
     clock.now += AWAY_S - 1
     cache.put(Kind.PASSAGE, {b"\3" * 32: UNIT})
     assert cache.get(Kind.PASSAGE, [SHA]) == {}
-    assert len(keys(redis, Kind.PASSAGE)) == (1 if end == "freeze" else 0), "it was asked again too soon"
+    assert len(keys(redis, Kind.PASSAGE)) == (1 if end == "freeze" else 0), (
+        "it was asked again too soon"
+    )
     clock.now += 2
     assert not cache.is_away
     cache.put(Kind.PASSAGE, {SHA: UNIT})
@@ -368,19 +461,29 @@ def test_a_password_is_shown_nowhere(database: Place, redis: RedisServer) -> Non
     settings = settings_for(database, cache=redis.address)
     shown = {row[0]: row[1] for row in settings.rows()}
     assert shown["cache"].startswith("redis://:") and redis.password not in str(shown)
-    for address in ("redis://me:topsecret@host:port/0", "http://me:topsecret@host/0", "redis://me:topsecret@host/0?db=topsecret"):
+    for address in (
+        "redis://me:topsecret@host:port/0",
+        "http://me:topsecret@host/0",
+        "redis://me:topsecret@host/0?db=topsecret",
+    ):
         with pytest.raises(AddressError, match="UNSPOOL_CACHE") as caught:
             RedisCache(address, open_embedder(A), lifetime_s=100)
         assert "topsecret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("address", ["http://localhost:6379", "localhost:6379", "memcached://localhost", "redis"])
-def test_what_is_no_address_of_a_redis_server_is_refused_by_name(database: Place, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["http://localhost:6379", "localhost:6379", "memcached://localhost", "redis"]
+)
+def test_what_is_no_address_of_a_redis_server_is_refused_by_name(
+    database: Place, address: str
+) -> None:
     with pytest.raises(AddressError, match=r"UNSPOOL_CACHE .* redis://host:6379/0"):
         open_corpus(database, embedder=A, cache=address)
 
 
-def test_the_package_that_is_missing_is_named_with_its_cure(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_that_is_missing_is_named_with_its_cure(
+    database: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'unspool\[redis\]'"):
         open_corpus(database, embedder=A, cache="redis://localhost:6379/0")

@@ -1,4 +1,6 @@
-"""Going over from one embedder to another, on every engine: nothing is lost, nobody waits, and no answer mixes two of them."""
+"""Going over from one embedder to another, on every engine: nothing is lost, nobody waits, and
+no answer mixes two of them.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,31 @@ import pytest
 
 import unspool
 from hashing import BATCH, Asked, Words
-from support import Place, Places, address_of, assert_no_orphans, beside, contents, doc, name, open_corpus, paths, settings_for, write
+from support import (
+    Place,
+    Places,
+    address_of,
+    assert_no_orphans,
+    beside,
+    contents,
+    doc,
+    name,
+    open_corpus,
+    paths,
+    settings_for,
+    write,
+)
 from unspool.catalog import Catalog
 from unspool.catalog.spaces import prepare
 from unspool.embedders import open_embedder
-from unspool.errors import ConflictError, InputError, NotFoundError, OutdatedContinuationError, ServiceError, UnreachableError
+from unspool.errors import (
+    ConflictError,
+    InputError,
+    NotFoundError,
+    OutdatedContinuationError,
+    ServiceError,
+    UnreachableError,
+)
 from unspool.indexing import embedding, reembedding
 
 pytestmark = pytest.mark.usefixtures("hashing")
@@ -24,13 +46,21 @@ pytestmark = pytest.mark.usefixtures("hashing")
 A, B, C = "hashing:a", "hashing:b", "hashing:c"
 PORTION = BATCH * embedding.LOCAL_BATCHES  # texts that are embedded and kept together
 SUBJECTS = "walrus penguin tomato harvest session cache eviction token island compiler".split()
-QUERIES = ("walrus near the island", "how to evict a cache", "tomato harvest in August", "session token")
+QUERIES = (
+    "walrus near the island",
+    "how to evict a cache",
+    "tomato harvest in August",
+    "session token",
+)
 ALPHAS = (0.0, 0.5, 1.0)
 
 
 def text(number: int) -> str:
     first, second = SUBJECTS[number % 10], SUBJECTS[number * 7 % 10]
-    return f"Note {number} on {first} and {second}, called {name(number)}.\n\nThe {first} of {number} knows {second}."
+    return (
+        f"Note {number} on {first} and {second}, called {name(number)}.\n\nThe {first} of "
+        f"{number} knows {second}."
+    )
 
 
 def notes(*numbers: int, project: str = "notes") -> list[unspool.Document]:
@@ -55,15 +85,26 @@ def drop_old(place: Place) -> list[str]:
 
 
 def answers(corpus: unspool.Corpus) -> list[list[tuple[int, float]]]:
-    """What a corpus says to some questions, by words, by meaning and by both: ids in order, with their scores."""
-    found = [corpus.search(query, projects="*", alpha=alpha, limit=200) for query in QUERIES for alpha in ALPHAS]
+    """What a corpus says to some questions, by words, by meaning and by both: ids in order, with
+    their scores.
+    """
+    found = [
+        corpus.search(query, projects="*", alpha=alpha, limit=200)
+        for query in QUERIES
+        for alpha in ALPHAS
+    ]
     return [[(hit.chunk.id, round(hit.score, 5)) for hit in page.hits] for page in found]
 
 
 def as_sets(found: list[list[tuple[int, float]]]) -> list[object]:
-    """The same for catalogs with another history: how rare a word is counts what was removed until that is tidied up, and ties may turn."""
+    """The same for catalogs with another history: how rare a word is counts what was removed
+    until that is tidied up, and ties may turn.
+    """
     return [
-        sorted(answer, key=lambda hit: (-hit[1], hit[0])) if at % len(ALPHAS) == 2 else {id_ for id_, _ in answer} for at, answer in enumerate(found)
+        sorted(answer, key=lambda hit: (-hit[1], hit[0]))
+        if at % len(ALPHAS) == 2
+        else {id_ for id_, _ in answer}
+        for at, answer in enumerate(found)
     ]
 
 
@@ -74,21 +115,33 @@ def answers_at(place: Place, embedder: str) -> list[list[tuple[int, float]]]:
 
 def spaces(place: Place) -> list[tuple[str, bool]]:
     with beside(place) as catalog:
-        return [(embedder, bool(active)) for embedder, active in catalog.rows("SELECT embedder, active FROM spaces ORDER BY id")]
+        return [
+            (embedder, bool(active))
+            for embedder, active in catalog.rows("SELECT embedder, active FROM spaces ORDER BY id")
+        ]
 
 
 def vector_count(place: Place, embedder: str) -> int:
     with beside(place) as catalog:
-        query = f"SELECT count(*) FROM embeddings e JOIN spaces s ON s.id = e.space_id WHERE s.embedder = '{embedder}'"
+        query = (
+            f"SELECT count(*) FROM embeddings e JOIN spaces s ON s.id = e.space_id WHERE "
+            f"s.embedder = '{embedder}'"
+        )
         return catalog.rows(query)[0][0]
 
 
 def kept_vectors(place: Place) -> set[str]:
     """The tables, or the folders, in which vectors are searched."""
     if isinstance(place, Path):
-        return {folder.name.replace("-", "_") for folder in place.with_name(place.name + ".derived").glob("p*/vectors*")}
+        return {
+            folder.name.replace("-", "_")
+            for folder in place.with_name(place.name + ".derived").glob("p*/vectors*")
+        }
     with beside(place) as catalog:
-        found = catalog.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'unspool' AND tablename LIKE 'vectors%'")
+        found = catalog.rows(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'unspool' AND tablename LIKE "
+            "'vectors%'"
+        )
         return {table for (table,) in found}
 
 
@@ -107,8 +160,12 @@ def reference(places: Places) -> Callable[..., list[list[tuple[int, float]]]]:
 # Which embedder a catalog belongs to
 
 
-@pytest.mark.parametrize("other", [B, "hashing:wide"], ids=["of the same dimension", "of another dimension"])
-def test_opening_with_another_embedder_is_a_conflict_that_names_both_and_the_ways_out(database: Place, other: str) -> None:
+@pytest.mark.parametrize(
+    "other", [B, "hashing:wide"], ids=["of the same dimension", "of another dimension"]
+)
+def test_opening_with_another_embedder_is_a_conflict_that_names_both_and_the_ways_out(
+    database: Place, other: str
+) -> None:
     filled(database, count=2)
     with pytest.raises(ConflictError) as caught:
         open_corpus(database, embedder=other)
@@ -119,7 +176,9 @@ def test_opening_with_another_embedder_is_a_conflict_that_names_both_and_the_way
         assert corpus.search("walrus").hits
 
 
-def test_two_corpora_of_an_empty_catalog_cannot_fill_it_with_different_embedders(database: Place) -> None:
+def test_two_corpora_of_an_empty_catalog_cannot_fill_it_with_different_embedders(
+    database: Place,
+) -> None:
     with open_corpus(database, embedder=A) as first, open_corpus(database, embedder=B) as second:
         first.put(*notes(0))
         for use in (lambda: second.put(*notes(1)), lambda: second.search("walrus")):
@@ -128,7 +187,9 @@ def test_two_corpora_of_an_empty_catalog_cannot_fill_it_with_different_embedders
         assert first.count() == 1
 
 
-def test_an_object_that_answers_to_the_same_name_with_other_vectors_stores_nothing(database: Place) -> None:
+def test_an_object_that_answers_to_the_same_name_with_other_vectors_stores_nothing(
+    database: Place,
+) -> None:
     settings = settings_for(database)
     with unspool.open(settings=settings, embedder=Words("mine", seed="one")) as corpus:
         corpus.put(*notes(0, 1))
@@ -145,12 +206,18 @@ def test_an_object_that_answers_to_the_same_name_with_other_vectors_stores_nothi
 # What the change comes to
 
 
-def test_searches_give_what_a_catalog_of_the_new_embedder_gives(database: Place, reference: Callable[..., list[list[tuple[int, float]]]]) -> None:
+def test_searches_give_what_a_catalog_of_the_new_embedder_gives(
+    database: Place, reference: Callable[..., list[list[tuple[int, float]]]]
+) -> None:
     filled(database)
     before = answers_at(database, A)
     report = go_over(database, B)
     assert (report.embedded, report.chunks) == (40, 40)
-    assert report.before.startswith(A) and report.after.startswith(B) and [kept.split()[0] for kept in report.kept] == [A]
+    assert (
+        report.before.startswith(A)
+        and report.after.startswith(B)
+        and [kept.split()[0] for kept in report.kept] == [A]
+    )
     after = answers_at(database, B)
     assert after == reference(B, notes(*range(40)))
     assert after != before
@@ -160,7 +227,11 @@ def test_searches_give_what_a_catalog_of_the_new_embedder_gives(database: Place,
 
 def test_documents_and_chunks_stay_as_they_are(database: Place, tmp_path: Path) -> None:
     tree = write(
-        tmp_path / "tree", {"a.py": '"""Module."""\n\n\ndef alpha(path):\n    return path\n', "b.md": "# One\n\ntext\n\n## Two\n\nmore text\n"}
+        tmp_path / "tree",
+        {
+            "a.py": '"""Module."""\n\n\ndef alpha(path):\n    return path\n',
+            "b.md": "# One\n\ntext\n\n## Two\n\nmore text\n",
+        },
     )
     with open_corpus(database, embedder=A) as corpus:
         corpus.index(tree, project="tree")
@@ -192,7 +263,9 @@ def test_where_there_is_no_catalog_none_is_made(places: Places) -> None:
         go_over(places.bare(), A)
 
 
-def test_what_was_killed_between_making_and_using_the_first_space_does_not_stop_the_next(database: Place) -> None:
+def test_what_was_killed_between_making_and_using_the_first_space_does_not_stop_the_next(
+    database: Place,
+) -> None:
     open_corpus(database, embedder=A).close()
     with closing(Catalog.open(address_of(database))) as catalog, catalog.write() as connection:
         prepare(connection, open_embedder(A), A)
@@ -201,7 +274,9 @@ def test_what_was_killed_between_making_and_using_the_first_space_does_not_stop_
         assert paths(corpus.search("walrus")) == ["0.md"]
 
 
-def test_a_text_that_is_refused_is_named_and_the_others_are_kept(database: Place, hashing: Asked) -> None:
+def test_a_text_that_is_refused_is_named_and_the_others_are_kept(
+    database: Place, hashing: Asked
+) -> None:
     filled(database)
 
     def refuse(texts: Sequence[str]) -> None:
@@ -251,7 +326,9 @@ def test_an_object_of_ones_own_is_gone_over_to_and_followed_by_nobody(database: 
     with open_corpus(database, embedder=A) as corpus:
         report = go_over(database, own)
         assert report.after.startswith("mine (revision 1, 16 dimensions)")
-        with pytest.raises(ConflictError, match=r"gone over to embedder mine .* open it again with that one"):
+        with pytest.raises(
+            ConflictError, match=r"gone over to embedder mine .* open it again with that one"
+        ):
             corpus.search("walrus")
     with unspool.open(settings=settings_for(database), embedder=own) as corpus:
         assert len(corpus.search("walrus", alpha=1, limit=50).hits) == 6
@@ -278,13 +355,28 @@ def test_who_says_no_has_changed_nothing(database: Place, hashing: Asked) -> Non
     assert hashing.count("b") == 0
 
 
-def test_the_plan_counts_different_texts_and_tokens_and_says_what_they_cost(database: Place) -> None:
+def test_the_plan_counts_different_texts_and_tokens_and_says_what_they_cost(
+    database: Place,
+) -> None:
     with open_corpus(database, embedder=A) as corpus:
-        corpus.put(doc("one.md", "One walrus."), doc("two.md", "One walrus."), doc("long.md", "island " * 100))
+        corpus.put(
+            doc("one.md", "One walrus."),
+            doc("two.md", "One walrus."),
+            doc("long.md", "island " * 100),
+        )
         tokens = corpus.count_tokens("One walrus.") + corpus.count_tokens(("island " * 100).strip())
     plan = plan_of(database, B)
-    assert (plan.before.partition(" ")[0], plan.after.partition(" ")[0], plan.is_done) == (A, B, False)
-    assert (plan.texts, plan.tokens, plan.price, plan.too_long) == (2, pytest.approx(tokens, abs=2), None, 0)
+    assert (plan.before.partition(" ")[0], plan.after.partition(" ")[0], plan.is_done) == (
+        A,
+        B,
+        False,
+    )
+    assert (plan.texts, plan.tokens, plan.price, plan.too_long) == (
+        2,
+        pytest.approx(tokens, abs=2),
+        None,
+        0,
+    )
     assert plan_of(database, "hashing:dear").price == pytest.approx(plan.tokens * 20 / 1_000_000)
     assert plan_of(database, "hashing:free").price == 0
     assert plan_of(database, "hashing:short").too_long == 1
@@ -323,7 +415,9 @@ def test_a_text_that_the_new_one_refuses_leaves_the_old_in_use(database: Place) 
 # When it goes wrong
 
 
-def test_a_provider_that_fails_in_the_middle_is_asked_only_for_the_rest_next_time(database: Place, hashing: Asked) -> None:
+def test_a_provider_that_fails_in_the_middle_is_asked_only_for_the_rest_next_time(
+    database: Place, hashing: Asked
+) -> None:
     filled(database, count=100)
 
     def fail(texts: Sequence[str]) -> None:
@@ -418,10 +512,16 @@ def test_an_open_corpus_answers_from_the_old_until_the_switch_and_from_the_new_a
         assert "50.md" in paths(corpus.search(text(50), alpha=1, limit=1))
 
 
-@pytest.mark.parametrize("write_first", [True, False], ids=["which writes first", "which searches first"])
-def test_what_an_open_corpus_writes_after_the_switch_lands_in_the_new_space(database: Place, tmp_path: Path, write_first: bool) -> None:
+@pytest.mark.parametrize(
+    "write_first", [True, False], ids=["which writes first", "which searches first"]
+)
+def test_what_an_open_corpus_writes_after_the_switch_lands_in_the_new_space(
+    database: Place, tmp_path: Path, write_first: bool
+) -> None:
     filled(database, count=10)
-    tree = write(tmp_path / "tree", {"a.md": "# Walrus\n\nIt swims.\n", "b.md": "# Penguin\n\nIt walks.\n"})
+    tree = write(
+        tmp_path / "tree", {"a.md": "# Walrus\n\nIt swims.\n", "b.md": "# Penguin\n\nIt walks.\n"}
+    )
     with open_corpus(database, embedder=A) as corpus:
         go_over(database, B)
         if not write_first:
@@ -438,7 +538,10 @@ def test_what_an_open_corpus_writes_after_the_switch_lands_in_the_new_space(data
 
 def test_forgetting_is_the_first_thing_that_an_open_corpus_may_do(database: Place) -> None:
     filled(database, count=10)
-    with open_corpus(database, embedder=A) as document, open_corpus(database, embedder=A) as project:
+    with (
+        open_corpus(database, embedder=A) as document,
+        open_corpus(database, embedder=A) as project,
+    ):
         go_over(database, B)
         assert document.forget(project="notes", path="0.md") == 1
         assert_no_orphans(database, embedder=B)
@@ -449,7 +552,9 @@ def test_forgetting_is_the_first_thing_that_an_open_corpus_may_do(database: Plac
 
 
 @pytest.mark.parametrize("drop", [False, True], ids=["the old is kept", "the old is dropped"])
-def test_a_put_that_is_under_way_at_the_switch_is_repeated_in_the_new_space(database: Place, hashing: Asked, drop: bool) -> None:
+def test_a_put_that_is_under_way_at_the_switch_is_repeated_in_the_new_space(
+    database: Place, hashing: Asked, drop: bool
+) -> None:
     filled(database, count=10)
     with open_corpus(database, embedder=A) as corpus:
 
@@ -465,7 +570,9 @@ def test_a_put_that_is_under_way_at_the_switch_is_repeated_in_the_new_space(data
     assert_no_orphans(database, embedder=B)
 
 
-def test_a_run_that_is_under_way_at_the_switch_is_repeated_in_the_new_space(database: Place, hashing: Asked, tmp_path: Path) -> None:
+def test_a_run_that_is_under_way_at_the_switch_is_repeated_in_the_new_space(
+    database: Place, hashing: Asked, tmp_path: Path
+) -> None:
     filled(database, count=2)
     tree = write(tmp_path / "tree", {f"{number}.md": text(number) for number in range(20, 30)})
     with open_corpus(database, embedder=A) as corpus:
@@ -476,14 +583,21 @@ def test_a_run_that_is_under_way_at_the_switch_is_repeated_in_the_new_space(data
 
         hashing.before["a"] = switch
         report = corpus.index(tree, project="tree")
-        assert (report.failed, report.busy, len(corpus.documents(project="tree", status="indexed"))) == (0, 0, 10)
+        assert (
+            report.failed,
+            report.busy,
+            len(corpus.documents(project="tree", status="indexed")),
+        ) == (0, 0, 10)
         assert len(corpus.search("walrus", projects="tree", alpha=1, limit=50).hits) == 10
     assert_no_orphans(database, embedder=B)
 
 
 @pytest.mark.parametrize("drop", [False, True], ids=["the old is kept", "the old is dropped"])
 def test_a_search_that_is_under_way_at_the_switch_gives_a_whole_answer(
-    database: Place, hashing: Asked, drop: bool, reference: Callable[..., list[list[tuple[int, float]]]]
+    database: Place,
+    hashing: Asked,
+    drop: bool,
+    reference: Callable[..., list[list[tuple[int, float]]]],
 ) -> None:
     filled(database)
     query, whole = QUERIES[0], []
@@ -499,10 +613,15 @@ def test_a_search_that_is_under_way_at_the_switch_gives_a_whole_answer(
         hashing.before_query["a"] = switch
         page = corpus.search(query, alpha=0.5, limit=200)
         assert [(hit.chunk.id, round(hit.score, 5)) for hit in page.hits] in whole
-        assert [(hit.chunk.id, round(hit.score, 5)) for hit in corpus.search(query, alpha=0.5, limit=200).hits] == whole[1]
+        assert [
+            (hit.chunk.id, round(hit.score, 5))
+            for hit in corpus.search(query, alpha=0.5, limit=200).hits
+        ] == whole[1]
 
 
-def test_a_vector_made_by_an_open_corpus_is_one_of_the_space_that_it_searches(database: Place) -> None:
+def test_a_vector_made_by_an_open_corpus_is_one_of_the_space_that_it_searches(
+    database: Place,
+) -> None:
     filled(database, count=10)
     with open_corpus(database, embedder=A) as corpus, open_corpus(database, embedder=A) as other:
         assert corpus.nearest(corpus.embed(text(3)), k=1)[0].chunk.path == "3.md"
@@ -513,7 +632,9 @@ def test_a_vector_made_by_an_open_corpus_is_one_of_the_space_that_it_searches(da
         assert [hit.chunk.path for hit in other.related("3.md", limit=5).hits]
 
 
-def test_refreshing_a_corpus_that_was_open_before_loses_nothing_that_came_after(database: Place) -> None:
+def test_refreshing_a_corpus_that_was_open_before_loses_nothing_that_came_after(
+    database: Place,
+) -> None:
     filled(database, count=10)
     with open_corpus(database, embedder=A) as corpus:
         assert corpus.search("walrus").hits
@@ -526,8 +647,12 @@ def test_refreshing_a_corpus_that_was_open_before_loses_nothing_that_came_after(
     assert_no_orphans(database, embedder=B)
 
 
-def test_what_takes_in_too_late_for_the_old_space_does_no_harm_to_the_new(database: Place, hashing: Asked) -> None:
-    """A search of the old space is under way while the catalog goes over and much is put; then it takes in what it finds in the catalog."""
+def test_what_takes_in_too_late_for_the_old_space_does_no_harm_to_the_new(
+    database: Place, hashing: Asked
+) -> None:
+    """A search of the old space is under way while the catalog goes over and much is put; then
+    it takes in what it finds in the catalog.
+    """
     filled(database, count=10)
     with open_corpus(database, embedder=A) as corpus:
 
@@ -536,7 +661,8 @@ def test_what_takes_in_too_late_for_the_old_space_does_no_harm_to_the_new(databa
             go_over(database, B)
             with open_corpus(database, embedder=B) as other:
                 for start in range(100, 400, 150):
-                    other.put(*notes(*range(start, start + 150)))  # more than is scored without being taken in
+                    # more than is scored without being taken in
+                    other.put(*notes(*range(start, start + 150)))
 
         hashing.before_query["a"] = switch
         corpus.search("walrus")
@@ -575,7 +701,10 @@ def test_a_walk_does_not_go_on_in_another_space(database: Place, continuations: 
         assert [hit.chunk.id for hit in again.hits] == [hit.chunk.id for hit in first.hits]
         assert (again.number, len(again.warnings)) == (1, 1)
         assert again.warnings[0].endswith("this is the first page again")
-    with open_corpus(database, embedder=B, continuations=continuations) as corpus, pytest.raises(OutdatedContinuationError):
+    with (
+        open_corpus(database, embedder=B, continuations=continuations) as corpus,
+        pytest.raises(OutdatedContinuationError),
+    ):
         corpus.more(page.continuation)
 
 
@@ -585,7 +714,9 @@ def test_a_walk_does_not_go_on_in_another_space(database: Place, continuations: 
 def test_what_others_write_change_and_delete_during_the_build_is_right_after_it(
     database: Place, hashing: Asked, reference: Callable[..., list[list[tuple[int, float]]]]
 ) -> None:
-    """Three threads, each with documents of its own, and an embedder that lets each write between its portions."""
+    """Three threads, each with documents of its own, and an embedder that lets each write
+    between its portions.
+    """
     filled(database, count=90)
     turns = threading.Semaphore(0)
     over = threading.Event()
@@ -600,7 +731,12 @@ def test_what_others_write_change_and_delete_during_the_build_is_right_after_it(
                     return
                 number = turn * 3 + which
                 if turn % 3 == 0:
-                    corpus.put(doc(f"{number}.md", f"Rewritten {name(number)} about the {SUBJECTS[turn % 10]}."))
+                    corpus.put(
+                        doc(
+                            f"{number}.md",
+                            f"Rewritten {name(number)} about the {SUBJECTS[turn % 10]}.",
+                        )
+                    )
                     expected[number] = f"Rewritten {name(number)} about the {SUBJECTS[turn % 10]}."
                 elif turn % 3 == 1:
                     corpus.forget(project="notes", path=f"{number}.md")
@@ -619,7 +755,9 @@ def test_what_others_write_change_and_delete_during_the_build_is_right_after_it(
             turns.release(90)
         for one in writers:
             one.result()
-    assert len(expected.keys() - set(range(90))) >= 3 and len(expected) < 90 + 30, "hardly anything was written meanwhile"
+    assert len(expected.keys() - set(range(90))) >= 3 and len(expected) < 90 + 30, (
+        "hardly anything was written meanwhile"
+    )
     assert_no_orphans(database, embedder=B)
     wanted = [doc(f"{number}.md", content) for number, content in expected.items()]
     assert as_sets(answers_at(database, B)) == as_sets(reference(B, wanted))
@@ -672,7 +810,9 @@ def test_going_back_embeds_what_came_since_and_knows_what_went(
     assert_no_orphans(database, embedder=A)
 
 
-def test_a_document_that_was_forgotten_and_put_again_is_found_by_filters_after_going_back(database: Place) -> None:
+def test_a_document_that_was_forgotten_and_put_again_is_found_by_filters_after_going_back(
+    database: Place,
+) -> None:
     filled(database, count=10)
     go_over(database, B)
     with open_corpus(database, embedder=B) as corpus:
@@ -684,7 +824,9 @@ def test_a_document_that_was_forgotten_and_put_again_is_found_by_filters_after_g
     assert_no_orphans(database, embedder=A)
 
 
-def test_a_project_that_was_forgotten_while_another_space_was_in_use_is_gone_from_both(database: Place) -> None:
+def test_a_project_that_was_forgotten_while_another_space_was_in_use_is_gone_from_both(
+    database: Place,
+) -> None:
     with open_corpus(database, embedder=A) as corpus:
         corpus.put(*notes(0, 1, project="one"))
         corpus.put(*notes(2, 3, project="two"))
@@ -699,7 +841,9 @@ def test_a_project_that_was_forgotten_while_another_space_was_in_use_is_gone_fro
         assert paths(corpus.search("walrus", projects="one", alpha=1)) == ["0.md"]
 
 
-def test_the_old_can_be_dropped_at_once_or_later_and_only_the_one_in_use_stays(database: Place, hashing: Asked) -> None:
+def test_the_old_can_be_dropped_at_once_or_later_and_only_the_one_in_use_stays(
+    database: Place, hashing: Asked
+) -> None:
     filled(database)
     with open_corpus(database, embedder=A) as corpus:
         corpus.refresh()
@@ -714,7 +858,11 @@ def test_the_old_can_be_dropped_at_once_or_later_and_only_the_one_in_use_stays(d
     assert answers_at(database, B) == before
     hashing.reset()
     report = go_over(database, A, drop_old=True)
-    assert (report.embedded, report.kept, [dropped.partition(" ")[0] for dropped in report.dropped]) == (40, (), [B])
+    assert (
+        report.embedded,
+        report.kept,
+        [dropped.partition(" ")[0] for dropped in report.dropped],
+    ) == (40, (), [B])
     assert len(kept_vectors(database)) == 1 and not kept_vectors(database) & both
     assert spaces(database) == [(A, True)]
     assert_no_orphans(database, embedder=A)

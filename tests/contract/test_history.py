@@ -22,7 +22,9 @@ from unspool.errors import InputError
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 SECRET = "AKIA" + "Z7Q2WMX4PLK9VD3T"
 Open = Callable[..., History]
-_slow = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_slow = settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(scope="module", params=("memory", *ENGINES))
@@ -32,7 +34,9 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def shared(engine: str, request: pytest.FixtureRequest) -> Iterator[unspool.Corpus | None]:
-    """A corpus for the tests of this module, each of which has streams of its own; None where histories are in memory."""
+    """A corpus for the tests of this module, each of which has streams of its own; None where
+    histories are in memory.
+    """
     if engine == "memory":
         yield None
         return
@@ -78,7 +82,14 @@ def test_a_new_history_is_empty(log: History) -> None:
     assert log.read() == []
     assert log.count() == log.prune() == log.clear() == 0
     page = log.page()
-    assert (page.stream, page.records, page.limit, page.offset, page.has_more, page.next) == (log.stream, (), 2, 0, False, None)
+    assert (page.stream, page.records, page.limit, page.offset, page.has_more, page.next) == (
+        log.stream,
+        (),
+        2,
+        0,
+        False,
+        None,
+    )
     assert log.page(10, 1000).records == ()
 
 
@@ -87,21 +98,36 @@ def test_what_was_appended_is_read_newest_first(log: History) -> None:
     given = [log.append(f"response {number}") for number in range(4)]
     assert [record.number for record in given] == [1, 2, 3, 4]
     assert log.read() == given[::-1]
-    assert all(record.stream == log.stream and before <= record.at <= datetime.now(UTC) for record in given)
+    assert all(
+        record.stream == log.stream and before <= record.at <= datetime.now(UTC) for record in given
+    )
     assert log.count() == 4
 
 
 def test_the_usual_calls_of_an_agent_give_each_row_once(log: History) -> None:
     filled(log, 7)
-    seen = [[entry.number for entry in log.page(limit, offset).records] for limit, offset in ((2, 0), (3, 2), (2, 5))]
+    seen = [
+        [entry.number for entry in log.page(limit, offset).records]
+        for limit, offset in ((2, 0), (3, 2), (2, 5))
+    ]
     assert seen == [[7, 6], [5, 4, 3], [2, 1]]
     assert [entry.number for entry in log.page().records] == [7, 6]
 
 
-def test_the_usual_calls_of_an_agent_stay_within_1500_tokens(log: History, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_usual_calls_of_an_agent_stay_within_1500_tokens(
+    log: History, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for number in range(12):
-        orders = [{"id": 48_210 + number * 7 + n, "state": "shipped", "total": 19.9 + n} for n in range(4)]
-        answer = {"status": 200, "endpoint": "/v1/orders", "took_ms": 31 + number, "next_page": None, "orders": orders}
+        orders = [
+            {"id": 48_210 + number * 7 + n, "state": "shipped", "total": 19.9 + n} for n in range(4)
+        ]
+        answer = {
+            "status": 200,
+            "endpoint": "/v1/orders",
+            "took_ms": 31 + number,
+            "next_page": None,
+            "orders": orders,
+        }
         log.append(json.dumps(answer), at=NOON + timedelta(minutes=number))
     with open_corpus(tmp_path_factory.mktemp("tokens") / "tokens.db") as corpus:
         pages = [log.page(limit, offset) for limit, offset in ((2, 0), (3, 2), (2, 5))]
@@ -116,9 +142,15 @@ def test_has_more_is_right_at_every_boundary(fresh: Open, count: int, limit: int
     log = filled(fresh(), count)
     for offset in range(count + 3):
         page = log.page(limit, offset)
-        assert [entry.number for entry in page.records] == list(range(count, 0, -1))[offset : offset + limit]
+        assert [entry.number for entry in page.records] == list(range(count, 0, -1))[
+            offset : offset + limit
+        ]
         assert page.has_more == (offset + limit < count)
-        assert page.next == (f"older records: limit={limit}, offset={offset + limit}" if offset + limit < count else None)
+        assert page.next == (
+            f"older records: limit={limit}, offset={offset + limit}"
+            if offset + limit < count
+            else None
+        )
 
 
 def test_programs_read_whole_bodies_with_a_limit_and_an_offset(log: History) -> None:
@@ -131,7 +163,10 @@ def test_programs_read_whole_bodies_with_a_limit_and_an_offset(log: History) -> 
     assert log.read(offset=10**12) == []
 
 
-@pytest.mark.parametrize(("limit", "offset"), [(0, 0), (-1, 0), (1001, 0), (2.0, 0), (True, 0), (2, -1), (2, 2**70), (2, "0")])
+@pytest.mark.parametrize(
+    ("limit", "offset"),
+    [(0, 0), (-1, 0), (1001, 0), (2.0, 0), (True, 0), (2, -1), (2, 2**70), (2, "0")],
+)
 def test_a_read_out_of_range_is_refused(log: History, limit: Any, offset: Any) -> None:
     log.append("one")
     with pytest.raises(InputError):
@@ -163,18 +198,33 @@ def test_repeated_bodies_are_flagged_across_pages(log: History) -> None:
         log.append(body, at=NOON + timedelta(minutes=number))
     first, second = log.page(2, 0).records, log.page(10, 2).records
     assert [(entry.body, entry.same_as_newer) for entry in first] == [("a", False), (None, True)]
-    assert [(entry.body, entry.same_as_newer) for entry in second] == [("a", True), (None, True), ("b", False)]
+    assert [(entry.body, entry.same_as_newer) for entry in second] == [
+        ("a", True),
+        (None, True),
+        ("b", False),
+    ]
     assert [entry.body for entry in log.page(10, full=True).records] == ["a", "a", "a", "a", "b"]
 
 
 def test_times_decide_then_arrival(log: History) -> None:
     for minutes in (3, 1, 2, 1, 3):
         log.append(f"at {minutes}", at=NOON + timedelta(minutes=minutes))
-    assert [(record.number, record.body) for record in log.read()] == [(5, "at 3"), (1, "at 3"), (3, "at 2"), (4, "at 1"), (2, "at 1")]
+    assert [(record.number, record.body) for record in log.read()] == [
+        (5, "at 3"),
+        (1, "at 3"),
+        (3, "at 2"),
+        (4, "at 1"),
+        (2, "at 1"),
+    ]
 
 
 def test_times_are_told_apart_to_the_microsecond_in_any_century(log: History) -> None:
-    moments = [datetime(2, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), NOON, NOON + timedelta(microseconds=1)]
+    moments = [
+        datetime(2, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        NOON,
+        NOON + timedelta(microseconds=1),
+    ]
     moments.append(datetime(9998, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC))
     for moment in (moments[3], moments[0], moments[4], moments[2], moments[1]):
         log.append("x", at=moment)
@@ -194,12 +244,16 @@ def test_a_page_far_from_the_newest_is_as_right_as_the_first(log: History) -> No
 
 
 _moments = st.integers(-5, 5).map(lambda minutes: NOON + timedelta(minutes=minutes))
-_appends = st.lists(st.tuples(st.sampled_from(["", "a", "b", "x" * 1001, "\U0001f642"]), _moments), max_size=14)
+_appends = st.lists(
+    st.tuples(st.sampled_from(["", "a", "b", "x" * 1001, "\U0001f642"]), _moments), max_size=14
+)
 
 
 @_slow
 @given(appends=_appends, limits=st.lists(st.integers(1, 10), min_size=1, max_size=5))
-def test_pages_of_any_sizes_give_every_record_once(fresh: Open, appends: list[tuple[str, datetime]], limits: list[int]) -> None:
+def test_pages_of_any_sizes_give_every_record_once(
+    fresh: Open, appends: list[tuple[str, datetime]], limits: list[int]
+) -> None:
     log = fresh()
     given = [log.append(body, at=at) for body, at in appends]
     wanted = sorted(given, key=lambda record: (record.at, record.number), reverse=True)
@@ -218,11 +272,17 @@ def test_pages_of_any_sizes_give_every_record_once(fresh: Open, appends: list[tu
 
 @_slow
 @given(appends=_appends, keep=st.integers(1, 6))
-def test_any_sequence_leaves_the_newest_so_many(fresh: Open, appends: list[tuple[str, datetime]], keep: int) -> None:
+def test_any_sequence_leaves_the_newest_so_many(
+    fresh: Open, appends: list[tuple[str, datetime]], keep: int
+) -> None:
     log = fresh(Retention(max_records=keep))
     kept: list[Record] = []
     for body, at in appends:
-        kept = sorted([*kept, log.append(body, at=at)], key=lambda record: (record.at, record.number), reverse=True)[:keep]
+        kept = sorted(
+            [*kept, log.append(body, at=at)],
+            key=lambda record: (record.at, record.number),
+            reverse=True,
+        )[:keep]
         assert log.count() == len(kept)
     assert log.read() == kept
 
@@ -242,7 +302,19 @@ def test_any_text_can_be_a_body(fresh: Open, body: str) -> None:
 # Bodies
 
 
-@pytest.mark.parametrize("body", ["", "\n", " ", "\r\nlines\r\n", "'; DROP TABLE records; --", "%s %(x)s :y ?", "\u202e\x1b[31m", "ß" * 300])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "\n",
+        " ",
+        "\r\nlines\r\n",
+        "'; DROP TABLE records; --",
+        "%s %(x)s :y ?",
+        "\u202e\x1b[31m",
+        "ß" * 300,
+    ],
+)
 def test_odd_bodies_are_kept_as_they_are(log: History, body: str) -> None:
     log.append(body)
     assert bodies(log.read()) == [body]
@@ -284,7 +356,13 @@ def test_secrets_are_masked_before_they_are_stored(log: History) -> None:
 def test_the_newest_so_many_are_kept(fresh: Open) -> None:
     log = filled(fresh(Retention(max_records=3)), 5)
     assert [record.number for record in log.read()] == [5, 4, 3]
-    assert [log.page(2, offset).has_more for offset in range(5)] == [True, False, False, False, False]
+    assert [log.page(2, offset).has_more for offset in range(5)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     log.append("too late", at=NOON)
     assert [record.number for record in log.read()] == [5, 4, 3]
     assert log.count() == 3
@@ -334,7 +412,12 @@ def test_threads_that_append_and_prune_at_once_agree_on_what_is_kept(fresh: Open
     log = fresh(Retention(max_records=10))
     with ThreadPoolExecutor(8) as pool:
         pruned = [pool.submit(log.prune) for _ in range(4)]
-        list(pool.map(lambda number: log.append(f"body {number}", at=NOON + timedelta(seconds=number)), range(60)))
+        list(
+            pool.map(
+                lambda number: log.append(f"body {number}", at=NOON + timedelta(seconds=number)),
+                range(60),
+            )
+        )
         assert all(one.result() is not None for one in pruned)
     assert bodies(log.read()) == [f"body {number}" for number in range(59, 49, -1)]
     assert log.count() == 10

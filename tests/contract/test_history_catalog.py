@@ -1,4 +1,6 @@
-"""What a catalog adds to a history: projects, streams side by side, other processes, and records that are not shown any more before they go."""
+"""What a catalog adds to a history: projects, streams side by side, other processes, and records
+that are not shown any more before they go.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,13 @@ def test_streams_and_projects_keep_apart(corpus: unspool.Corpus) -> None:
 
 def test_reading_makes_nothing(corpus: unspool.Corpus, database: Place) -> None:
     log = corpus.history("jobs", project="unknown")
-    assert (log.read(), log.page().records, log.count(), log.prune(), log.clear()) == ([], (), 0, 0, 0)
+    assert (log.read(), log.page().records, log.count(), log.prune(), log.clear()) == (
+        [],
+        (),
+        0,
+        0,
+        0,
+    )
     assert corpus.projects() == []
     corpus.put(doc("a.md", "walrus", "known"))
     assert corpus.history("jobs", project="known").read() == []
@@ -93,7 +101,9 @@ def test_it_is_there_when_the_corpus_is_opened_again(database: Place) -> None:
         assert corpus.history("jobs").append("next").number == 4
 
 
-def test_forgetting_the_project_forgets_its_streams(corpus: unspool.Corpus, database: Place) -> None:
+def test_forgetting_the_project_forgets_its_streams(
+    corpus: unspool.Corpus, database: Place
+) -> None:
     corpus.put(doc("a.md", "walrus", "one"))
     corpus.history("jobs", project="one").append("gone")
     corpus.history("jobs", project="two").append("stays")
@@ -105,7 +115,9 @@ def test_forgetting_the_project_forgets_its_streams(corpus: unspool.Corpus, data
     assert corpus.history("jobs", project="one").append("anew").number == 1
 
 
-def test_a_project_of_streams_alone_does_not_stand_in_the_way_of_a_search(corpus: unspool.Corpus) -> None:
+def test_a_project_of_streams_alone_does_not_stand_in_the_way_of_a_search(
+    corpus: unspool.Corpus,
+) -> None:
     corpus.history("jobs").append("walrus")
     assert corpus.search("walrus").hits == ()
     corpus.put(doc("a.md", "The walrus.", "notes"))
@@ -137,11 +149,15 @@ def test_the_settings_say_what_is_kept_and_a_handle_may_say_otherwise(places: Pl
         assert bodies(corpus.history("aged").read()) == ["0 hours ago"]
 
 
-def test_a_stream_that_is_suddenly_to_be_short_is_shown_short_at_once_and_shrinks_bit_by_bit(corpus: unspool.Corpus) -> None:
+def test_a_stream_that_is_suddenly_to_be_short_is_shown_short_at_once_and_shrinks_bit_by_bit(
+    corpus: unspool.Corpus,
+) -> None:
     step = history_sql.PRUNED_BY_APPEND
     filled(corpus.history("jobs"), 2 * step + 10)
     short = corpus.history("jobs", retention=Retention(max_records=5))
-    assert [record.number for record in short.read()] == list(range(2 * step + 10, 2 * step + 5, -1))
+    assert [record.number for record in short.read()] == list(
+        range(2 * step + 10, 2 * step + 5, -1)
+    )
     assert short.count() == 5
     assert not short.page(2, 3).has_more
     short.append("one more", at=NOON + timedelta(days=1))
@@ -165,7 +181,11 @@ def test_what_grew_old_is_not_shown_before_it_is_removed(corpus: unspool.Corpus)
 
 def test_processes_that_append_at_once_lose_nothing(database: Place) -> None:
     started = [
-        subprocess.Popen([sys.executable, "-c", _APPENDING, address_of(database), str(number)], stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", _APPENDING, address_of(database), str(number)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for number in range(2)
     ]
     for process in started:
@@ -174,7 +194,9 @@ def test_processes_that_append_at_once_lose_nothing(database: Place) -> None:
     with open_corpus(database) as corpus:
         records = corpus.history("jobs").read()
         assert sorted(record.number for record in records) == list(range(1, 61))
-        assert sorted(bodies(records)) == sorted(f"{process} {number}" for process in range(2) for number in range(30))
+        assert sorted(bodies(records)) == sorted(
+            f"{process} {number}" for process in range(2) for number in range(30)
+        )
         assert corpus.history("jobs").count() == 60
 
 

@@ -1,4 +1,6 @@
-"""A hosted model that another one has taken the name of: noticed before anything of it is used, in each catalog by itself."""
+"""A hosted model that another one has taken the name of: noticed before anything of it is used,
+in each catalog by itself.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def become_another(server: wire.WireServer) -> None:
     server.always = server.changed(other)
 
 
-def test_another_model_under_the_same_name_is_noticed_by_searches_and_writers(database: Place, server: wire.WireServer) -> None:
+def test_another_model_under_the_same_name_is_noticed_by_searches_and_writers(
+    database: Place, server: wire.WireServer
+) -> None:
     with hosted(database, server) as corpus:
         corpus.put(doc("a.md", TEXT))
     with hosted(database, server) as corpus:
@@ -60,7 +64,9 @@ def test_a_revision_of_ones_own_leads_out_of_it(database: Place, server: wire.Wi
     with hosted(database, server) as corpus:
         corpus.put(doc("a.md", TEXT))
     become_another(server)
-    settings = settings_for(database, embedder="openai:m", embedder_url=server.url, embedder_revision="second")
+    settings = settings_for(
+        database, embedder="openai:m", embedder_url=server.url, embedder_revision="second"
+    )
     report = unspool.reembed(settings=settings)
     assert report is not None
     assert report.embedded == 1
@@ -71,7 +77,9 @@ def test_a_revision_of_ones_own_leads_out_of_it(database: Place, server: wire.Wi
 
 
 def test_each_catalog_is_looked_at_by_itself(places: Places, server: wire.WireServer) -> None:
-    """The embedder is one for all of a process; what one catalog expects of it is not what another does."""
+    """The embedder is one for all of a process; what one catalog expects of it is not what
+    another does.
+    """
     old, new = places.new(), places.new()
     with hosted(old, server) as corpus:
         corpus.put(doc("a.md", TEXT))
@@ -86,7 +94,9 @@ def test_each_catalog_is_looked_at_by_itself(places: Places, server: wire.WireSe
         assert [one.path for one in first.documents()] == ["a.md"]
 
 
-def test_nothing_is_asked_of_a_model_for_what_is_known(database: Place, server: wire.WireServer, tmp_path: Path) -> None:
+def test_nothing_is_asked_of_a_model_for_what_is_known(
+    database: Place, server: wire.WireServer, tmp_path: Path
+) -> None:
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a.md").write_text(TEXT)
     with hosted(database, server) as corpus:
@@ -99,12 +109,20 @@ def test_nothing_is_asked_of_a_model_for_what_is_known(database: Place, server: 
     assert len(server.asked) == asked
 
 
-def test_an_embedder_that_is_wrong_in_one_part_is_told_which(database: Place, server: wire.WireServer) -> None:
+def test_an_embedder_that_is_wrong_in_one_part_is_told_which(
+    database: Place, server: wire.WireServer
+) -> None:
     with hosted(database, server) as corpus:
         corpus.put(doc("a.md", TEXT))
-    with pytest.raises(ConflictError, match=f"UNSPOOL_EMBEDDER_DIMENSION={wire.DIMENSION}"), hosted(database, server, embedder_dimension=7):
+    with (
+        pytest.raises(ConflictError, match=f"UNSPOOL_EMBEDDER_DIMENSION={wire.DIMENSION}"),
+        hosted(database, server, embedder_dimension=7),
+    ):
         pass
-    with pytest.raises(ConflictError, match="prefix"), hosted(database, server, embedder_query_prefix="ask: "):
+    with (
+        pytest.raises(ConflictError, match="prefix"),
+        hosted(database, server, embedder_query_prefix="ask: "),
+    ):
         pass
 
 

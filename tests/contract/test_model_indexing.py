@@ -1,4 +1,6 @@
-"""Indexing and searching with a model that is neither cheap nor in the workers: they read and cut, this process embeds."""
+"""Indexing and searching with a model that is neither cheap nor in the workers: they read and
+cut, this process embeds.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ import pytest
 
 import unspool
 from hashing import Asked, Words
-from support import Place, Places, assert_no_orphans, contents, doc, open_corpus, settings_for, write
+from support import (
+    Place,
+    Places,
+    assert_no_orphans,
+    contents,
+    doc,
+    open_corpus,
+    settings_for,
+    write,
+)
 from unspool.errors import InputError
 from unspool.indexing import pipeline
 
@@ -18,7 +29,10 @@ FILES = pipeline.INLINE_FILES + 20  # enough for worker processes
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     module = '"""Module {0}."""\n\n\ndef load_{0}(path):\n    return {0} * len(path)\n'
-    return write(tmp_path / "tree", {f"d{number % 5}/m{number}.py": module.format(number) for number in range(FILES)})
+    return write(
+        tmp_path / "tree",
+        {f"d{number % 5}/m{number}.py": module.format(number) for number in range(FILES)},
+    )
 
 
 def test_workers_cut_what_this_process_embeds(places: Places, tree: Path, hashing: Asked) -> None:
@@ -35,7 +49,9 @@ def test_workers_cut_what_this_process_embeds(places: Places, tree: Path, hashin
     assert_no_orphans(by_workers, embedder="hashing:a")
 
 
-def test_an_object_that_no_other_process_can_have_embeds_a_large_tree(database: Place, tree: Path) -> None:
+def test_an_object_that_no_other_process_can_have_embeds_a_large_tree(
+    database: Place, tree: Path
+) -> None:
     words = Words()
     with unspool.open(settings=settings_for(database, jobs=2), embedder=words) as corpus:
         report = corpus.index(tree, project="tree")
@@ -46,7 +62,10 @@ def test_an_object_that_no_other_process_can_have_embeds_a_large_tree(database: 
 @pytest.mark.usefixtures("hashing")
 def test_chunks_fit_a_model_that_reads_little(database: Place) -> None:
     """Nothing is cut that could have been put into another chunk."""
-    text = "\n\n".join(f"Paragraph {number} speaks of the walrus and of the island it lives on." for number in range(30))
+    text = "\n\n".join(
+        f"Paragraph {number} speaks of the walrus and of the island it lives on."
+        for number in range(30)
+    )
     with open_corpus(database, embedder="hashing:short") as corpus:
         report = corpus.put(doc("long.md", text))
         assert report.chunks > 10
@@ -55,10 +74,24 @@ def test_chunks_fit_a_model_that_reads_little(database: Place) -> None:
 
 @pytest.mark.usefixtures("hashing")
 def test_a_passage_that_does_not_fit_with_its_headings_is_told(database: Place) -> None:
-    title = "A title with so many words that hardly anything is left for what stands below it, however short that may be, and more"
+    title = (
+        "A title with so many words that hardly anything is left for what stands below it, "
+        "however short that may be, and more"
+    )
     with open_corpus(database, embedder="hashing:short") as corpus:
-        report = corpus.put(unspool.Document(project="notes", path="a.md", title=title, text="The walrus lives on the island " * 5))
-        assert [warning for warning in report.warnings if "longer than the 40 tokens that hashing:short reads" in warning]
+        report = corpus.put(
+            unspool.Document(
+                project="notes",
+                path="a.md",
+                title=title,
+                text="The walrus lives on the island " * 5,
+            )
+        )
+        assert [
+            warning
+            for warning in report.warnings
+            if "longer than the 40 tokens that hashing:short reads" in warning
+        ]
 
 
 @pytest.mark.usefixtures("hashing")

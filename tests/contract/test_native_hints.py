@@ -1,4 +1,6 @@
-"""A vector index that goes on by itself: its hints come back to it as they were, and to nobody else."""
+"""A vector index that goes on by itself: its hints come back to it as they were, and to nobody
+else.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,21 @@ class Scrolling:
 
     @property
     def capabilities(self) -> Capabilities:
-        return replace(self.inner.capabilities, native_continuation=self.native, stability=Stability.BEST_EFFORT)
+        return replace(
+            self.inner.capabilities,
+            native_continuation=self.native,
+            stability=Stability.BEST_EFFORT,
+        )
 
-    def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
+    def search(
+        self,
+        project: int,
+        vector: Vectors,
+        *,
+        k: int,
+        where: Filter | None = None,
+        hint: str | None = None,
+    ) -> Matches:
         self.asked.append((project, hint))
         start = 0
         if hint is not None:
@@ -52,10 +66,16 @@ class Scrolling:
             assert whose == project
         found = self.inner.search(project, vector, k=start + k + 1, where=where)
         more = len(found.ids) > start + k
-        again = base64.b64encode(f"\N{SNOWMAN}\"'\n:{project}:{start + k}".encode()).decode() if more else None
+        again = (
+            base64.b64encode(f"\N{SNOWMAN}\"'\n:{project}:{start + k}".encode()).decode()
+            if more
+            else None
+        )
         if again is not None:
             self.given.append(again)
-        return Matches(ids=found.ids[start : start + k], scores=found.scores[start : start + k], hint=again)
+        return Matches(
+            ids=found.ids[start : start + k], scores=found.scores[start : start + k], hint=again
+        )
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         return self.inner.score(project, vector, ids)
@@ -102,9 +122,17 @@ class Desk:
         for row in found:
             self.corpus._parts.ready().fresh(row)
         self.rows = [AskedProject(row.id, row.name, row.seq) for row in found]
-        self.question = Question(query=QUERY, projects=tuple(self.rows), alpha=self.alpha, limit=self.limit)
-        self.plan = engine.plan_for(QUERY, self.corpus._parts.embedder, alpha=self.alpha, limit=self.limit, window=0)
-        self.request = Request(plan=self.plan, projects=tuple(self.rows), vector=self.corpus._parts.embedder.embed_query(QUERY))
+        self.question = Question(
+            query=QUERY, projects=tuple(self.rows), alpha=self.alpha, limit=self.limit
+        )
+        self.plan = engine.plan_for(
+            QUERY, self.corpus._parts.embedder, alpha=self.alpha, limit=self.limit, window=0
+        )
+        self.request = Request(
+            plan=self.plan,
+            projects=tuple(self.rows),
+            vector=self.corpus._parts.embedder.embed_query(QUERY),
+        )
         self.how = Turn(
             plan=self.plan,
             request=lambda: self.request,
@@ -120,7 +148,13 @@ class Desk:
 
     def stores(self) -> Stores:
         store = self.corpus._parts.ready()
-        return Stores(catalog=self.corpus._parts.catalog, vectors=self.index, words=store.words, kept=CandidateCache(), executor=self.executor)
+        return Stores(
+            catalog=self.corpus._parts.catalog,
+            vectors=self.index,
+            words=store.words,
+            kept=CandidateCache(),
+            executor=self.executor,
+        )
 
     def first(self, depth: int) -> Page:
         segment = engine.first(self.stores(), self.request, depth=depth)
@@ -151,7 +185,10 @@ class Desk:
 @pytest.fixture(scope="module")
 def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
     with open_corpus(module_places.new()) as opened:
-        texts = [f"{name(at)} {'walrus fish' if at % 2 else 'violin'} {name(at % 13)}" for at in range(COUNT)]
+        texts = [
+            f"{name(at)} {'walrus fish' if at % 2 else 'violin'} {name(at % 13)}"
+            for at in range(COUNT)
+        ]
         opened.put(*(doc(f"{name(at)}.txt", text, "a") for at, text in enumerate(texts[:350])))
         opened.put(*(doc(f"{name(at)}.txt", text, "b") for at, text in enumerate(texts[350:], 350)))
         opened.refresh()
@@ -180,20 +217,32 @@ def test_the_index_of_these_tests_is_one(corpus: unspool.Corpus) -> None:
 @pytest.mark.parametrize("depth", [20, 200])
 @pytest.mark.parametrize("signed", [False, True], ids=["stored", "signed"])
 @pytest.mark.parametrize("alpha", [1.0, 0.4], ids=["meaning", "hybrid"])
-def test_a_walk_goes_on_by_hints_and_finds_everything_once(corpus: unspool.Corpus, make: Any, alpha: float, signed: bool, depth: int) -> None:
+def test_a_walk_goes_on_by_hints_and_finds_everything_once(
+    corpus: unspool.Corpus, make: Any, alpha: float, signed: bool, depth: int
+) -> None:
     index = Scrolling(corpus._parts.ready())
     pages = make(index, alpha=alpha, signed=signed).walk(depth)
     assert sorted(found(pages)) == EVERYTHING
     assert index.hints
     assert pages[0].served is Served.WINDOW
     assert Served.HINT in {page.served for page in pages}
-    assert all(page.stability is (Stability.SNAPSHOT if page.served is Served.WINDOW else Stability.BEST_EFFORT) for page in pages)
+    assert all(
+        page.stability
+        is (Stability.SNAPSHOT if page.served is Served.WINDOW else Stability.BEST_EFFORT)
+        for page in pages
+    )
 
 
 @pytest.mark.parametrize("signed", [False, True], ids=["stored", "signed"])
-def test_what_was_found_before_the_hint_and_not_shown_is_not_skipped(corpus: unspool.Corpus, make: Any, signed: bool) -> None:
-    """The first page shows all 200 that are ranked; 100 more lie before the place that the hint names."""
-    pages = make(Scrolling(corpus._parts.ready()), signed=signed, limit=200, projects=("a",)).walk(300)
+def test_what_was_found_before_the_hint_and_not_shown_is_not_skipped(
+    corpus: unspool.Corpus, make: Any, signed: bool
+) -> None:
+    """The first page shows all 200 that are ranked; 100 more lie before the place that the hint
+    names.
+    """
+    pages = make(Scrolling(corpus._parts.ready()), signed=signed, limit=200, projects=("a",)).walk(
+        300
+    )
     assert sorted(found(pages)) == sorted(f"{name(at)}.txt" for at in range(350))
 
 
@@ -205,7 +254,9 @@ def test_each_hint_comes_back_once_as_it_was_given(corpus: unspool.Corpus, make:
     assert {page.served for page in pages} == {Served.WINDOW, Served.HINT}
 
 
-def test_an_index_that_does_not_go_on_by_itself_never_gets_a_hint(corpus: unspool.Corpus, make: Any) -> None:
+def test_an_index_that_does_not_go_on_by_itself_never_gets_a_hint(
+    corpus: unspool.Corpus, make: Any
+) -> None:
     """Not even where an earlier part of the walk holds one, as after a change of the index."""
     desk = make(Scrolling(corpus._parts.ready()))
     first = desk.first(20)

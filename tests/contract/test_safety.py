@@ -1,4 +1,6 @@
-"""What must never get out, and what must never get lost, whatever it is called and whoever else is at work."""
+"""What must never get out, and what must never get lost, whatever it is called and whoever else
+is at work.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,24 @@ def test_no_project_name_leads_out_of_the_folder_of_clones(catalog_file: Path, n
     assert catalog_file.exists()
 
 
-def test_secrets_in_titles_and_metadata_are_masked_too(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_secrets_in_titles_and_metadata_are_masked_too(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
-    (tree / "a.html").write_text(f"<html><head><title>{SECRET}</title></head><body><p>walrus</p></body></html>")
+    (tree / "a.html").write_text(
+        f"<html><head><title>{SECRET}</title></head><body><p>walrus</p></body></html>"
+    )
     corpus.index(tree, project="tree")
-    corpus.put(unspool.Document(project="given", path="b.md", text="walrus", title=f"key {SECRET}", metadata={"token": SECRET}))
+    corpus.put(
+        unspool.Document(
+            project="given",
+            path="b.md",
+            text="walrus",
+            title=f"key {SECRET}",
+            metadata={"token": SECRET},
+        )
+    )
     for record in corpus.documents():
         assert SECRET not in record.title
         assert SECRET not in str(dict(record.metadata))
@@ -51,7 +65,9 @@ def test_a_secret_with_an_escape_in_it_is_masked(corpus: unspool.Corpus) -> None
     assert "mmZp0" not in corpus.search("password").hits[0].chunk.text
 
 
-def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / "old.md").write_text("walrus")
@@ -64,26 +80,47 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(c
         row = projects.find(connection, "tree")
         assert row is not None
         known = documents.states(connection, row.id)
-    plan = changes.plan(stale_scan.found, known, recipe=known["old.md"].recipe, live_runs=frozenset(), scanned_at=before)
+    plan = changes.plan(
+        stale_scan.found,
+        known,
+        recipe=known["old.md"].recipe,
+        live_runs=frozenset(),
+        scanned_at=before,
+    )
     assert plan.removed == ()
-    late = changes.plan(stale_scan.found, known, recipe=known["old.md"].recipe, live_runs=frozenset(), scanned_at=before + timedelta(hours=1))
+    late = changes.plan(
+        stale_scan.found,
+        known,
+        recipe=known["old.md"].recipe,
+        live_runs=frozenset(),
+        scanned_at=before + timedelta(hours=1),
+    )
     assert [state.path for state in late.removed] == ["new.md"]
 
 
-def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
     with corpus._parts.catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
         run = projects.begin_run(connection, row.id, "token")
-        documents.queue(connection, row.id, new=[], stale=[documents.ids_of(connection, row.id, ["a.md"])["a.md"]])
+        documents.queue(
+            connection,
+            row.id,
+            new=[],
+            stale=[documents.ids_of(connection, row.id, ["a.md"])["a.md"]],
+        )
         assert documents.claim(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
     with corpus._parts.catalog.read() as connection:
         assert documents.held_by(connection, row.id, ["a.md"], run) == {}
 
 
-def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(corpus: unspool.Corpus) -> None:
+def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
+    corpus: unspool.Corpus,
+) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
     with corpus._parts.catalog.write() as connection:
         row = projects.find(connection, "p")
@@ -94,17 +131,26 @@ def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
             connection.exec_driver_sql("UPDATE runs SET process = 'another'")
             assert run not in projects.live_runs(connection, row.id)
             connection.exec_driver_sql(f"UPDATE runs SET process = '{token}'")
-        assert run not in projects.live_runs(connection, row.id)  # it is over, though nobody noted it
+        # it is over, though nobody noted it
+        assert run not in projects.live_runs(connection, row.id)
 
 
-def test_a_failed_run_lets_go_of_the_folder(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
+def test_a_failed_run_lets_go_of_the_folder(
+    corpus: unspool.Corpus, database: Place, tmp_path: Path
+) -> None:
     """Another process can absorb at once after a run was interrupted."""
     tree = tmp_path / "tree"
     tree.mkdir()
     for number in range(80):
-        (tree / f"f{number}.md").write_text("\n\n".join(f"Paragraph {i} of file {number} about walruses." for i in range(300)))
+        (tree / f"f{number}.md").write_text(
+            "\n\n".join(f"Paragraph {i} of file {number} about walruses." for i in range(300))
+        )
     environment = {**os.environ, "UNSPOOL_DATABASE": address_of(database)}
-    process = subprocess.Popen([sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"], env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "unspool", "index", str(tree), "--project", "tree"],
+        env=environment,
+        stderr=subprocess.DEVNULL,
+    )
     time.sleep(1.0)
     process.send_signal(signal.SIGINT)
     process.wait(60)

@@ -1,4 +1,6 @@
-"""Hits whose files have changed since they were indexed: each hit says so, as far as it can be known."""
+"""Hits whose files have changed since they were indexed: each hit says so, as far as it can be
+known.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ def test_each_hit_says_whether_its_file_is_still_the_same(database: Place, tmp_p
         assert {hit.chunk.path: hit.stale for hit in corpus.nearest(vector, k=20)} == expected
         assert stale(corpus.related("same.md", project="tree"))["edited.md"] is True
         corpus.index(tree)
-        assert set(stale(corpus.search("walrus", projects=["tree"], limit=20)).values()) == {False, None}
+        assert set(stale(corpus.search("walrus", projects=["tree"], limit=20)).values()) == {
+            False,
+            None,
+        }
 
 
 def test_a_continued_search_says_so_of_its_hits_too(database: Place, tmp_path: Path) -> None:
@@ -64,7 +69,9 @@ def test_a_continued_search_says_so_of_its_hits_too(database: Place, tmp_path: P
         assert set(stale(page.more()).values()) == {True}
 
 
-def test_of_a_folder_that_is_not_on_this_machine_nothing_is_known(database: Place, tmp_path: Path) -> None:
+def test_of_a_folder_that_is_not_on_this_machine_nothing_is_known(
+    database: Place, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", FILES)
     with open_corpus(database, jobs=1) as corpus:
         corpus.index(tree)
@@ -74,7 +81,9 @@ def test_of_a_folder_that_is_not_on_this_machine_nothing_is_known(database: Plac
         assert set(stale(corpus.search("walrus", projects=["tree"])).values()) == {None}
 
 
-def test_a_project_of_a_single_file_is_compared_with_that_file(database: Place, tmp_path: Path) -> None:
+def test_a_project_of_a_single_file_is_compared_with_that_file(
+    database: Place, tmp_path: Path
+) -> None:
     file = write(tmp_path, {"note.md": "# Note\n\nThe walrus notes.\n"}) / "note.md"
     with open_corpus(database, jobs=1) as corpus:
         corpus.index(file)

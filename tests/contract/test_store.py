@@ -1,4 +1,6 @@
-"""A corpus from outside, on every engine: what goes in comes out, only that, and only where it was put."""
+"""A corpus from outside, on every engine: what goes in comes out, only that, and only where it
+was put.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,32 @@ from pathlib import Path
 import pytest
 
 import unspool
-from support import Place, Places, address_of, assert_no_orphans, contents, doc, name, open_corpus, paths, write
+from support import (
+    Place,
+    Places,
+    address_of,
+    assert_no_orphans,
+    contents,
+    doc,
+    name,
+    open_corpus,
+    paths,
+    write,
+)
 from unspool.errors import DimensionError, InputError, NotFoundError, UnspoolError
 
-MARKDOWN = "# Garden\n\nTomatoes want sun.\n\n## Water\n\nWater them in the morning.\n\n## Harvest\n\nPick the ripe ones in August.\n"
+MARKDOWN = (
+    "# Garden\n\nTomatoes want sun.\n\n## Water\n\nWater them in the morning.\n\n## Harvest\n\n"
+    "Pick the ripe ones in August.\n"
+)
 
 
 def long_text(sections: int, word: str = "walrus") -> str:
-    return "\n".join(f"# Section {n}\n\n" + f"The {word} number {n} eats fish near the coast of island {n}. " * 30 for n in range(sections))
+    return "\n".join(
+        f"# Section {n}\n\n"
+        + f"The {word} number {n} eats fish near the coast of island {n}. " * 30
+        for n in range(sections)
+    )
 
 
 # An empty corpus, and putting
@@ -32,19 +52,37 @@ def test_an_empty_corpus_answers_with_an_empty_page_and_a_note(corpus: unspool.C
     page = corpus.search("anything")
     assert (page.hits, page.tokens) == ((), 0)
     assert page.notes
-    assert (corpus.count(), corpus.projects(), corpus.documents(), corpus.status()) == (0, [], [], [])
+    assert (corpus.count(), corpus.projects(), corpus.documents(), corpus.status()) == (
+        0,
+        [],
+        [],
+        [],
+    )
     assert corpus.nearest(corpus.embed("anything")) == []
 
 
 def test_what_is_put_is_found_with_its_place(corpus: unspool.Corpus) -> None:
-    report = corpus.put(doc("garden.md", MARKDOWN, title="My garden", metadata={"author": "ann"}, modified=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)))
+    report = corpus.put(
+        doc(
+            "garden.md",
+            MARKDOWN,
+            title="My garden",
+            metadata={"author": "ann"},
+            modified=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
+        )
+    )
     assert (report.added, report.updated, report.failed) == (1, 0, 0)
     hit = corpus.search("when to water tomatoes").hits[0]
     assert hit.chunk.project == "notes"
     assert hit.chunk.path == "garden.md"
     assert hit.chunk.text == MARKDOWN[hit.chunk.start : hit.chunk.end]
     assert MARKDOWN.split("\n")[hit.chunk.lines.first - 1] == hit.chunk.text.split("\n")[0]
-    assert (hit.chunk.title, hit.chunk.metadata["author"], hit.chunk.language, hit.chunk.kind) == ("My garden", "ann", "markdown", "docs")
+    assert (hit.chunk.title, hit.chunk.metadata["author"], hit.chunk.language, hit.chunk.kind) == (
+        "My garden",
+        "ann",
+        "markdown",
+        "docs",
+    )
     assert hit.chunk.modified == datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
@@ -58,19 +96,26 @@ def test_put_twice_is_put_once(corpus: unspool.Corpus, database: Place) -> None:
 
 
 @pytest.mark.parametrize("absorbed", [True, False])
-def test_a_shrunk_document_leaves_no_orphan(corpus: unspool.Corpus, database: Place, absorbed: bool) -> None:
+def test_a_shrunk_document_leaves_no_orphan(
+    corpus: unspool.Corpus, database: Place, absorbed: bool
+) -> None:
     corpus.put(doc("a.md", long_text(8)), doc("b.md", "Something about penguins."))
     if absorbed:
         corpus.refresh()
     corpus.put(doc("a.md", long_text(2)))
-    assert not any("number 5" in hit.chunk.text for hit in corpus.search("walrus number 5 island", limit=100).hits)
+    assert not any(
+        "number 5" in hit.chunk.text
+        for hit in corpus.search("walrus number 5 island", limit=100).hits
+    )
     assert_no_orphans(database)
     corpus.put(doc("a.md", " \n"))
     assert paths(corpus.search("walrus", limit=100)) in ([], ["b.md"])
     assert {row[1] for row in assert_no_orphans(database).chunks.values()} == {"b.md"}
 
 
-def test_equal_texts_in_one_document_and_in_many_are_all_kept_and_embedded_once(corpus: unspool.Corpus, database: Place) -> None:
+def test_equal_texts_in_one_document_and_in_many_are_all_kept_and_embedded_once(
+    corpus: unspool.Corpus, database: Place
+) -> None:
     text = "The same paragraph about walruses. " * 40
     report = corpus.put(*(doc(f"{n}.txt", f"{text}\n\n{text}\n\n{text}") for n in range(3)))
     assert report.chunks > 3
@@ -81,16 +126,25 @@ def test_equal_texts_in_one_document_and_in_many_are_all_kept_and_embedded_once(
     assert sum(1 + len(hit.copies) for hit in hits) == report.chunks
 
 
-def test_putting_is_refused_without_documents_with_two_projects_or_a_path_twice(corpus: unspool.Corpus) -> None:
+def test_putting_is_refused_without_documents_with_two_projects_or_a_path_twice(
+    corpus: unspool.Corpus,
+) -> None:
     for documents in ([], [doc("a", "x", "p"), doc("a", "x", "q")], [doc("a", "x"), doc("a", "y")]):
         with pytest.raises(InputError):
             corpus.put(*documents)
     assert corpus.projects() == []
 
 
-def test_five_thousand_documents_in_batches_are_all_there_and_the_right_ones_come_first(corpus: unspool.Corpus, database: Place) -> None:
+def test_five_thousand_documents_in_batches_are_all_there_and_the_right_ones_come_first(
+    corpus: unspool.Corpus, database: Place
+) -> None:
     for start in range(0, 5000, 1250):
-        corpus.put(*(doc(f"d/{n}.txt", f"Record {n} speaks of subject {name(n)} and of walruses.") for n in range(start, start + 1250)))
+        corpus.put(
+            *(
+                doc(f"d/{n}.txt", f"Record {n} speaks of subject {name(n)} and of walruses.")
+                for n in range(start, start + 1250)
+            )
+        )
     assert corpus.count() == 5000
     for n in (0, 1249, 1250, 4999):
         assert paths(corpus.search(name(n), alpha=0))[0] == f"d/{n}.txt"
@@ -101,11 +155,26 @@ def test_five_thousand_documents_in_batches_are_all_there_and_the_right_ones_com
 # Folders
 
 
-def test_indexing_again_changes_nothing_and_a_removed_file_goes(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
-    tree = write(tmp_path / "tree", {"a.py": "def alpha():\n    return 1\n", "b.md": MARKDOWN, "sub/c.py": "def gamma():\n    return 3\n"})
+def test_indexing_again_changes_nothing_and_a_removed_file_goes(
+    corpus: unspool.Corpus, database: Place, tmp_path: Path
+) -> None:
+    tree = write(
+        tmp_path / "tree",
+        {
+            "a.py": "def alpha():\n    return 1\n",
+            "b.md": MARKDOWN,
+            "sub/c.py": "def gamma():\n    return 3\n",
+        },
+    )
     first = corpus.index(tree)
     again = corpus.index(tree)
-    assert (first.added, again.added, again.unchanged, again.chunks, again.embedded) == (3, 0, 3, 0, 0)
+    assert (first.added, again.added, again.unchanged, again.chunks, again.embedded) == (
+        3,
+        0,
+        3,
+        0,
+        0,
+    )
     (tree / "b.md").unlink()
     (tree / "a.py").write_text("def alpha():\n    return 2\n")
     report = corpus.index(tree)
@@ -117,7 +186,9 @@ def test_indexing_again_changes_nothing_and_a_removed_file_goes(corpus: unspool.
     assert {row[1] for row in assert_no_orphans(database).chunks.values()} == {"a.py"}
 
 
-def test_a_touched_file_costs_nothing_and_keeps_its_new_time(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_a_touched_file_costs_nothing_and_keeps_its_new_time(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", {"a.py": "def alpha():\n    return 1\n"})
     corpus.index(tree)
     os.utime(tree / "a.py", (1_700_000_000, 1_700_000_000))
@@ -127,7 +198,9 @@ def test_a_touched_file_costs_nothing_and_keeps_its_new_time(corpus: unspool.Cor
     assert corpus.documents()[0].status is unspool.Status.INDEXED
 
 
-def test_a_filter_by_time_sees_a_file_that_was_touched_since_the_filter_was_last_used(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_a_filter_by_time_sees_a_file_that_was_touched_since_the_filter_was_last_used(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", {"a.py": "def alpha():\n    return 1\n"})
     old, where = datetime(2020, 1, 1, tzinfo=UTC).timestamp(), {"modified": {"lt": "2021-01-01"}}
     corpus.index(tree)
@@ -137,7 +210,9 @@ def test_a_filter_by_time_sees_a_file_that_was_touched_since_the_filter_was_last
     assert paths(corpus.search("alpha", where=where)) == ["a.py"]
 
 
-def test_a_renamed_file_costs_no_embedding(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
+def test_a_renamed_file_costs_no_embedding(
+    corpus: unspool.Corpus, database: Place, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", {"a.md": long_text(4), "b.py": "def beta():\n    return 2\n"})
     corpus.index(tree)
     (tree / "a.md").rename(tree / "moved.md")
@@ -147,16 +222,27 @@ def test_a_renamed_file_costs_no_embedding(corpus: unspool.Corpus, database: Pla
     assert_no_orphans(database)
 
 
-def test_a_second_clone_of_a_tree_embeds_nothing(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
-    tree = write(tmp_path / "one" / "tree", {"a.md": long_text(4), "b.py": "def beta():\n    return 2\n"})
+def test_a_second_clone_of_a_tree_embeds_nothing(
+    corpus: unspool.Corpus, database: Place, tmp_path: Path
+) -> None:
+    tree = write(
+        tmp_path / "one" / "tree", {"a.md": long_text(4), "b.py": "def beta():\n    return 2\n"}
+    )
     first = corpus.index(tree)
     shutil.copytree(tree, tmp_path / "two" / "tree")
     second = corpus.index(tmp_path / "two" / "tree")
-    assert (second.project != first.project, second.added, second.chunks, second.embedded) == (True, 2, first.chunks, 0)
+    assert (second.project != first.project, second.added, second.chunks, second.embedded) == (
+        True,
+        2,
+        first.chunks,
+        0,
+    )
     assert_no_orphans(database)
 
 
-def test_text_that_was_put_survives_an_indexing_run_over_its_project(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_text_that_was_put_survives_an_indexing_run_over_its_project(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     tree = write(tmp_path / "tree", {"a.py": "def alpha():\n    return 1\n"})
     corpus.index(tree, project="notes")
     corpus.put(doc("memo.md", "Remember the walrus."))
@@ -164,10 +250,17 @@ def test_text_that_was_put_survives_an_indexing_run_over_its_project(corpus: uns
     assert paths(corpus.search("walrus"))[0] == "memo.md"
 
 
-@pytest.mark.parametrize("parent", ["a,b", "*", " a ", "b" * 179 + " ", "c\x1f\x7fd", "p" * 200, "plain"])
+@pytest.mark.parametrize(
+    "parent", ["a,b", "*", " a ", "b" * 179 + " ", "c\x1f\x7fd", "p" * 200, "plain"]
+)
 @pytest.mark.parametrize("own", ["x", "y, z", "n" * 149 + " m"])
-def test_a_folder_that_is_called_as_another_gets_a_name_that_can_be_used(corpus: unspool.Corpus, tmp_path: Path, parent: str, own: str) -> None:
-    one, other, third = (write(tmp_path / above / own, {"a.md": "the walrus"}) for above in ("first", parent, f"again/{parent}"))
+def test_a_folder_that_is_called_as_another_gets_a_name_that_can_be_used(
+    corpus: unspool.Corpus, tmp_path: Path, parent: str, own: str
+) -> None:
+    one, other, third = (
+        write(tmp_path / above / own, {"a.md": "the walrus"})
+        for above in ("first", parent, f"again/{parent}")
+    )
     projects = [corpus.index(folder).project for folder in (one, other, third)]
     assert len(set(projects)) == 3
     assert projects[0].startswith(own[:1]) and projects[0] == projects[0].strip()
@@ -177,7 +270,9 @@ def test_a_folder_that_is_called_as_another_gets_a_name_that_can_be_used(corpus:
         assert projects == ["x", "ab-x", "x-2"]
 
 
-def test_indexing_what_does_not_exist_or_is_empty_is_answered_clearly(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_indexing_what_does_not_exist_or_is_empty_is_answered_clearly(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     (tmp_path / "round").symlink_to("round")
     for missing in ("nowhere", "x" * 300, "round"):
         with pytest.raises(NotFoundError, match=f"no such path: .*{missing}; give a folder"):
@@ -191,14 +286,18 @@ def test_indexing_what_does_not_exist_or_is_empty_is_answered_clearly(corpus: un
     assert (report.added, report.failed, report.chunks) == (0, 0, 0)
 
 
-def test_a_changed_outer_heading_is_found_by_its_new_word_and_not_by_the_old(corpus: unspool.Corpus) -> None:
-    """Only three headings are embedded, but all are words: the chunk's vector stays while its words change."""
+def test_a_changed_outer_heading_is_found_by_its_new_word_and_not_by_the_old(
+    corpus: unspool.Corpus,
+) -> None:
+    """Only three headings are embedded, but all are words: the chunk's vector stays while its
+    words change.
+    """
 
     def nested(top: str) -> str:
         return (
-            f"# {top}\n\n## Two\n\n### Three\n\n#### Four\n\n##### Five\n\nThe body stays as it is, whatever stands above it, and is long enough. "
-            * 1
-        )
+            f"# {top}\n\n## Two\n\n### Three\n\n#### Four\n\n##### Five\n\nThe body stays as it "
+            f"is, whatever stands above it, and is long enough. "
+        ) * 1
 
     corpus.put(doc("a.md", nested("Aardvark") + "\n\n" + "filler words here " * 400))
     corpus.refresh()
@@ -217,7 +316,10 @@ ZOO = (
     doc("penguin.md", long_text(6, "penguin")),
     doc("cars.md", "An automobile drives quickly on the road. " * 10),
     doc("config.py", "def parse_config(text):\n    return text.split()\n"),
-    doc("tests/test_config.py", "from config import parse_config\n\n\ndef test_it():\n    assert parse_config('a b')\n"),
+    doc(
+        "tests/test_config.py",
+        "from config import parse_config\n\n\ndef test_it():\n    assert parse_config('a b')\n",
+    ),
 )
 
 
@@ -251,7 +353,9 @@ def test_unset_both_are_used_and_the_page_says_how_much(zoo: unspool.Corpus) -> 
 
 
 @pytest.mark.parametrize("spelling", ["parseConfig", "parse_config", "parse config", "ParseConfig"])
-def test_every_spelling_of_a_name_finds_its_definition_before_its_test(zoo: unspool.Corpus, spelling: str) -> None:
+def test_every_spelling_of_a_name_finds_its_definition_before_its_test(
+    zoo: unspool.Corpus, spelling: str
+) -> None:
     found = paths(zoo.search(spelling))
     assert found[0] == "config.py"
 
@@ -259,7 +363,9 @@ def test_every_spelling_of_a_name_finds_its_definition_before_its_test(zoo: unsp
 def test_hits_are_ranked_and_the_order_is_the_same_every_time(zoo: unspool.Corpus) -> None:
     first = zoo.search("walrus on an island", limit=50)
     assert [hit.rank for hit in first.hits] == list(range(1, len(first.hits) + 1))
-    assert [hit.score for hit in first.hits] == sorted((hit.score for hit in first.hits), reverse=True)
+    assert [hit.score for hit in first.hits] == sorted(
+        (hit.score for hit in first.hits), reverse=True
+    )
     assert zoo.search("walrus on an island", limit=50) == first
 
 
@@ -267,25 +373,35 @@ def test_a_smaller_limit_gives_the_beginning_of_a_larger_one(zoo: unspool.Corpus
     ids = [hit.chunk.id for hit in zoo.search("walrus island", limit=100).hits]
     assert len(ids) == zoo.count()
     for limit in (1, 3, 7):
-        assert [hit.chunk.id for hit in zoo.search("walrus island", limit=limit).hits] == ids[:limit]
+        assert [hit.chunk.id for hit in zoo.search("walrus island", limit=limit).hits] == ids[
+            :limit
+        ]
 
 
 def test_a_minimum_score_cuts_the_list_where_it_says(zoo: unspool.Corpus) -> None:
     everything = zoo.search("walrus island", limit=100).hits
     threshold = everything[len(everything) // 2].score
     kept = zoo.search("walrus island", limit=100, min_score=threshold).hits
-    assert [hit.chunk.id for hit in kept] == [hit.chunk.id for hit in everything if hit.score >= threshold]
+    assert [hit.chunk.id for hit in kept] == [
+        hit.chunk.id for hit in everything if hit.score >= threshold
+    ]
     assert zoo.search("walrus island", min_score=1000).hits == ()
 
 
 @pytest.mark.parametrize("max_tokens", [1, 10, 50, 200, 1000, 100_000])
-def test_a_page_never_takes_more_than_its_budget_of_real_tokens(zoo: unspool.Corpus, max_tokens: int) -> None:
+def test_a_page_never_takes_more_than_its_budget_of_real_tokens(
+    zoo: unspool.Corpus, max_tokens: int
+) -> None:
     page = zoo.search("walrus island", limit=20, max_tokens=max_tokens)
     assert page.tokens == sum(hit.tokens for hit in page.hits)
-    assert page.tokens <= max_tokens or (page.warnings and [hit.form for hit in page.hits] == [unspool.Form.LOCATION])
+    assert page.tokens <= max_tokens or (
+        page.warnings and [hit.form for hit in page.hits] == [unspool.Form.LOCATION]
+    )
     for hit in page.hits:
         assert zoo.count_tokens(hit.text) <= hit.tokens
-    assert [hit.chunk.id for hit in page.hits] == [hit.chunk.id for hit in zoo.search("walrus island", limit=20).hits][: len(page.hits)]
+    assert [hit.chunk.id for hit in page.hits] == [
+        hit.chunk.id for hit in zoo.search("walrus island", limit=20).hits
+    ][: len(page.hits)]
     if max_tokens >= 1000:
         assert len(page.hits) > 5
     if any(hit.form is not unspool.Form.WHOLE for hit in page.hits):
@@ -315,7 +431,16 @@ def test_marks_of_a_snippet_lie_on_the_words(zoo: unspool.Corpus) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"limit": 0}, {"limit": -1}, {"limit": 1001}, {"alpha": 2}, {"alpha": -1}, {"alpha": float("nan")}, {"max_tokens": -1}, {"projects": []}],
+    [
+        {"limit": 0},
+        {"limit": -1},
+        {"limit": 1001},
+        {"alpha": 2},
+        {"alpha": -1},
+        {"alpha": float("nan")},
+        {"max_tokens": -1},
+        {"projects": []},
+    ],
 )
 def test_options_out_of_range_are_refused(zoo: unspool.Corpus, options: dict) -> None:
     with pytest.raises(InputError):
@@ -383,15 +508,23 @@ def test_odd_paths_are_names_like_any_other(corpus: unspool.Corpus, database: Pl
     corpus.refresh()
     assert set(paths(corpus.search("walrus", limit=100))) == set(ODD)
     for number, path in enumerate(ODD):
-        assert [hit.chunk.text for hit in corpus.search("walrus", where={"document": path}).hits] == [f"walrus number {number}"]
+        assert [
+            hit.chunk.text for hit in corpus.search("walrus", where={"document": path}).hits
+        ] == [f"walrus number {number}"]
         assert corpus.documents(path=path)[0].path == path
         assert corpus.forget(project="notes", path=path) == 1
     assert assert_no_orphans(database).chunks == {}
 
 
-@pytest.mark.parametrize("value", ["it's", '"', "'; DROP TABLE chunks; --", "%", "日本", "😀", "", "a\nb", "null", "true", "1"])
+@pytest.mark.parametrize(
+    "value",
+    ["it's", '"', "'; DROP TABLE chunks; --", "%", "日本", "😀", "", "a\nb", "null", "true", "1"],
+)
 def test_odd_metadata_is_compared_exactly(corpus: unspool.Corpus, value: str) -> None:
-    corpus.put(doc("a.txt", "walrus", metadata={"k'\"": value}), doc("b.txt", "walrus", metadata={"k'\"": value + "x", "other": value}))
+    corpus.put(
+        doc("a.txt", "walrus", metadata={"k'\"": value}),
+        doc("b.txt", "walrus", metadata={"k'\"": value + "x", "other": value}),
+    )
     assert paths(corpus.search("walrus", where={"metadata.k'\"": value})) == ["a.txt"]
     assert paths(corpus.search("walrus", where={"metadata.k'\"": {"not": value}})) == ["b.txt"]
     assert corpus.documents(path="a.txt")[0].metadata == {"k'\"": value}
@@ -411,15 +544,23 @@ def test_odd_texts_are_stored_and_found(corpus: unspool.Corpus, text: str) -> No
 
 
 def test_characters_of_every_kind_come_back_as_they_were(corpus: unspool.Corpus) -> None:
-    text = "walrus 😀 👩‍👩‍👧‍👦 é e\u0301 \U0010ffff \ufffd \u202e \t 東京 \\N \\x41 %s %(a)s {} ' \" ; -- $$ \x7f \x01"
+    text = (
+        "walrus 😀 👩‍👩‍👧‍👦 é e\u0301 \U0010ffff \ufffd \u202e \t 東京 \\N \\x41 %s %(a)s {} ' \" ; "
+        "-- $$ \x7f \x01"
+    )
     corpus.put(doc("a.txt", text, title=text, metadata={"m": text}))
     (hit,) = corpus.search("walrus").hits
     assert (hit.chunk.text, hit.chunk.title, hit.chunk.metadata["m"]) == (text, text, text)
     assert paths(corpus.search("walrus", where={"metadata.m": text})) == ["a.txt"]
 
 
-def test_five_megabytes_are_one_document_that_is_found_from_end_to_end(corpus: unspool.Corpus, database: Place) -> None:
-    parts = ["\n".join(f"Line {at} of part {part} is about the same as every other." for at in range(20)) for part in range(40)]
+def test_five_megabytes_are_one_document_that_is_found_from_end_to_end(
+    corpus: unspool.Corpus, database: Place
+) -> None:
+    parts = [
+        "\n".join(f"Line {at} of part {part} is about the same as every other." for at in range(20))
+        for part in range(40)
+    ]
     marked = {0: name(1), 2400: name(2), 4799: name(3)}
     text = "\n\n".join(f"{parts[at % 40]} {marked.get(at, '')}" for at in range(4800))
     assert len(text) > 5_000_000
@@ -431,12 +572,16 @@ def test_five_megabytes_are_one_document_that_is_found_from_end_to_end(corpus: u
         assert text[hit.chunk.start : hit.chunk.end] == hit.chunk.text
     assert corpus.documents()[0].chunk_count == report.chunks == corpus.count()
     corpus.put(doc("long.txt", "A short walrus."))
-    assert [hit.chunk.text for hit in corpus.search("walrus", limit=100).hits] == ["A short walrus."]
+    assert [hit.chunk.text for hit in corpus.search("walrus", limit=100).hits] == [
+        "A short walrus."
+    ]
     assert len(assert_no_orphans(database).chunks) == 1
 
 
 @pytest.mark.parametrize("field", ["path", "title", "metadata value", "metadata key", "project"])
-def test_lone_surrogates_in_names_are_stored_or_refused_as_input(corpus: unspool.Corpus, field: str) -> None:
+def test_lone_surrogates_in_names_are_stored_or_refused_as_input(
+    corpus: unspool.Corpus, field: str
+) -> None:
     odd = "x\ud800y"
     try:
         document = unspool.Document(
@@ -455,7 +600,9 @@ def test_lone_surrogates_in_names_are_stored_or_refused_as_input(corpus: unspool
 def test_a_file_whose_name_is_not_utf8_is_indexed(corpus: unspool.Corpus, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
-    Path(os.fsdecode(os.fsencode(tree) + b"/caf\xe9.py")).write_text("def walrus():\n    return 1\n")
+    Path(os.fsdecode(os.fsencode(tree) + b"/caf\xe9.py")).write_text(
+        "def walrus():\n    return 1\n"
+    )
     assert corpus.index(tree).added == 1
     assert len(corpus.search("walrus").hits) == 1
     assert corpus.index(tree).unchanged == 1
@@ -466,8 +613,14 @@ def test_a_file_whose_name_is_not_utf8_is_indexed(corpus: unspool.Corpus, tmp_pa
 
 @pytest.fixture
 def two(corpus: unspool.Corpus) -> unspool.Corpus:
-    corpus.put(doc("a.md", "The secret walrus of project one.", "one"), doc("same.md", "Shared words about walruses.", "one"))
-    corpus.put(doc("b.md", "The secret walrus of project two.", "two"), doc("same.md", "Shared words about walruses.", "two"))
+    corpus.put(
+        doc("a.md", "The secret walrus of project one.", "one"),
+        doc("same.md", "Shared words about walruses.", "one"),
+    )
+    corpus.put(
+        doc("b.md", "The secret walrus of project two.", "two"),
+        doc("same.md", "Shared words about walruses.", "two"),
+    )
     return corpus
 
 
@@ -480,15 +633,24 @@ def test_nothing_crosses_from_one_project_to_another(two: unspool.Corpus, absorb
             page = two.search("secret walrus", projects=[project], alpha=alpha, limit=100)
             assert {hit.chunk.project for hit in page.hits} == {project}
             assert len(page.hits) == 2
-        assert {hit.chunk.project for hit in two.nearest(two.embed("walrus"), projects=project, k=100)} == {project}
-        assert {hit.chunk.project for hit in two.related("same.md", project=project).hits} == {project}
+        assert {
+            hit.chunk.project for hit in two.nearest(two.embed("walrus"), projects=project, k=100)
+        } == {project}
+        assert {hit.chunk.project for hit in two.related("same.md", project=project).hits} == {
+            project
+        }
         assert {record.project for record in two.documents(project=project)} == {project}
         assert two.count(project=project) == 2
 
 
 def test_a_filter_cannot_reach_into_another_project(two: unspool.Corpus) -> None:
     assert two.search("walrus", projects=["one"], where={"project": "two"}).hits == ()
-    assert two.search("walrus", projects=["one"], where={"any": [{"project": "two"}, {"document": "b.md"}]}).hits == ()
+    assert (
+        two.search(
+            "walrus", projects=["one"], where={"any": [{"project": "two"}, {"document": "b.md"}]}
+        ).hits
+        == ()
+    )
 
 
 def test_naming_several_projects_merges_them(two: unspool.Corpus) -> None:
@@ -496,18 +658,26 @@ def test_naming_several_projects_merges_them(two: unspool.Corpus) -> None:
         page = two.search("secret walrus", projects=names, limit=100)
         assert {hit.chunk.project for hit in page.hits} == {"one", "two"}
         assert len({hit.chunk.id for hit in page.hits}) == len(page.hits) == 4
-    assert {hit.chunk.project for hit in two.nearest(two.embed("walrus"), projects=["one", "two"], k=4)} == {"one", "two"}
+    assert {
+        hit.chunk.project for hit in two.nearest(two.embed("walrus"), projects=["one", "two"], k=4)
+    } == {"one", "two"}
 
 
 def test_with_several_projects_one_must_be_named(two: unspool.Corpus) -> None:
-    for call in (lambda: two.search("walrus"), lambda: two.nearest(two.embed("walrus")), lambda: two.related("same.md")):
+    for call in (
+        lambda: two.search("walrus"),
+        lambda: two.nearest(two.embed("walrus")),
+        lambda: two.related("same.md"),
+    ):
         with pytest.raises(InputError, match="one, two"):
             call()
     with pytest.raises(NotFoundError, match="one, two"):
         two.search("walrus", projects=["three"])
 
 
-def test_a_forgotten_document_is_gone_and_the_other_project_is_not_touched(two: unspool.Corpus, database: Place) -> None:
+def test_a_forgotten_document_is_gone_and_the_other_project_is_not_touched(
+    two: unspool.Corpus, database: Place
+) -> None:
     assert two.forget(project="one", path="same.md") == 1
     assert paths(two.search("shared words", projects=["one"])) == ["a.md"]
     assert "same.md" in paths(two.search("shared words", projects=["two"]))
@@ -516,7 +686,9 @@ def test_a_forgotten_document_is_gone_and_the_other_project_is_not_touched(two: 
     assert_no_orphans(database)
 
 
-def test_a_forgotten_project_leaves_nothing_behind_not_even_its_embeddings(two: unspool.Corpus, database: Place) -> None:
+def test_a_forgotten_project_leaves_nothing_behind_not_even_its_embeddings(
+    two: unspool.Corpus, database: Place
+) -> None:
     two.refresh()
     assert two.forget(project="one") == 2
     assert two.projects() == ["two"]
@@ -527,7 +699,10 @@ def test_a_forgotten_project_leaves_nothing_behind_not_even_its_embeddings(two: 
     left = contents(database)
     assert (left.chunks, left.documents, left.embeddings) == ({}, {}, 0)
     assert not any(left.words.values()) and not any(left.vectors.values())
-    assert not isinstance(database, Path) or list(database.with_name("catalog.db.derived").glob("p*")) == []
+    assert (
+        not isinstance(database, Path)
+        or list(database.with_name("catalog.db.derived").glob("p*")) == []
+    )
     two.put(doc("new.md", "A new walrus.", "one"))
     assert paths(two.search("walrus")) == ["new.md"]
 
@@ -540,7 +715,11 @@ def test_related_is_like_the_chunk_at_the_line_and_never_itself(zoo: unspool.Cor
     assert len(page.hits) == 3
     assert page.hits[0].chunk.path == "walrus.md"
     first = zoo.search("walrus", where={"document": "walrus.md"}, limit=50).hits
-    at_line = min((hit.chunk.index, hit.chunk.id) for hit in first if hit.chunk.lines.first <= 3 <= hit.chunk.lines.last)[1]
+    at_line = min(
+        (hit.chunk.index, hit.chunk.id)
+        for hit in first
+        if hit.chunk.lines.first <= 3 <= hit.chunk.lines.last
+    )[1]
     assert at_line not in [hit.chunk.id for hit in zoo.related("walrus.md", 3, limit=100).hits]
     assert len(zoo.related("walrus.md", 3, limit=100).hits) == zoo.count() - 1
     assert zoo.related("walrus.md", 10**9).hits
@@ -558,18 +737,25 @@ def test_the_nearest_to_a_chunks_own_text_is_that_chunk(zoo: unspool.Corpus) -> 
     hits = zoo.nearest(zoo.embed("def parse_config(text):\n    return text.split()"), k=2)
     assert hits[0].chunk.path == "config.py"
     assert hits[0].score >= hits[1].score
-    scaled, plain = (zoo.nearest([factor * number for number in zoo.embed("walrus")], k=5) for factor in (3, 1))
+    scaled, plain = (
+        zoo.nearest([factor * number for number in zoo.embed("walrus")], k=5) for factor in (3, 1)
+    )
     assert [hit.chunk for hit in scaled] == [hit.chunk for hit in plain]
     assert [hit.score for hit in scaled] == pytest.approx([hit.score for hit in plain], abs=1e-6)
 
 
 @pytest.mark.parametrize("vector", [[], [1.0], [1.0] * 255, [1.0] * 257, [[1.0] * 256]])
-def test_a_vector_of_the_wrong_length_is_refused_with_the_right_one(zoo: unspool.Corpus, vector: list) -> None:
+def test_a_vector_of_the_wrong_length_is_refused_with_the_right_one(
+    zoo: unspool.Corpus, vector: list
+) -> None:
     with pytest.raises(DimensionError, match="256"):
         zoo.nearest(vector)
 
 
-@pytest.mark.parametrize("vector", [[0.0] * 256, [float("nan")] * 256, [float("inf")] * 256, [1.0] * 255 + [float("nan")]])
+@pytest.mark.parametrize(
+    "vector",
+    [[0.0] * 256, [float("nan")] * 256, [float("inf")] * 256, [1.0] * 255 + [float("nan")]],
+)
 def test_a_vector_without_a_direction_is_refused(zoo: unspool.Corpus, vector: list) -> None:
     with pytest.raises(InputError):
         zoo.nearest(vector)
@@ -586,7 +772,9 @@ def test_a_vector_that_is_not_made_of_numbers_is_refused(zoo: unspool.Corpus) ->
 # At once
 
 
-def test_another_corpus_object_sees_what_was_put_and_removed_at_once(corpus: unspool.Corpus, database: Place) -> None:
+def test_another_corpus_object_sees_what_was_put_and_removed_at_once(
+    corpus: unspool.Corpus, database: Place
+) -> None:
     corpus.put(doc("a.md", "An old walrus."))
     corpus.refresh()
     with open_corpus(database) as other:
@@ -604,12 +792,24 @@ def test_another_corpus_object_sees_what_was_put_and_removed_at_once(corpus: uns
         assert "c.md" in paths(corpus.search("walrus"))
 
 
-def test_another_process_sees_what_was_put_at_once(corpus: unspool.Corpus, database: Place, tmp_path: Path) -> None:
+def test_another_process_sees_what_was_put_at_once(
+    corpus: unspool.Corpus, database: Place, tmp_path: Path
+) -> None:
     corpus.put(doc("a.md", "An old walrus."))
     corpus.refresh()
     corpus.put(doc("b.md", "A new penguin."))
-    script = "import sys, unspool; print([hit.chunk.path for hit in unspool.open(sys.argv[1]).search('penguin', alpha=0).hits])"
-    done = subprocess.run([sys.executable, "-c", script, address_of(database)], capture_output=True, text=True, timeout=60, check=True, cwd=tmp_path)
+    script = (
+        "import sys, unspool; print([hit.chunk.path for hit in "
+        "unspool.open(sys.argv[1]).search('penguin', alpha=0).hits])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, address_of(database)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+    )
     assert done.stdout == "['b.md']\n"
 
 

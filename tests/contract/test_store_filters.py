@@ -56,7 +56,10 @@ CASES: list[tuple[dict[str, Any], set[str]]] = [
     ({"modified": {"lt": "2025-01-10"}}, {"docs/guide.md"}),
     ({"modified": {"le": "2025-01-10", "gt": "2024-06-01"}}, {"src/deep/app.go"}),
     ({"modified": "2025-01-10"}, {"src/deep/app.go"}),
-    ({"modified": {"not": "2025-01-10"}}, {"src/app.py", "docs/guide.md", "data/table.json", "plain.txt"}),
+    (
+        {"modified": {"not": "2025-01-10"}},
+        {"src/app.py", "docs/guide.md", "data/table.json", "plain.txt"},
+    ),
     ({"metadata.author": "ann"}, {"src/app.py", "docs/guide.md"}),
     ({"metadata": {"author": "ann", "year": 2026}}, {"src/app.py"}),
     ({"metadata.author": ["bob", "carl"]}, {"src/deep/app.go"}),
@@ -67,12 +70,21 @@ CASES: list[tuple[dict[str, Any], set[str]]] = [
     ({"metadata.done": True}, {"src/app.py"}),
     ({"metadata.done": False}, {"src/deep/app.go"}),
     ({"metadata.absent": "x"}, set()),
-    ({"metadata.absent": {"not": "x"}}, {"src/app.py", "src/deep/app.go", "docs/guide.md", "data/table.json", "plain.txt"}),
+    (
+        {"metadata.absent": {"not": "x"}},
+        {"src/app.py", "src/deep/app.go", "docs/guide.md", "data/table.json", "plain.txt"},
+    ),
     ({"not": {"metadata.year": {"gt": 2000}}}, {"data/table.json", "plain.txt"}),
-    ({"any": [{"language": "go"}, {"metadata.year": 1999}]}, {"src/deep/app.go", "data/table.json"}),
+    (
+        {"any": [{"language": "go"}, {"metadata.year": 1999}]},
+        {"src/deep/app.go", "data/table.json"},
+    ),
     ({"all": [{"kind": "code"}, {"not": {"language": "go"}}]}, {"src/app.py"}),
     ({"any": []}, set()),
-    ({"project": "notes"}, {"src/app.py", "src/deep/app.go", "docs/guide.md", "data/table.json", "plain.txt"}),
+    (
+        {"project": "notes"},
+        {"src/app.py", "src/deep/app.go", "docs/guide.md", "data/table.json", "plain.txt"},
+    ),
     ({"project": "other"}, set()),
     ({"heading": "guide"}, {"docs/guide.md"}),
     ({"heading": "100%"}, set()),
@@ -82,9 +94,14 @@ CASES: list[tuple[dict[str, Any], set[str]]] = [
 
 @pytest.fixture(scope="module")
 def libraries(module_places: Places) -> Iterator[dict[str, unspool.Corpus]]:
-    """The same documents, once absorbed by a store that catches up later, once all in its tail, once half and half and rewritten."""
+    """The same documents, once absorbed by a store that catches up later, once all in its tail,
+    once half and half and rewritten.
+    """
     with contextlib.ExitStack() as opened_ones:
-        yield {state: opened_ones.enter_context(library(module_places.new(), state)) for state in ("absorbed", "tail", "both")}
+        yield {
+            state: opened_ones.enter_context(library(module_places.new(), state))
+            for state in ("absorbed", "tail", "both")
+        }
 
 
 @contextlib.contextmanager
@@ -94,15 +111,21 @@ def library(place: Place, state: str) -> Iterator[unspool.Corpus]:
         if state != "tail":
             opened.refresh()
         if state == "both":
-            opened.put(doc("src/app.py", "old text of another kind", metadata={"author": "zoe", "year": 1}))
+            opened.put(
+                doc("src/app.py", "old text of another kind", metadata={"author": "zoe", "year": 1})
+            )
             opened.put(*LIBRARY[2:], LIBRARY[0])
         yield opened
 
 
 @pytest.mark.parametrize("alpha", [0, 1, None])
 @pytest.mark.parametrize("state", ["absorbed", "tail", "both"])
-def test_a_filter_lets_through_what_it_says_and_nothing_less(libraries: dict[str, unspool.Corpus], state: str, alpha: float | None) -> None:
-    """All documents hold the word, so that the filter alone decides, for words, meaning and both."""
+def test_a_filter_lets_through_what_it_says_and_nothing_less(
+    libraries: dict[str, unspool.Corpus], state: str, alpha: float | None
+) -> None:
+    """All documents hold the word, so that the filter alone decides, for words, meaning and
+    both.
+    """
     wrong = {}
     for where, expected in CASES:
         found = set(paths(libraries[state].search("walrus", where=where, alpha=alpha, limit=100)))
@@ -137,14 +160,32 @@ def test_a_heading_filter_chooses_the_chunks_below_it(corpus: unspool.Corpus) ->
     assert corpus.search("walrus", where={"heading": "100_ sure"}).hits == ()
 
 
-@pytest.mark.parametrize("where", [{"lang": "x"}, {"language": {"like": "x"}}, {"modified": "soon"}])
+@pytest.mark.parametrize(
+    "where", [{"lang": "x"}, {"language": {"like": "x"}}, {"modified": "soon"}]
+)
 def test_a_filter_that_makes_no_sense_is_refused(corpus: unspool.Corpus, where: dict) -> None:
     corpus.put(doc("a", "x"))
     with pytest.raises(FilterError):
         corpus.search("x", where=where)
 
 
-@pytest.mark.parametrize("pattern", ["[z-a].py", "[]", "[!]", "[^]", "a[b", "(", "+", "\\", "[a&&b]", "[[:alpha:]]x", "[\\d]", "*a" * 30 + "b"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[z-a].py",
+        "[]",
+        "[!]",
+        "[^]",
+        "a[b",
+        "(",
+        "+",
+        "\\",
+        "[a&&b]",
+        "[[:alpha:]]x",
+        "[\\d]",
+        "*a" * 30 + "b",
+    ],
+)
 def test_an_odd_glob_matches_nothing(corpus: unspool.Corpus, pattern: str) -> None:
     corpus.put(doc("a.txt", "walrus"), doc("a" * 200, "walrus"))
     assert corpus.search("walrus", where={"path": pattern}).hits == ()
@@ -160,14 +201,21 @@ def test_a_list_may_have_a_thousand_values(corpus: unspool.Corpus, field: str) -
 
 
 def test_long_metadata_is_compared_to_its_end(corpus: unspool.Corpus) -> None:
-    corpus.put(doc("a.txt", "walrus", metadata={"url": "u" * 450 + "a"}), doc("b.txt", "walrus", metadata={"url": "u" * 450 + "b"}))
+    corpus.put(
+        doc("a.txt", "walrus", metadata={"url": "u" * 450 + "a"}),
+        doc("b.txt", "walrus", metadata={"url": "u" * 450 + "b"}),
+    )
     assert paths(corpus.search("walrus", where={"metadata.url": "u" * 450 + "a"})) == ["a.txt"]
 
 
-moments = st.datetimes(min_value=datetime(1950, 1, 1), max_value=datetime(2100, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))
+moments = st.datetimes(min_value=datetime(1950, 1, 1), max_value=datetime(2100, 1, 1)).map(
+    lambda moment: moment.replace(tzinfo=UTC)
+)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(moments)
 def test_a_time_is_found_again_exactly(corpus: unspool.Corpus, moment: datetime) -> None:
     corpus.put(doc("a.txt", "walrus", modified=moment))
@@ -183,9 +231,17 @@ def test_a_time_is_found_again_exactly(corpus: unspool.Corpus, moment: datetime)
         assert len(corpus.search("walrus", where=where).hits) == expected, where
 
 
-words = st.sampled_from(["walrus", "penguin", "cache", "eviction", "parseConfig", "garden", "tomato"])
+words = st.sampled_from(
+    ["walrus", "penguin", "cache", "eviction", "parseConfig", "garden", "tomato"]
+)
 notes = st.lists(
-    st.tuples(st.lists(words, min_size=1, max_size=6), st.sampled_from(["ann", "bob", None]), st.integers(0, 3)), min_size=1, max_size=12
+    st.tuples(
+        st.lists(words, min_size=1, max_size=6),
+        st.sampled_from(["ann", "bob", None]),
+        st.integers(0, 3),
+    ),
+    min_size=1,
+    max_size=12,
 )
 wheres = st.sampled_from(
     [
@@ -201,8 +257,12 @@ wheres = st.sampled_from(
 
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(notes, notes, wheres, st.sampled_from([0, 1, None]), st.integers(1, 30))
-def test_never_fewer_hits_than_the_filter_allows(places: Places, first: list, second: list, where: dict, alpha: float | None, limit: int) -> None:
-    """Compared with going through the documents one by one; the second batch replaces the first in part and stays in the tail."""
+def test_never_fewer_hits_than_the_filter_allows(
+    places: Places, first: list, second: list, where: dict, alpha: float | None, limit: int
+) -> None:
+    """Compared with going through the documents one by one; the second batch replaces the first
+    in part and stays in the tail.
+    """
 
     def document(number: int, row: tuple[list[str], str | None, int]) -> unspool.Document:
         metadata = {"level": row[2]} | ({"author": row[1]} if row[1] else {})
@@ -224,12 +284,20 @@ def test_never_fewer_hits_than_the_filter_allows(places: Places, first: list, se
         opened.refresh()
         opened.put(*(document(number * 2, row) for number, row in enumerate(second)))
         now = {f"n{number}.txt": document(number, row) for number, row in enumerate(first)}
-        now |= {f"n{number * 2}.txt": document(number * 2, row) for number, row in enumerate(second)}
-        expected = {path for path, one in now.items() if allowed(one) and (alpha != 0 or "walrus" in one.text)}
+        now |= {
+            f"n{number * 2}.txt": document(number * 2, row) for number, row in enumerate(second)
+        }
+        expected = {
+            path
+            for path, one in now.items()
+            if allowed(one) and (alpha != 0 or "walrus" in one.text)
+        }
         hits = opened.search("walrus", where=where, alpha=alpha, limit=limit).hits
         texts = {" ".join(now[path].text.split()) for path in expected}
         assert len(hits) == min(limit, len(texts)), "the same text is one hit"
         assert {hit.chunk.path for hit in hits} <= expected
         if len(texts) <= limit:
-            found = {hit.chunk.path for hit in hits} | {copy.rpartition(":")[0] for hit in hits for copy in hit.copies}
+            found = {hit.chunk.path for hit in hits} | {
+                copy.rpartition(":")[0] for hit in hits for copy in hit.copies
+            }
             assert found == expected

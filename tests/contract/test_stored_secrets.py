@@ -1,4 +1,6 @@
-"""Planted secrets through every way in: nothing that is stored or returned contains one, and addresses are reported."""
+"""Planted secrets through every way in: nothing that is stored or returned contains one, and
+addresses are reported.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ TOKEN = "ghp_" + "k3Jx9QmZ7rT2vW8yB4nL6pD1sF5hG0aCeUiO"
 NAMELESS = "notes.md"  # the name of a text that has none
 
 
-def test_no_planted_secret_is_in_the_catalog_the_derived_folder_or_any_output(tmp_path: Path) -> None:
+def test_no_planted_secret_is_in_the_catalog_the_derived_folder_or_any_output(
+    tmp_path: Path,
+) -> None:
     data, tree = tmp_path / "data", tmp_path / "tree"
     data.mkdir()
     with open_corpus(data / "catalog.db") as corpus:
@@ -34,14 +38,18 @@ def test_no_planted_secret_is_in_the_catalog_the_derived_folder_or_any_output(tm
     assert left == []
 
 
-def test_no_planted_secret_is_returned_by_a_corpus_on_any_engine(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_no_planted_secret_is_returned_by_a_corpus_on_any_engine(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     _plant(corpus, tmp_path / "tree")
     shown = "\n".join(_collect_outputs(corpus))
     assert [form for form in FORMS if secrets_corpus.is_readable(form.secret, shown)] == []
 
 
 def _plant(corpus: unspool.Corpus, tree: Path) -> None:
-    """Plant every form in a file, in a document, in a message, in a record, and in titles and metadata."""
+    """Plant every form in a file, in a document, in a message, in a record, and in titles and
+    metadata.
+    """
     for number, form in enumerate(FORMS):
         file = tree / str(number) / (form.path or NAMELESS)
         file.parent.mkdir(parents=True)
@@ -50,7 +58,10 @@ def _plant(corpus: unspool.Corpus, tree: Path) -> None:
     corpus.put(*_documents())
     corpus.remember(
         talk("chat", *(said(form.text, author=_get_author(form)) for form in FORMS)),
-        *(talk(f"c{number}", "walrus", title=form.text, metadata=_metadata(form)) for number, form in enumerate(FORMS)),
+        *(
+            talk(f"c{number}", "walrus", title=form.text, metadata=_metadata(form))
+            for number, form in enumerate(FORMS)
+        ),
     )
     log = corpus.history("log")
     for form in FORMS:
@@ -60,7 +71,9 @@ def _plant(corpus: unspool.Corpus, tree: Path) -> None:
 def _documents() -> Iterator[unspool.Document]:
     for number, form in enumerate(FORMS):
         path = f"{number}/{form.path or NAMELESS}"
-        yield unspool.Document(project="put", path=path, text=form.text, title=form.text, metadata=_metadata(form))
+        yield unspool.Document(
+            project="put", path=path, text=form.text, title=form.text, metadata=_metadata(form)
+        )
 
 
 def _get_author(form: secrets_corpus.Form) -> str:
@@ -74,7 +87,16 @@ def _metadata(form: secrets_corpus.Form) -> dict[str, str]:
 
 
 def _collect_outputs(corpus: unspool.Corpus) -> Iterator[str]:
-    for query in ("walrus", "password", "token of the client", "postgres", "curl login", "SECRET_KEY", "Authorization Bearer", "create user"):
+    for query in (
+        "walrus",
+        "password",
+        "token of the client",
+        "postgres",
+        "curl login",
+        "SECRET_KEY",
+        "Authorization Bearer",
+        "create user",
+    ):
         page = corpus.search(query, projects="*", limit=100, explain=True)
         yield json.dumps(render.page(page))
         yield repr(page)
@@ -89,14 +111,20 @@ def _collect_outputs(corpus: unspool.Corpus) -> Iterator[str]:
     yield repr(log.page(full=True))
 
 
-def test_a_secret_in_a_path_is_reported_without_the_secret_and_the_path_stays(corpus: unspool.Corpus, tmp_path: Path) -> None:
+def test_a_secret_in_a_path_is_reported_without_the_secret_and_the_path_stays(
+    corpus: unspool.Corpus, tmp_path: Path
+) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tree / f"{TOKEN}.md").write_text(f"a walrus and {TOKEN}\n")
     report = corpus.index(tree, project="tree")
     assert [record.path for record in corpus.documents(project="tree")] == [f"{TOKEN}.md"]
     assert [one.kind for one in report.masked] == ["github token"]
-    assert len(report.warnings) == 1 and "github token" in report.warnings[0] and "path" in report.warnings[0]
+    assert (
+        len(report.warnings) == 1
+        and "github token" in report.warnings[0]
+        and "path" in report.warnings[0]
+    )
     assert TOKEN not in repr(report)
 
 
@@ -122,7 +150,16 @@ def test_a_secret_in_the_name_of_a_stream_is_reported(corpus: unspool.Corpus) ->
     assert corpus.history("log").append("a walrus").warnings == ()
 
 
-@pytest.mark.parametrize(("value", "stored"), [("swordfish", "*********"), (12345678, "********"), (True, True), (0.5, 0.5)])
-def test_a_metadata_value_is_masked_by_its_key(corpus: unspool.Corpus, value: str | float, stored: str | float) -> None:
-    corpus.put(unspool.Document(path="a.md", text="a walrus", metadata={"password": value, "author": "ann"}))
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [("swordfish", "*********"), (12345678, "********"), (True, True), (0.5, 0.5)],
+)
+def test_a_metadata_value_is_masked_by_its_key(
+    corpus: unspool.Corpus, value: str | float, stored: str | float
+) -> None:
+    corpus.put(
+        unspool.Document(
+            path="a.md", text="a walrus", metadata={"password": value, "author": "ann"}
+        )
+    )
     assert dict(next(iter(corpus.documents())).metadata) == {"password": stored, "author": "ann"}

@@ -1,6 +1,8 @@
-"""pg_textsearch, on a server that has it: it finds what is found without it, and is used only where it knows every chunk.
+"""pg_textsearch, on a server that has it: it finds what is found without it, and is used only where
+it knows every chunk.
 
-PyPI has no server with it, so these tests run where one was built: UNSPOOL_TEST_TEXTSEARCH names the folder of its programs.
+PyPI has no server with it, so these tests run where one was built: UNSPOOL_TEST_TEXTSEARCH names
+the folder of its programs.
 """
 
 from __future__ import annotations
@@ -19,13 +21,18 @@ from unspool.postgres import words
 PROGRAMS = os.environ.get("UNSPOOL_TEST_TEXTSEARCH", "")
 pytestmark = pytest.mark.skipif(
     not PROGRAMS,
-    reason="no PostgreSQL with pg_textsearch; build the extension and name the folder of the server's programs in UNSPOOL_TEST_TEXTSEARCH",
+    reason=(
+        "no PostgreSQL with pg_textsearch; build the extension and name the folder of the "
+        "server's programs in UNSPOOL_TEST_TEXTSEARCH"
+    ),
 )
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[servers.PostgresServer]:
-    with servers.PostgresServer.start(programs=Path(PROGRAMS), settings={"shared_preload_libraries": "pg_textsearch"}) as started:
+    with servers.PostgresServer.start(
+        programs=Path(PROGRAMS), settings={"shared_preload_libraries": "pg_textsearch"}
+    ) as started:
         yield started
 
 
@@ -44,11 +51,23 @@ def make_extension(address: str) -> None:
 
 def formats(address: str) -> list[int]:
     with psycopg.connect(address) as connection:
-        return [row[0] for row in connection.execute("SELECT format FROM unspool.word_totals ORDER BY project_id")]
+        return [
+            row[0]
+            for row in connection.execute(
+                "SELECT format FROM unspool.word_totals ORDER BY project_id"
+            )
+        ]
 
 
 def documents() -> list[object]:
-    return [doc(f"{number}.md", f"{name(number)} and the {'walrus' if number % 3 else 'penguin'} on ice, {name(number % 7)}") for number in range(60)]
+    return [
+        doc(
+            f"{number}.md",
+            f"{name(number)} and the {'walrus' if number % 3 else 'penguin'} on ice, "
+            f"{name(number % 7)}",
+        )
+        for number in range(60)
+    ]
 
 
 QUERIES = ["walrus ice", "penguin", name(3), f"{name(5)} walrus", "ice", "nothing of it"]
@@ -66,7 +85,9 @@ def test_it_finds_what_is_found_without_it(address: str, server: servers.Postgre
             assert paths(found) == paths(wanted)
             assert [hit.score for hit in found.hits] == [hit.score for hit in wanted.hits]
             where = {"document": ["3.md", "4.md", "5.md"]}
-            assert paths(corpus.search(query, alpha=0, where=where)) == paths(plain.search(query, alpha=0, where=where))
+            assert paths(corpus.search(query, alpha=0, where=where)) == paths(
+                plain.search(query, alpha=0, where=where)
+            )
     server.drop_database(other)
 
 
@@ -82,7 +103,9 @@ def test_made_later_it_is_used_once_a_repair_has_told_it_of_every_chunk(address:
         assert paths(corpus.search(name(3), alpha=0))[0] == "3.md"
 
 
-def test_what_is_written_by_a_process_that_does_not_know_of_it_is_found_all_the_same(address: str) -> None:
+def test_what_is_written_by_a_process_that_does_not_know_of_it_is_found_all_the_same(
+    address: str,
+) -> None:
     with open_corpus(address) as before:
         before.put(*documents())
         make_extension(address)

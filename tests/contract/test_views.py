@@ -1,4 +1,6 @@
-"""What a scope does not hold does not exist for it, and what its role does not allow is refused; lines of documents are read as they were."""
+"""What a scope does not hold does not exist for it, and what its role does not allow is refused;
+lines of documents are read as they were.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ from support import Place, Places, open_corpus
 from unspool import Conversation, Corpus, Document, Message, UnspoolError, naming
 from unspool.catalog import passages
 from unspool.domain.keys import Role
-from unspool.errors import ConflictError, ForbiddenError, InputError, NotFoundError, SweptContinuationError, UnauthenticatedError
+from unspool.errors import (
+    ConflictError,
+    ForbiddenError,
+    InputError,
+    NotFoundError,
+    SweptContinuationError,
+    UnauthenticatedError,
+)
 from unspool.views import Scope, View, admit
 
 HIDDEN = "narwhal"  # stands only in what belongs to the other project, whose name it is, too
@@ -45,7 +54,9 @@ WRITING: dict[str, Asked] = {
     "forget": lambda view, name: view.forget(project=name, path="a.md"),
     "forget all": lambda view, name: view.forget(project=name),
     "reindex": lambda view, name: view.index(view.source_of(name), project=name),
-    "save": lambda view, name: view.conversations.save(Conversation(project=name, id="d", messages=[Message(text="x")])),
+    "save": lambda view, name: view.conversations.save(
+        Conversation(project=name, id="d", messages=[Message(text="x")])
+    ),
     "append": lambda view, name: view.conversations.append("c", Message(text="x"), project=name),
     "delete": lambda view, name: view.conversations.delete("c", project=name),
     "record": lambda view, name: view.history("jobs", project=name).append("x"),
@@ -56,7 +67,11 @@ WRITING: dict[str, Asked] = {
 def fill(corpus: Corpus) -> None:
     for name, word in (("open", "walrus"), (HIDDEN, HIDDEN)):
         corpus.put(Document(project=name, path="a.md", text=f"# {word}\n\nThe {word} has a tusk."))
-        corpus.remember(Conversation(project=name, id="c", messages=[Message(text=f"a {word} tusk", author=word)]))
+        corpus.remember(
+            Conversation(
+                project=name, id="c", messages=[Message(text=f"a {word} tusk", author=word)]
+            )
+        )
         corpus.history("jobs", project=name).append(f"{word} done")
 
 
@@ -86,7 +101,15 @@ def test_another_project_is_answered_as_one_that_never_was(filled: Corpus) -> No
 
 def test_nothing_of_another_project_is_in_what_is_not_about_one(filled: Corpus) -> None:
     view = View(filled, Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
-    seen = [view.search("tusk"), view.search("tusk", projects="*"), view.documents(), view.status(), view.projects(), view.streams(), view.count()]
+    seen = [
+        view.search("tusk"),
+        view.search("tusk", projects="*"),
+        view.documents(),
+        view.status(),
+        view.projects(),
+        view.streams(),
+        view.count(),
+    ]
     assert HIDDEN not in repr(seen)
     assert (view.projects(), view.count()) == (["open"], 2)
     assert [hit.chunk.project for hit in view.nearest(view.embed("tusk"))] == ["open", "open"]
@@ -111,7 +134,11 @@ def test_a_continuation_is_unknown_to_everybody_else(filled: Corpus) -> None:
     mine = View(filled, Scope(projects=None, role=Role.READ, caller="k1"))
     page = mine.search("tusk", projects="*", limit=1)
     assert page.continuation
-    for other in (Scope(projects=None, role=Role.READ, caller="k2"), Scope.everything().narrowed(["open"]), Scope.everything()):
+    for other in (
+        Scope(projects=None, role=Role.READ, caller="k2"),
+        Scope.everything().narrowed(["open"]),
+        Scope.everything(),
+    ):
         with pytest.raises(SweptContinuationError) as caught:
             View(filled, other).more(page.continuation, restart=True)
         assert HIDDEN not in str(caught.value)
@@ -121,7 +148,9 @@ def test_a_continuation_is_unknown_to_everybody_else(filled: Corpus) -> None:
 def test_a_narrower_view_does_not_go_on_where_a_wider_one_began(filled: Corpus) -> None:
     page = View(filled, Scope.everything()).search("tusk", projects="*", limit=1)
     with pytest.raises(SweptContinuationError):
-        View(filled, Scope(projects=frozenset({"open"}), role=Role.READ)).more(page.continuation or "")
+        View(filled, Scope(projects=frozenset({"open"}), role=Role.READ)).more(
+            page.continuation or ""
+        )
 
 
 def test_keys_are_asked_for_as_soon_as_there_has_been_one(filled: Corpus) -> None:
@@ -129,7 +158,9 @@ def test_keys_are_asked_for_as_soon_as_there_has_been_one(filled: Corpus) -> Non
     with pytest.raises(UnauthenticatedError):
         admit(filled, "unspool_0123456789ab_" + "x" * 43)
     key, text = filled.keys.create(projects="open", role="write")
-    assert admit(filled, text) == Scope(projects=frozenset({"open"}), role=Role.WRITE, caller=key.id)
+    assert admit(filled, text) == Scope(
+        projects=frozenset({"open"}), role=Role.WRITE, caller=key.id
+    )
     filled.keys.revoke(key.id)
     for shown in (text, None, "", "unspool_"):
         with pytest.raises(UnauthenticatedError):
@@ -142,8 +173,19 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
     (inside / "a.md").write_text("a walrus")
     (tmp_path / "outside").mkdir()
     (inside / "way-out").symlink_to(tmp_path / "outside")
-    view = View(filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,)))
-    bad = (str(tmp_path), str(inside / ".." / "outside"), str(inside / "way-out"), "inside", "file:///etc", "~", "/", f"{inside}x")
+    view = View(
+        filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,))
+    )
+    bad = (
+        str(tmp_path),
+        str(inside / ".." / "outside"),
+        str(inside / "way-out"),
+        "inside",
+        "file:///etc",
+        "~",
+        "/",
+        f"{inside}x",
+    )
     for source in bad:
         with pytest.raises(ForbiddenError):
             view.index(source)
@@ -152,12 +194,21 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
     with pytest.raises(ConflictError, match="given as text"):
         View(filled, Scope.everything()).source_of("open")
     with pytest.raises(ForbiddenError):
-        View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(str(inside))
+        View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(
+            str(inside)
+        )
 
 
 @pytest.mark.parametrize("has_key", [True, False])
-def test_a_service_fetches_only_from_the_hosts_that_are_named(places: Places, has_key: bool) -> None:
-    addresses = ("https://git.example/a.git", "ssh://me@GIT.example:22/a", "git@git.example:a", "git://git.example./a")
+def test_a_service_fetches_only_from_the_hosts_that_are_named(
+    places: Places, has_key: bool
+) -> None:
+    addresses = (
+        "https://git.example/a.git",
+        "ssh://me@GIT.example:22/a",
+        "git@git.example:a",
+        "git://git.example./a",
+    )
     others = (
         "https://evil.example/a",
         "https://git.example@evil.example/a",
@@ -165,12 +216,20 @@ def test_a_service_fetches_only_from_the_hosts_that_are_named(places: Places, ha
         "git@127.0.0.1:a",
         "https://u:p@[::1]/a",
     )
-    for hosts, allowed in (("", ()), (" Git.Example ,other.example", addresses), ("*", (*addresses, *others))):
+    for hosts, allowed in (
+        ("", ()),
+        (" Git.Example ,other.example", addresses),
+        ("*", (*addresses, *others)),
+    ):
         with open_corpus(places.new(), git_hosts=hosts) as corpus:
             text = corpus.keys.create(projects="*", role="admin")[1] if has_key else None
             view = View(corpus, admit(corpus, text))
             for source in {*addresses, *others}:
-                with nullcontext() if source in allowed else pytest.raises(ForbiddenError, match="UNSPOOL_GIT_HOSTS"):
+                with (
+                    nullcontext()
+                    if source in allowed
+                    else pytest.raises(ForbiddenError, match="UNSPOOL_GIT_HOSTS")
+                ):
                     view.check_source(source)
 
 
@@ -180,16 +239,24 @@ def test_the_owner_fetches_from_anywhere_and_others_only_with_the_role(filled: C
         View(filled, Scope.everything(role=Role.WRITE)).check_source("https://git.example/a")
 
 
-def test_no_address_leads_out_of_the_roots_however_it_is_written(filled: Corpus, tmp_path: Path) -> None:
+def test_no_address_leads_out_of_the_roots_however_it_is_written(
+    filled: Corpus, tmp_path: Path
+) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     for folder in (inside, outside):
         folder.mkdir()
         run = partial(subprocess.run, cwd=folder, check=True, capture_output=True)
         (folder / "a.md").write_text("a walrus")
-        for command in ("init", "add .", "-c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -m a"):
+        for command in (
+            "init",
+            "add .",
+            "-c user.name=t -c user.email=t@example.org -c commit.gpgsign=false commit -m a",
+        ):
             run(["git", *command.split()])
     (inside / "round").symlink_to(inside / "round")
-    view = View(filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,)))
+    view = View(
+        filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,))
+    )
     written = (
         f"file://{inside}/%2e%2e/outside",  # git decodes it
         f"file://{inside}%2F..%2Foutside",
@@ -208,17 +275,35 @@ def test_no_address_leads_out_of_the_roots_however_it_is_written(filled: Corpus,
 def test_whether_somebody_else_has_a_text_is_not_told(filled: Corpus) -> None:
     view = View(filled, Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
     known, new = (f"# {word}\n\nThe {word} has a tusk." for word in (HIDDEN, "unicorn"))
-    reports = [view.put(Document(project="open", path=f"{number}.md", text=text)) for number, text in enumerate((known, new))]
-    said = [view.conversations.append("d", Message(text=text), project="open") for text in (f"a {HIDDEN} tusk", "a unicorn tusk")]
+    reports = [
+        view.put(Document(project="open", path=f"{number}.md", text=text))
+        for number, text in enumerate((known, new))
+    ]
+    said = [
+        view.conversations.append("d", Message(text=text), project="open")
+        for text in (f"a {HIDDEN} tusk", "a unicorn tusk")
+    ]
     saved = [
-        view.conversations.save(Conversation(project="open", id=text[:9], messages=[Message(text=text)])) for text in (f"a {HIDDEN} tusk", "a snake")
+        view.conversations.save(
+            Conversation(project="open", id=text[:9], messages=[Message(text=text)])
+        )
+        for text in (f"a {HIDDEN} tusk", "a snake")
     ]
     assert [(one.chunks, one.embedded) for one in (*reports, *said, *saved)] == [(1, 1)] * 6
-    assert View(filled, Scope.everything()).put(Document(project="open", path="3.md", text=known)).embedded == 0  # the owner is told
+    # the owner is told
+    assert (
+        View(filled, Scope.everything())
+        .put(Document(project="open", path="3.md", text=known))
+        .embedded
+        == 0
+    )
 
 
 def test_a_name_that_is_too_long_for_a_project_is_not_repeated_whole(filled: Corpus) -> None:
-    for scope in (Scope.everything(), Scope(projects=frozenset({"open"}), role=Role.READ, caller="k")):
+    for scope in (
+        Scope.everything(),
+        Scope(projects=frozenset({"open"}), role=Role.READ, caller="k"),
+    ):
         with pytest.raises(NotFoundError) as caught:
             View(filled, scope).search("tusk", projects=["x" * 100_000])
         assert len(str(caught.value)) < 1_000
@@ -235,14 +320,20 @@ def test_lines_are_read_as_they_were(database: Place, first: int, last: int | No
     lines = TEXT.split("\n")
     stop = len(lines) if last is None else min(last, len(lines))
     assert passage.text.split("\n") == lines[first - 1 : stop]
-    assert (passage.lines, passage.last_line, passage.is_whole) == ((first, stop), len(lines), first == 1)
+    assert (passage.lines, passage.last_line, passage.is_whole) == (
+        (first, stop),
+        len(lines),
+        first == 1,
+    )
 
 
 def test_a_file_is_read_back_whole(database: Place) -> None:
     source = Path(unspool.__file__).parent / "corpus.py"
     with open_corpus(database) as corpus:
         corpus.index(source, project="p")
-        assert corpus.read("corpus.py", project="p").text == source.read_text(encoding="utf-8").rstrip("\n")
+        assert corpus.read("corpus.py", project="p").text == source.read_text(
+            encoding="utf-8"
+        ).rstrip("\n")
 
 
 def test_a_root_that_is_a_link_is_where_it_leads_now(tmp_path: Path) -> None:
@@ -250,10 +341,18 @@ def test_a_root_that_is_a_link_is_where_it_leads_now(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "current").symlink_to(tmp_path / "one")
     scope = Scope.everything(roots=[tmp_path / "current"])
-    assert (scope.reaches(f"{tmp_path}/current"), scope.reaches(f"{tmp_path}/one"), scope.reaches(f"{tmp_path}/two")) == (True, True, False)
+    assert (
+        scope.reaches(f"{tmp_path}/current"),
+        scope.reaches(f"{tmp_path}/one"),
+        scope.reaches(f"{tmp_path}/two"),
+    ) == (True, True, False)
     (tmp_path / "current").unlink()
     (tmp_path / "current").symlink_to(tmp_path / "two")
-    assert (scope.reaches(f"{tmp_path}/current"), scope.reaches(f"{tmp_path}/one"), scope.reaches(f"{tmp_path}/two")) == (True, False, True)
+    assert (
+        scope.reaches(f"{tmp_path}/current"),
+        scope.reaches(f"{tmp_path}/one"),
+        scope.reaches(f"{tmp_path}/two"),
+    ) == (True, False, True)
 
 
 def test_a_part_of_a_project_is_not_the_way_to_its_whole(filled: Corpus, tmp_path: Path) -> None:
@@ -283,8 +382,12 @@ def edited(text: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", list(edited("")))
 def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> None:
-    """Small chunks, so that methods of one class are in several and ranges begin and end between chunks."""
-    text = edited((Path(unspool.__file__).parent / "catalog" / "keys.py").read_text(encoding="utf-8"))[how]
+    """Small chunks, so that methods of one class are in several and ranges begin and end between
+    chunks.
+    """
+    text = edited(
+        (Path(unspool.__file__).parent / "catalog" / "keys.py").read_text(encoding="utf-8")
+    )[how]
     with open_corpus(database, chunk_tokens=60) as corpus:
         corpus.put(Document(project="a", path="a.py", text=text))
         assert corpus.count() > 5
@@ -298,11 +401,16 @@ def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> No
             for first, last in combinations_with_replacement(range(1, len(lines) + 1), 2):
                 passage = passages.read(connection, row, "a.py", first=first, last=last)
                 assert passage is not None
-                assert (passage.text.split("\n"), passage.lines) == (whole.split("\n")[first - 1 : last], (first, last))
+                assert (passage.text.split("\n"), passage.lines) == (
+                    whole.split("\n")[first - 1 : last],
+                    (first, last),
+                )
 
 
 def test_lines_that_moved_are_read_where_they_are(database: Place) -> None:
-    text = (Path(unspool.__file__).parent / "catalog" / "keys.py").read_text(encoding="utf-8").rstrip()
+    text = (
+        (Path(unspool.__file__).parent / "catalog" / "keys.py").read_text(encoding="utf-8").rstrip()
+    )
     with open_corpus(database, chunk_tokens=60) as corpus:
         for moved in (text, "# one\n\n\n# two\n\n" + text, text):
             corpus.put(Document(project="a", path="a.py", text=moved))

@@ -1,4 +1,6 @@
-"""Whole walks, page by page, while somebody writes: nothing twice, nothing lost, nothing that is gone."""
+"""Whole walks, page by page, while somebody writes: nothing twice, nothing lost, nothing that is
+gone.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from support import Place, Places, assert_no_orphans, doc, name, open_corpus
 from unspool.domain.queries import Served
 
 WORDS = (
-    "walrus fish island coast cache eviction token parse config garden tomato water harvest moon copper violin river bridge glass paper "
-    "engine piston valve orchid lantern harbour sail anchor mast rope salt pepper flour oven bread honey bee hive meadow frost"
+    "walrus fish island coast cache eviction token parse config garden tomato water harvest moon "
+    "copper violin river bridge glass paper "
+    "engine piston valve orchid lantern harbour sail anchor mast rope salt pepper flour oven "
+    "bread honey bee hive meadow frost"
 ).split()
 SIZES = {"notes": 230, "others": 70}
-ORDERED = 80  # so many at least are ranked with page one, whatever the mode; behind them the order is fixed when it is needed
+# so many at least are ranked with page one, whatever the mode; behind them the order is fixed when
+# it is needed
+ORDERED = 80
 WALKS = 12  # that go on side by side, under the same writer
 ROUNDS = 2
 LONGEST = 60  # tokens that a hit may take
@@ -38,7 +44,12 @@ def template(module_places: Places) -> Place:
     chance = random.Random(1)
     with open_corpus(place) as corpus:
         for project, size in SIZES.items():
-            corpus.put(*(doc(f"{name(number)}.txt", text(chance, number), project) for number in range(size)))
+            corpus.put(
+                *(
+                    doc(f"{name(number)}.txt", text(chance, number), project)
+                    for number in range(size)
+                )
+            )
         corpus.refresh()
         corpus.search("walrus", projects="*")
     return place
@@ -62,7 +73,10 @@ class Library:
         project = self.chance.choice(list(SIZES))
         mine = [key for key in self.texts if key[0] == project]
         rewritten = self.chance.sample(mine, self.chance.randint(0, 4))
-        new = [(project, f"{name(self.number + 500 + at)}.txt") for at in range(self.chance.randint(0, 4))]
+        new = [
+            (project, f"{name(self.number + 500 + at)}.txt")
+            for at in range(self.chance.randint(0, 4))
+        ]
         documents = []
         for key in (*rewritten, *new):
             self.number += 1
@@ -105,8 +119,11 @@ class Watched:
         assert page.tokens == sum(hit.tokens for hit in page.hits)
         assert not self.max_tokens or page.tokens <= self.max_tokens or page.warnings
         self.spent += page.tokens
-        assert not self.total or (self.spent <= self.total and page.tokens_remaining == self.total - self.spent)
-        self.past_window |= page.served is not Served.WINDOW and len(page.hits) == self.limit  # a page that a budget cut may show less
+        assert not self.total or (
+            self.spent <= self.total and page.tokens_remaining == self.total - self.spent
+        )
+        # a page that a budget cut may show less
+        self.past_window |= page.served is not Served.WINDOW and len(page.hits) == self.limit
         last = min((hit.score for hit in self.shown.values()), default=float("inf"))
         ids = {hit.chunk.id for hit in self.shown.values()}
         for hit in page.hits:
@@ -140,7 +157,9 @@ class Watched:
             if key not in library.changed or key in library.gone:
                 continue
             if key in self.shown:
-                assert self.shown[key].changed == (self.shown[key].chunk.text != library.frozen[key])
+                assert self.shown[key].changed == (
+                    self.shown[key].chunk.text != library.frozen[key]
+                )
             else:
                 assert not self.is_complete
 
@@ -165,8 +184,19 @@ def walk_side_by_side(library: Library, projects: list[str], alpha: float) -> No
     calm = calm_walk(corpus, query, projects, alpha)
     walks = []
     for _ in range(WALKS):
-        limit, max_tokens, total = chance.choice([1, 3, 7, 15, 40]), chance.choice([0, 0, 25, 90, 300]), chance.choice([0, 0, 150, 1500])
-        page = corpus.search(query, projects=projects, alpha=alpha, limit=limit, max_tokens=max_tokens, max_total_tokens=total)
+        limit, max_tokens, total = (
+            chance.choice([1, 3, 7, 15, 40]),
+            chance.choice([0, 0, 25, 90, 300]),
+            chance.choice([0, 0, 150, 1500]),
+        )
+        page = corpus.search(
+            query,
+            projects=projects,
+            alpha=alpha,
+            limit=limit,
+            max_tokens=max_tokens,
+            max_total_tokens=total,
+        )
         walks.append(Watched(page, limit, max_tokens, total))
     for turn in range(chance.choice([3, 3, 6, 20])):
         for walk in walks:
@@ -184,7 +214,11 @@ def walk_side_by_side(library: Library, projects: list[str], alpha: float) -> No
 
 def library_of(corpus: unspool.Corpus, seed: int) -> Library:
     chance = random.Random(1)
-    texts = {(project, f"{name(number)}.txt"): text(chance, number) for project, size in SIZES.items() for number in range(size)}
+    texts = {
+        (project, f"{name(number)}.txt"): text(chance, number)
+        for project, size in SIZES.items()
+        for number in range(size)
+    }
     return Library(corpus, random.Random(seed), texts)
 
 
@@ -197,11 +231,18 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_walks_lose_and_repeat_nothing_while_somebody_writes(engine: str, template: Place, places: Places, mode: str) -> None:
+def test_walks_lose_and_repeat_nothing_while_somebody_writes(
+    engine: str, template: Place, places: Places, mode: str
+) -> None:
     """24 walks in each example, for each of 4 modes: 1056 walks on SQLite, 288 on PostgreSQL."""
     projects, alpha = MODES[mode]
 
-    @settings(max_examples=EXAMPLES[engine], deadline=None, phases=[Phase.reuse, Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=EXAMPLES[engine],
+        deadline=None,
+        phases=[Phase.reuse, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(seed=st.integers(0, 2**32))
     def walk(seed: int) -> None:
         copy = places.copy(template)

@@ -23,14 +23,20 @@ def command_lines(page: Path) -> list[str]:
     found: list[str] = []
     for language, body in FENCE.findall(text):
         if language in ("sh", "console"):
-            lines = [line.removeprefix("$ ") for line in body.splitlines() if language == "sh" or line.startswith("$ ")]
+            lines = [
+                line.removeprefix("$ ")
+                for line in body.splitlines()
+                if language == "sh" or line.startswith("$ ")
+            ]
             parts = [part.strip() for line in lines for part in re.split(r" && | \| ", line)]
             found += [part for part in parts if re.match(r"(\S*/)?unspool ", part)]
     return found + _INLINE.findall(FENCE.sub("", text))
 
 
 def check(line: str) -> None:
-    """Fails unless the program knows the command and each of its flags, and takes that many arguments."""
+    """Fails unless the program knows the command and each of its flags, and takes that many
+    arguments.
+    """
     words = shlex.split(line, comments=True)[1:]
     if words[0] in ("COMMAND", "--help"):
         return
@@ -38,13 +44,18 @@ def check(line: str) -> None:
     while isinstance(command, click.Group) and words and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     assert command is not main, f"no command {words[0]!r}"
-    known = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)} | {"--help", "-h"}
+    known = {
+        flag for option in command.params for flag in (*option.opts, *option.secondary_opts)
+    } | {"--help", "-h"}
     for word in words:
-        assert not word.startswith("-") or word == "-" or word.split("=")[0] in known, f"{command.name} has no flag {word!r}"
+        assert not word.startswith("-") or word == "-" or word.split("=")[0] in known, (
+            f"{command.name} has no flag {word!r}"
+        )
     if "[OPTIONS]" in words or "--help" in words:
         return
     arguments = [word.strip("[]").removesuffix("...") or "PATH" for word in words]
-    if not words or command.name in ("eval", "warm"):  # named in running text, or takes a folder that has to exist
+    # named in running text, or takes a folder that has to exist
+    if not words or command.name in ("eval", "warm"):
         return
     command.make_context(str(command.name), arguments, resilient_parsing=False)
 
@@ -88,7 +99,16 @@ def test_every_command_stands_in_the_readme() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_flag_in_running_text_exists(page: Path) -> None:
-    known = {flag for command in every_command() for option in command.params for flag in (*option.opts, *option.secondary_opts)}
+    known = {
+        flag
+        for command in every_command()
+        for option in command.params
+        for flag in (*option.opts, *option.secondary_opts)
+    }
     theirs = {"--check", "--outputs"}  # of docs/generate.py
     text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    assert [flag for flag in re.findall(r"`(--[a-z-]+)", text) if flag not in known | theirs | {"--help", "--version"}] == []
+    assert [
+        flag
+        for flag in re.findall(r"`(--[a-z-]+)", text)
+        if flag not in known | theirs | {"--help", "--version"}
+    ] == []

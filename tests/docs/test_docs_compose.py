@@ -1,4 +1,6 @@
-"""The server that docker-compose.yml starts: reachable from its own machine alone, healthy only with the extension, and no password in it."""
+"""The server that docker-compose.yml starts: reachable from its own machine alone, healthy only
+with the extension, and no password in it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def test_the_health_check_names_the_extension_and_the_version_that_is_wanted() -
     assert "--set=ON_ERROR_STOP=1" in SERVICE["healthcheck"]["test"]
 
 
-def test_the_health_check_fails_without_the_extension_and_passes_once_init_has_run(empty: psycopg.Connection[Any]) -> None:
+def test_the_health_check_fails_without_the_extension_and_passes_once_init_has_run(
+    empty: psycopg.Connection[Any],
+) -> None:
     with pytest.raises(psycopg.errors.DivisionByZero):
         empty.execute(health_query())
     empty.execute(INIT)
@@ -49,9 +53,19 @@ def test_the_health_check_fails_without_the_extension_and_passes_once_init_has_r
 
 
 @pytest.mark.parametrize(
-    ("version", "healthy"), [("0.7.4", False), ("0.8.0", False), ("0.8.3", False), ("0.8.4", True), ("0.8.10", True), ("1.0.0", True)]
+    ("version", "healthy"),
+    [
+        ("0.7.4", False),
+        ("0.8.0", False),
+        ("0.8.3", False),
+        ("0.8.4", True),
+        ("0.8.10", True),
+        ("1.0.0", True),
+    ],
 )
-def test_the_health_check_knows_old_versions(empty: psycopg.Connection[Any], version: str, healthy: bool) -> None:
+def test_the_health_check_knows_old_versions(
+    empty: psycopg.Connection[Any], version: str, healthy: bool
+) -> None:
     table = f"(VALUES ('vector', '{version}')) AS installed (extname, extversion)"
     query = health_query().replace("FROM pg_extension", f"FROM {table}")
     if healthy:
@@ -69,9 +83,14 @@ def test_the_server_is_new_enough_and_only_this_machine_reaches_it() -> None:
 
 
 def test_the_data_outlive_the_container() -> None:
-    (mounted,) = [volume for volume in SERVICE["volumes"] if volume.partition(":")[0] in COMPOSE["volumes"]]
+    (mounted,) = [
+        volume for volume in SERVICE["volumes"] if volume.partition(":")[0] in COMPOSE["volumes"]
+    ]
     assert mounted.partition(":")[2] == "/var/lib/postgresql"
-    assert any(volume.startswith("./docker/postgres/init.sql:/docker-entrypoint-initdb.d/") for volume in SERVICE["volumes"])
+    assert any(
+        volume.startswith("./docker/postgres/init.sql:/docker-entrypoint-initdb.d/")
+        for volume in SERVICE["volumes"]
+    )
 
 
 def test_the_password_is_asked_for_and_not_in_the_file() -> None:

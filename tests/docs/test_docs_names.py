@@ -1,4 +1,6 @@
-"""Settings, error codes, constants and dependencies on the pages are those of the code, and all of them are there."""
+"""Settings, error codes, constants and dependencies on the pages are those of the code, and all
+of them are there.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ _JSON_ONLY = {"usage", "bug"}
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_variable_is_a_setting(page: Path) -> None:
     known = {settings.variable(one) for one in settings.names()}
-    known |= set(re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8")))
+    known |= set(
+        re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    )
     mentioned = set(re.findall(r"\bUNSPOOL_[A-Z_]*[A-Z]\b", page.read_text(encoding="utf-8")))
     assert {one for one in mentioned if not one.startswith("UNSPOOL_TEST_")} - known == set()
 
@@ -71,23 +75,43 @@ def test_every_filter_field_is_described() -> None:
 
 
 def test_constants_on_the_pages_are_those_of_the_code() -> None:
-    values: dict[str, float] = {"alpha": import_module("unspool.embedders.static").StaticEmbedder.alpha}
+    values: dict[str, float] = {
+        "alpha": import_module("unspool.embedders.static").StaticEmbedder.alpha
+    }
     defaults = settings.Settings()
-    values |= {settings.variable(one): getattr(defaults, one) for one in settings.names() if isinstance(getattr(defaults, one), int | float)}
+    values |= {
+        settings.variable(one): getattr(defaults, one)
+        for one in settings.names()
+        if isinstance(getattr(defaults, one), int | float)
+    }
     for module in _MODULES:
-        values |= {key: one for key, one in vars(import_module(f"unspool.{module}")).items() if isinstance(one, int | float)}
+        values |= {
+            key: one
+            for key, one in vars(import_module(f"unspool.{module}")).items()
+            if isinstance(one, int | float)
+        }
     found = 0
     for page in PAGES:
-        for constant, value in re.findall(r"^\| `([A-Z_]{3,}|alpha)` \| ([\d.]+) \|", page.read_text(encoding="utf-8"), re.MULTILINE):
+        for constant, value in re.findall(
+            r"^\| `([A-Z_]{3,}|alpha)` \| ([\d.]+) \|",
+            page.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        ):
             found += 1
-            assert values.get(constant) == pytest.approx(float(value), abs=1e-4), f"{name(page)}: {constant} is {values.get(constant)}"
+            assert values.get(constant) == pytest.approx(float(value), abs=1e-4), (
+                f"{name(page)}: {constant} is {values.get(constant)}"
+            )
     assert found > 15
 
 
 def test_every_ranking_constant_is_explained() -> None:
     text = (ROOT / "docs" / "ranking.md").read_text(encoding="utf-8")
     ranking = vars(import_module("unspool.search.ranking"))
-    assert [one for one, value in ranking.items() if one.isupper() and isinstance(value, float) and f"`{one}`" not in text] == []
+    assert [
+        one
+        for one, value in ranking.items()
+        if one.isupper() and isinstance(value, float) and f"`{one}`" not in text
+    ] == []
 
 
 def test_every_dependency_is_explained_and_nothing_else() -> None:
@@ -97,15 +121,30 @@ def test_every_dependency_is_explained_and_nothing_else() -> None:
         *project["project"]["optional-dependencies"].values(),
         *project.get("dependency-groups", {}).values(),
     ]
-    wanted = {re.split(r"[\[<>=!~; ]", one)[0] for group in groups for one in group if isinstance(one, str)} - {"unspool"}
-    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Dependencies")[1].split("\n## ")[0]
+    wanted = {
+        re.split(r"[\[<>=!~; ]", one)[0]
+        for group in groups
+        for one in group
+        if isinstance(one, str)
+    } - {"unspool"}
+    section = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .split("## Dependencies")[1]
+        .split("\n## ")[0]
+    )
     explained = re.findall(r"^\| `([\w-]+)` \| (.+) \|$", section, re.MULTILINE)
     assert {one for one, _ in explained} == wanted
     assert len(explained) == len(wanted)
 
 
 def test_the_map_of_the_code_is_complete() -> None:
-    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The map")[1].split("\n## ")[0]
+    section = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .split("## The map")[1]
+        .split("\n## ")[0]
+    )
     source = ROOT / "src" / "unspool"
     packages = [one.name + "/" for one in source.iterdir() if (one / "__init__.py").exists()]
     modules = [one.name for one in source.glob("*.py") if not one.name.startswith("__")]

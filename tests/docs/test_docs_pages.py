@@ -1,4 +1,6 @@
-"""Links lead somewhere, examples run, outputs are what the program prints, generated pages are fresh."""
+"""Links lead somewhere, examples run, outputs are what the program prints, generated pages are
+fresh.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,17 @@ import generate  # isort: skip - `documentation` tells Python where it is
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _RUNNABLE = re.compile(r"<!-- python: run -->\n```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _RUN = [page for page in PAGES if generate.blocks(page.read_text(encoding="utf-8"))]
-_FORBIDDEN = re.compile(r"(?<![\w&])#\d+\b|/work/|/tmp/|\bsession id|\bissue \d|\bTODO\b|\bFIXME\b|\bXXX\b", re.IGNORECASE)
+_FORBIDDEN = re.compile(
+    r"(?<![\w&])#\d+\b|/work/|/tmp/|\bsession id|\bissue \d|\bTODO\b|\bFIXME\b|\bXXX\b",
+    re.IGNORECASE,
+)
 
 
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
-    headings = re.findall(r"^#{1,6} (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    headings = re.findall(
+        r"^#{1,6} (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
@@ -42,32 +49,47 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_is_reached_from_the_index() -> None:
     index = ROOT / "docs" / "index.md"
-    linked = {(index.parent / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
-    assert [name(page) for page in PAGES if page.is_relative_to(ROOT / "docs") and page != index and page not in linked] == []
+    linked = {
+        (index.parent / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))
+    }
+    assert [
+        name(page)
+        for page in PAGES
+        if page.is_relative_to(ROOT / "docs") and page != index and page not in linked
+    ] == []
 
 
 def test_the_reference_is_what_the_generator_makes_now() -> None:
     for page, text in generate.pages().items():
         stored = page.read_text(encoding="utf-8") if page.exists() else ""
-        assert list(difflib.unified_diff(stored.splitlines(), text.splitlines(), lineterm="", n=0)) == [], (
-            f"{name(page)}: run python docs/generate.py"
-        )
+        assert (
+            list(difflib.unified_diff(stored.splitlines(), text.splitlines(), lineterm="", n=0))
+            == []
+        ), f"{name(page)}: run python docs/generate.py"
 
 
 def test_there_are_no_reference_pages_that_nobody_makes() -> None:
     assert set((ROOT / "docs" / "reference").iterdir()) == set(generate.pages())
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "reference" not in page.parts], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "reference" not in page.parts], ids=name
+)
 def test_python_blocks_compile(page: Path) -> None:
     for language, body in FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "python":
             compile(body, name(page), "exec")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _RUNNABLE.search(page.read_text(encoding="utf-8"))], ids=name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _RUNNABLE.search(page.read_text(encoding="utf-8"))], ids=name
+)
 def test_python_blocks_that_say_so_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
     if page.name == generate.SERVED:
         monkeypatch.setenv("UNSPOOL_DATABASE", request.getfixturevalue("served"))
@@ -88,9 +110,14 @@ def served(postgres_server: PostgresServer) -> Iterator[str]:
 
 
 def alike(output: str) -> list[str]:
-    """An output without what differs from run to run: numbers, the width of columns, and which words an explanation lists."""
+    """An output without what differs from run to run: numbers, the width of columns, and which
+    words an explanation lists.
+    """
     output = re.sub(r"^( *words [\d.]+) \([^)\n]*\)", r"\1", output, flags=re.MULTILINE)
-    lines = [re.sub(r"\s+", " ", re.sub(r"\(\d+/s\)", "", re.sub(r"\d+(\.\d+)?", "N", line))).strip() for line in output.splitlines()]
+    lines = [
+        re.sub(r"\s+", " ", re.sub(r"\(\d+/s\)", "", re.sub(r"\d+(\.\d+)?", "N", line))).strip()
+        for line in output.splitlines()
+    ]
     return [line for line in lines if line]
 
 
@@ -100,7 +127,9 @@ def test_outputs_are_what_the_program_prints(page: Path, request: pytest.Fixture
     with generate.place(page, server) as execute:
         for block in generate.blocks(page.read_text(encoding="utf-8")):
             for one in block:
-                assert alike(execute(one.command)) == alike(one.output), f"{one.command}; run: python docs/generate.py --outputs"
+                assert alike(execute(one.command)) == alike(one.output), (
+                    f"{one.command}; run: python docs/generate.py --outputs"
+                )
 
 
 def test_the_first_command_of_the_readme_finds_what_it_shows() -> None:

@@ -1,4 +1,6 @@
-"""A command line of one's own for each test: a temporary catalog, a temporary current folder, and none of the user's settings."""
+"""A command line of one's own for each test: a temporary catalog, a temporary current folder,
+and none of the user's settings.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,18 @@ from unspool.interfaces.cli import main
 Cli = Callable[..., Result]
 
 FILES = {
-    "session.py": '"""Sessions."""\n\n\ndef open_session(name):\n    """Open a session by its name."""\n    return {"name": name}\n',
-    "deep/cache.go": "package deep\n\n// Evict drops the oldest entry.\nfunc Evict(cache map[string]int) {\n\tdelete(cache, oldest(cache))\n}\n",
-    "guide.md": "# Guide\n\nWelcome.\n\n## Sessions\n\nHow to open a session: call the function with a name.\n",
+    "session.py": (
+        '"""Sessions."""\n\n\ndef open_session(name):\n    """Open a session by its name."""\n   '
+        ' return {"name": name}\n'
+    ),
+    "deep/cache.go": (
+        "package deep\n\n// Evict drops the oldest entry.\nfunc Evict(cache map[string]int) {\n"
+        "\tdelete(cache, oldest(cache))\n}\n"
+    ),
+    "guide.md": (
+        "# Guide\n\nWelcome.\n\n## Sessions\n\nHow to open a session: call the function with a "
+        "name.\n"
+    ),
     "notes/garden.md": "# Garden\n\nTomatoes want sun and water in the morning.\n",
 }
 
@@ -33,10 +44,16 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder `small` and a catalog `unspool.db` that holds it; tests work on copies of the catalog."""
+    """A folder `small` and a catalog `unspool.db` that holds it; tests work on copies of the
+    catalog.
+    """
     base = tmp_path_factory.mktemp("template")
     write(base / "small", FILES)
-    with unspool.open(settings=unspool.Settings.load(arguments={"database": f"sqlite:///{base}/unspool.db"}, environment={}, folder=base)) as corpus:
+    with unspool.open(
+        settings=unspool.Settings.load(
+            arguments={"database": f"sqlite:///{base}/unspool.db"}, environment={}, folder=base
+        )
+    ) as corpus:
         corpus.index(base / "small")
     return base
 
@@ -72,7 +89,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small(template: Path, database: Path) -> Path:
-    """A small folder that is indexed as project `small`. Do not write to it: other tests share it."""
+    """A small folder that is indexed as project `small`.
+
+    Do not write to it: other tests share it.
+    """
     database.parent.mkdir()
     for part in template.glob("unspool.db*"):
         target = database.with_name(part.name)

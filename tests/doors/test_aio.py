@@ -13,18 +13,30 @@ from unspool.aio import AsyncConversations, AsyncCorpus, AsyncHistory
 from unspool.errors import NotFoundError
 from unspool.opening import open as open_corpus
 
-METHODS = [name for name, member in vars(Corpus).items() if not name.startswith("_") and callable(member)]
+METHODS = [
+    name for name, member in vars(Corpus).items() if not name.startswith("_") and callable(member)
+]
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_of_the_corpus_is_there_with_the_same_signature(name: str) -> None:
     """On failure: copy the changed signature into aio.py; the body is one line."""
     twin = getattr(AsyncCorpus, name)
-    assert inspect.iscoroutinefunction(twin) == (name != "observe")  # that one only notes a function down
-    assert str(inspect.signature(twin)).replace("AsyncHistory", "History") == str(inspect.signature(getattr(Corpus, name)))
+    # that one only notes a function down
+    assert inspect.iscoroutinefunction(twin) == (name != "observe")
+    assert str(inspect.signature(twin)).replace("AsyncHistory", "History") == str(
+        inspect.signature(getattr(Corpus, name))
+    )
 
 
-@pytest.mark.parametrize("name", [name for name, member in vars(History).items() if not name.startswith("_") and callable(member)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, member in vars(History).items()
+        if not name.startswith("_") and callable(member)
+    ],
+)
 def test_every_method_of_a_history_is_there_with_the_same_signature(name: str) -> None:
     twin = getattr(AsyncHistory, name)
     assert inspect.iscoroutinefunction(twin)
@@ -32,7 +44,14 @@ def test_every_method_of_a_history_is_there_with_the_same_signature(name: str) -
     assert twin.__doc__ == getattr(History, name).__doc__
 
 
-@pytest.mark.parametrize("name", [name for name, member in vars(Conversations).items() if not name.startswith("_") and callable(member)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name, member in vars(Conversations).items()
+        if not name.startswith("_") and callable(member)
+    ],
+)
 def test_every_method_of_conversations_is_there_with_the_same_signature(name: str) -> None:
     twin = getattr(AsyncConversations, name)
     assert inspect.iscoroutinefunction(twin)
@@ -45,18 +64,34 @@ def test_conversations_are_saved_continued_and_found(tmp_path: Path) -> None:
         async with aio.open(f"sqlite:///{tmp_path}/a.db") as corpus:
             await corpus.remember(Conversation(id="c", messages=[Message(text="the walrus swims")]))
             await corpus.conversations.append("c", Message(text="and the penguin walks"))
-            assert [hit.chunk.location for hit in (await corpus.search("penguin", limit=1)).hits] == ["c:2"]
+            assert [
+                hit.chunk.location for hit in (await corpus.search("penguin", limit=1)).hits
+            ] == ["c:2"]
             kept = await corpus.conversations.get("c", last=1)
             assert kept is not None
             assert [message.text for message in kept.messages] == ["and the penguin walks"]
-            assert (await corpus.conversations.exists("c"), await corpus.conversations.count()) == (True, 1)
-            assert [one.messages for one in await corpus.conversations.list()] == [len(await corpus.conversations.chunks("c"))] == [2]
-            assert (await corpus.conversations.delete("c"), await corpus.conversations.delete("c")) == (True, False)
+            assert (await corpus.conversations.exists("c"), await corpus.conversations.count()) == (
+                True,
+                1,
+            )
+            assert (
+                [one.messages for one in await corpus.conversations.list()]
+                == [len(await corpus.conversations.chunks("c"))]
+                == [2]
+            )
+            assert (
+                await corpus.conversations.delete("c"),
+                await corpus.conversations.delete("c"),
+            ) == (True, False)
             lines = tmp_path / "lines.jsonl"
-            lines.write_text('{"id": "d", "messages": [{"role": "user", "content": "a walrus again"}]}\n')
+            lines.write_text(
+                '{"id": "d", "messages": [{"role": "user", "content": "a walrus again"}]}\n'
+            )
             assert (await corpus.remember_files(lines)).added == 1
             assert (await corpus.conversations.load([lines])).unchanged == 1
-            assert (await corpus.conversations.save(Conversation(id="e", messages=[Message(text="x")]))).added == 1
+            assert (
+                await corpus.conversations.save(Conversation(id="e", messages=[Message(text="x")]))
+            ).added == 1
 
     anyio.run(story)
 
@@ -70,7 +105,9 @@ def test_responses_are_appended_and_read(tmp_path: Path) -> None:
                 for number in range(5):
                     group.start_soon(log.append, f"body {number}")
             assert log.stream == "jobs"
-            assert sorted(record.body for record in await log.read()) == [f"body {number}" for number in range(5)]
+            assert sorted(record.body for record in await log.read()) == [
+                f"body {number}" for number in range(5)
+            ]
             page = await log.page(2, offset=4)
             assert (len(page.records), page.has_more) == (1, False)
             assert [one.records for one in await corpus.streams()] == [await log.count()] == [5]
@@ -80,7 +117,11 @@ def test_responses_are_appended_and_read(tmp_path: Path) -> None:
 
 
 def test_there_is_nothing_else() -> None:
-    own = {name for name, member in vars(AsyncCorpus).items() if not name.startswith("_") and callable(member)}
+    own = {
+        name
+        for name, member in vars(AsyncCorpus).items()
+        if not name.startswith("_") and callable(member)
+    }
     assert own == set(METHODS)
 
 

@@ -26,14 +26,21 @@ def server() -> Iterator[wire.WireServer]:
 
 @pytest.fixture
 def settings(tmp_path: Path, server: wire.WireServer) -> Settings:
-    given = {"database": f"sqlite:///{tmp_path}/a.db", "answer_model": "anthropic:m", "answer_url": server.url, "answer_timeout_s": 600}
+    given = {
+        "database": f"sqlite:///{tmp_path}/a.db",
+        "answer_model": "anthropic:m",
+        "answer_url": server.url,
+        "answer_timeout_s": 600,
+    }
     return Settings.load(arguments=given, environment={}, folder=tmp_path)
 
 
 DOCUMENT = Document(project="p", path="a.md", text="tomatoes want sun")
 
 
-def test_an_answer_is_awaited_whole_or_piece_by_piece(settings: Settings, server: wire.WireServer) -> None:
+def test_an_answer_is_awaited_whole_or_piece_by_piece(
+    settings: Settings, server: wire.WireServer
+) -> None:
     server.says = ("Sun ", "[1].")
 
     async def story() -> None:
@@ -49,7 +56,9 @@ def test_an_answer_is_awaited_whole_or_piece_by_piece(settings: Settings, server
     anyio.run(story)
 
 
-def test_a_task_that_is_cancelled_ends_the_request(settings: Settings, server: wire.WireServer) -> None:
+def test_a_task_that_is_cancelled_ends_the_request(
+    settings: Settings, server: wire.WireServer
+) -> None:
     gone = threading.Event()
     server.script(chats.hanging(gone, "Sun"))
 
@@ -71,7 +80,9 @@ def test_a_task_that_is_cancelled_ends_the_request(settings: Settings, server: w
     anyio.run(story)
 
 
-def test_an_answer_that_is_closed_ends_the_request(settings: Settings, server: wire.WireServer) -> None:
+def test_an_answer_that_is_closed_ends_the_request(
+    settings: Settings, server: wire.WireServer
+) -> None:
     gone = threading.Event()
     server.script(chats.hanging(gone, "Sun"))
 

@@ -55,52 +55,96 @@ def test_json_is_as_documented(cli: Cli, small: Path, server: wire.WireServer) -
     with unspool.open() as corpus:  # what only programs ask for, over HTTP
         full = render.answer(corpus.ask("open_session"), full=True)
     compare("ask", found, full)
-    assert (found["text"], found["citations"][0]["path"], found["citations"][0]["number"]) == ("It is so [1].", "session.py", 1)
+    assert (found["text"], found["citations"][0]["path"], found["citations"][0]["number"]) == (
+        "It is so [1].",
+        "session.py",
+        1,
+    )
     assert found["usage"]["prompt_tokens"] == chats.PROMPT_TOKENS
 
 
 def test_without_a_model_the_context_is_shown_and_how_to_set_one(cli: Cli, small: Path) -> None:
     result = cli("ask", "open_session")
     assert result.exit_code == 0
-    assert result.stdout.startswith("[1] session.py:1-6 open_session\n") and "def open_session(name):" in result.stdout
+    assert (
+        result.stdout.startswith("[1] session.py:1-6 open_session\n")
+        and "def open_session(name):" in result.stdout
+    )
     assert "\n\n[2] " in result.stdout
-    assert "UNSPOOL_ANSWER_MODEL" in result.stderr and "UNSPOOL_ANSWER_KEY" in result.stderr and "http://localhost:" in result.stderr
+    assert (
+        "UNSPOOL_ANSWER_MODEL" in result.stderr
+        and "UNSPOOL_ANSWER_KEY" in result.stderr
+        and "http://localhost:" in result.stderr
+    )
     found = json.loads(cli("ask", "open_session", "--json").stdout)
     assert (found["model"], found["text"], found["found"]) == ("", "", True)
 
 
-def test_nothing_found_is_said_and_calls_nobody(cli: Cli, small: Path, server: wire.WireServer) -> None:
+def test_nothing_found_is_said_and_calls_nobody(
+    cli: Cli, small: Path, server: wire.WireServer
+) -> None:
     result = cli("ask", "open_session", "--language", "cobol")
     assert (result.exit_code, result.stdout) == (1, "Nothing was found about this.\n")
     assert not server.asked
-    assert json.loads(cli("ask", "open_session", "--language", "cobol", "--json").stdout)["found"] is False
+    assert (
+        json.loads(cli("ask", "open_session", "--language", "cobol", "--json").stdout)["found"]
+        is False
+    )
 
 
-def test_a_path_is_indexed_first_and_narrows(cli: Cli, folder: Path, server: wire.WireServer) -> None:
+def test_a_path_is_indexed_first_and_narrows(
+    cli: Cli, folder: Path, server: wire.WireServer
+) -> None:
     result = cli("ask", "how is a session opened?", str(folder))
     assert result.exit_code == 0 and result.stderr.startswith("index: mine: 4 added")
     cli("ask", "how is a session opened?", str(folder / "notes"))
-    assert "garden.md" in chats.user_of(server.asked[-1]) and "open_session" not in chats.user_of(server.asked[-1])
-    cli("ask", "-", "--project", "mine", "--where", "language=python", "--limit", "1", input="how is a session\nopened?\n")
-    assert "how is a session\nopened?\n</question" in chats.user_of(server.asked[-1]) and 'number="2"' not in chats.user_of(server.asked[-1])
+    assert "garden.md" in chats.user_of(server.asked[-1]) and "open_session" not in chats.user_of(
+        server.asked[-1]
+    )
+    cli(
+        "ask",
+        "-",
+        "--project",
+        "mine",
+        "--where",
+        "language=python",
+        "--limit",
+        "1",
+        input="how is a session\nopened?\n",
+    )
+    assert "how is a session\nopened?\n</question" in chats.user_of(
+        server.asked[-1]
+    ) and 'number="2"' not in chats.user_of(server.asked[-1])
 
 
-def test_what_a_model_writes_cannot_command_the_terminal(cli: Cli, small: Path, server: wire.WireServer) -> None:
+def test_what_a_model_writes_cannot_command_the_terminal(
+    cli: Cli, small: Path, server: wire.WireServer
+) -> None:
     server.says = ("\x1b[2J\x1b]0;title\x07So\r [1]", ".")
     result = cli("ask", "open_session")
     assert "\x1b" not in result.stdout and "\x07" not in result.stdout and "\r" not in result.stdout
     assert "So" in result.stdout
 
 
-def test_errors_end_as_they_do_everywhere(cli: Cli, small: Path, server: wire.WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_end_as_they_do_everywhere(
+    cli: Cli, small: Path, server: wire.WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.always = wire.failing(401)
     refused = cli("ask", "open_session")
-    assert refused.exit_code == 3 and refused.stderr.startswith("error: ") and "UNSPOOL_ANSWER_KEY" in refused.stderr
+    assert (
+        refused.exit_code == 3
+        and refused.stderr.startswith("error: ")
+        and "UNSPOOL_ANSWER_KEY" in refused.stderr
+    )
     assert KEY not in refused.output
     assert json.loads(cli("ask", "open_session", "--json").stdout)["error"]["code"] == "rejected"
     server.always = chats.broken("It is ", "so, ", "perhaps ")
     broken = cli("ask", "open_session")
-    assert broken.exit_code == 3 and broken.stdout.startswith("It is so,") and broken.stdout.endswith("\n"), "the error begins a line"
+    assert (
+        broken.exit_code == 3
+        and broken.stdout.startswith("It is so,")
+        and broken.stdout.endswith("\n")
+    ), "the error begins a line"
     assert cli("ask", "open_session", "--answer-model", "openia:m").exit_code == 2
     assert cli("ask", " ").exit_code == 2
 
@@ -109,7 +153,9 @@ def test_ctrl_c_ends_the_command_and_the_request(small: Path, server: wire.WireS
     gone = threading.Event()
     server.script(chats.hanging(gone, "It is so far"))
     command = [sys.executable, "-m", "unspool", "ask", "open_session", "--project", "small"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.read(5) == b"It is"
         process.send_signal(signal.SIGINT)

@@ -1,4 +1,6 @@
-"""Names, titles and texts that a terminal would obey: no command writes such a character, with --json or without."""
+"""Names, titles and texts that a terminal would obey: no command writes such a character, with
+--json or without.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ OBEYED = set("\x9b\u202e\u2066\u200f\u061c\u2028\x7f\x1b")
 def evil(cli: Cli, database: Path, tmp_path: Path) -> str:
     """A project whose name, paths, titles, text and failures have such characters."""
     name = EVIL.replace("\u2028", "")  # which a name may not have
-    folder = write(tmp_path / name, {f"{EVIL}.md": f"# Walrus {EVIL}\n\nThe walrus {EVIL} sleeps.\n"})
+    folder = write(
+        tmp_path / name, {f"{EVIL}.md": f"# Walrus {EVIL}\n\nThe walrus {EVIL} sleeps.\n"}
+    )
     (folder / f"bad{EVIL}.pdf").write_bytes(b"%PDF-1.7 nothing")
     assert not OBEYED & set(cli("index", str(folder), "--skipped").output)
     with open_corpus(database) as corpus:
@@ -53,7 +57,9 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)])
-def test_no_command_writes_a_character_that_a_terminal_obeys(cli: Cli, evil: str, flags: tuple[str, ...]) -> None:
+def test_no_command_writes_a_character_that_a_terminal_obeys(
+    cli: Cli, evil: str, flags: tuple[str, ...]
+) -> None:
     for command in COMMANDS:
         answer = cli(*command, *flags)
         assert answer.exit_code in (0, 1, 2), (command, answer.output)

@@ -27,7 +27,11 @@ def failing(result: Result) -> dict[str, dict[str, str]]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.endswith(("-shm", "-wal"))}
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith(("-shm", "-wal"))
+    }
 
 
 def test_a_well_corpus_is_exit_code_0_and_untouched(cli: Cli, small: Path, database: Path) -> None:
@@ -58,7 +62,9 @@ def test_bad_settings_are_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
         (["--database", "mysql://h/x"], "catalog"),
     ],
 )
-def test_settings_that_name_what_does_not_exist_are_findings(cli: Cli, small: Path, flags: list[str], name: str) -> None:
+def test_settings_that_name_what_does_not_exist_are_findings(
+    cli: Cli, small: Path, flags: list[str], name: str
+) -> None:
     assert name in failing(cli("doctor", "--json", *flags))
 
 
@@ -68,10 +74,18 @@ def test_a_foreign_file_is_a_finding_and_left_alone(cli: Cli, tmp_path: Path) ->
         connection.execute("CREATE TABLE photos (id INTEGER)")
     connection.close()
     before = path.read_bytes()
-    assert "belongs to another program" in failing(cli("doctor", "--json", "--database", f"sqlite:///{path}"))["catalog"]["detail"]
+    assert (
+        "belongs to another program"
+        in failing(cli("doctor", "--json", "--database", f"sqlite:///{path}"))["catalog"]["detail"]
+    )
     assert path.read_bytes() == before
     (tmp_path / "letter.txt").write_text("Dear reader, " * 500)
-    assert "not an SQLite file" in failing(cli("doctor", "--json", "--database", f"sqlite:///{tmp_path}/letter.txt"))["catalog"]["detail"]
+    assert (
+        "not an SQLite file"
+        in failing(cli("doctor", "--json", "--database", f"sqlite:///{tmp_path}/letter.txt"))[
+            "catalog"
+        ]["detail"]
+    )
 
 
 def test_a_damaged_catalog_is_a_finding(cli: Cli, small: Path, database: Path) -> None:
@@ -86,7 +100,9 @@ def test_a_damaged_catalog_is_a_finding(cli: Cli, small: Path, database: Path) -
     assert "integrity" in found or "catalog" in found
 
 
-def test_an_old_catalog_is_a_finding_and_is_not_upgraded(cli: Cli, small: Path, database: Path) -> None:
+def test_an_old_catalog_is_a_finding_and_is_not_upgraded(
+    cli: Cli, small: Path, database: Path
+) -> None:
     cli("migrate", "base", "--yes")
     for _ in range(2):
         assert failing(cli("doctor", "--json"))["migrations"]["detail"].startswith("at base")
@@ -106,7 +122,9 @@ def test_another_embedder_s_catalog_is_a_finding(cli: Cli, small: Path, database
     assert "vector space" in failing(cli("doctor", "--json"))
 
 
-def test_a_missing_or_damaged_index_is_a_finding_that_repair_cures(cli: Cli, small: Path, database: Path) -> None:
+def test_a_missing_or_damaged_index_is_a_finding_that_repair_cures(
+    cli: Cli, small: Path, database: Path
+) -> None:
     derived = database.with_name(database.name + ".derived")
     state = next(derived.rglob("vectors-1/state.json"))
     state.write_text("{}")
@@ -118,7 +136,9 @@ def test_a_missing_or_damaged_index_is_a_finding_that_repair_cures(cli: Cli, sma
     assert failing(cli("doctor", "--json")) == {}
 
 
-def test_a_flipped_bit_in_any_file_of_the_index_is_a_finding_that_repair_cures(cli: Cli, small: Path, database: Path) -> None:
+def test_a_flipped_bit_in_any_file_of_the_index_is_a_finding_that_repair_cures(
+    cli: Cli, small: Path, database: Path
+) -> None:
     derived = database.with_name(database.name + ".derived")
     files = [file for file in sorted(derived.rglob("*")) if file.is_file() and file.stat().st_size]
     assert len(files) > 10
@@ -133,11 +153,15 @@ def test_a_flipped_bit_in_any_file_of_the_index_is_a_finding_that_repair_cures(c
             file.write_bytes(sound)
     file = derived / "p1" / "words" / "0-weights.f32"
     file.write_bytes(bytes(file.stat().st_size))
-    assert any("0-weights.f32" in one for one in json.loads(cli("repair", "--json").stdout)["repaired"])
+    assert any(
+        "0-weights.f32" in one for one in json.loads(cli("repair", "--json").stdout)["repaired"]
+    )
     assert failing(cli("doctor", "--json")) == {}
 
 
-def test_failed_and_interrupted_documents_are_findings(cli: Cli, folder: Path, database: Path) -> None:
+def test_failed_and_interrupted_documents_are_findings(
+    cli: Cli, folder: Path, database: Path
+) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing of the kind")
     cli("index", str(folder))
     assert "1 failed" in failing(cli("doctor", "--json"))["documents of mine"]["detail"]
@@ -145,21 +169,32 @@ def test_failed_and_interrupted_documents_are_findings(cli: Cli, folder: Path, d
         connection.execute("UPDATE documents SET status='stale' WHERE status='failed'")
     connection.close()
     found = failing(cli("doctor", "--json"))["documents of mine"]
-    assert "1 stale; a run was interrupted" in found["detail"] and found["cure"] == f"unspool index {folder} --project mine"
+    assert (
+        "1 stale; a run was interrupted" in found["detail"]
+        and found["cure"] == f"unspool index {folder} --project mine"
+    )
 
 
 def test_a_full_disk_is_a_finding(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(diagnosis_sqlite.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**12, 10**12 - 10**8, 10**8))  # type: ignore[attr-defined]
+    monkeypatch.setattr(
+        diagnosis_sqlite.shutil,
+        "disk_usage",
+        lambda folder: shutil._ntuple_diskusage(10**12, 10**12 - 10**8, 10**8),
+    )  # type: ignore[attr-defined]
     assert "0.1 GB free" in failing(cli("doctor", "--json"))["disk"]["detail"]
 
 
-def test_a_missing_extra_is_mentioned_but_no_fault(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_mentioned_but_no_fault(
+    cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(diagnosis, "EXTRAS", (("no_such_module", "pdf", "read", "not read"),))
     result = cli("doctor")
     assert result.exit_code == 0 and "pip install 'unspool[pdf]'" in result.stdout
 
 
-def test_an_error_while_looking_is_a_finding(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_while_looking_is_a_finding(
+    cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from unspool.errors import ServiceError
 
     def broken(self: Corpus) -> None:

@@ -1,4 +1,6 @@
-"""What goes wrong at the command line: the message, the exit code, and nothing on stdout but the error object."""
+"""What goes wrong at the command line: the message, the exit code, and nothing on stdout but the
+error object.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +38,20 @@ Cli = Callable[..., Result]
         (["search", "x", "--filter", "[1]"], 2, "filter", "--filter is a list"),
         (["search", "x", "--project", "nope"], 1, "not_found", "there are: small"),
         (["search", "x", "no/such/path"], 1, "not_found", "no such path: no/such/path"),
-        (["search", "x", "--project", "*", "."], 2, "input", "--project names the one project of one path"),
+        (
+            ["search", "x", "--project", "*", "."],
+            2,
+            "input",
+            "--project names the one project of one path",
+        ),
         (["search", "x", "--embedder", "statik"], 2, "config", "did you mean 'static'"),
         (["search", "x", "--vectors", "qdrant+http://h/x"], 2, "config", "UNSPOOL_VECTORS"),
-        (["search", "x", "--database", "mysql://u:secret@h/d"], 2, "address", "give sqlite:///relative.db"),
+        (
+            ["search", "x", "--database", "mysql://u:secret@h/d"],
+            2,
+            "address",
+            "give sqlite:///relative.db",
+        ),
         (["search"], 2, "usage", "Missing argument"),
         (["serch", "x"], 2, "usage", "No such command"),
         (["index", "no/such/path"], 1, "not_found", "no such path"),
@@ -61,7 +73,9 @@ Cli = Callable[..., Result]
         (["eval", "."], 1, "not_found", "qrels"),
     ],
 )
-def test_bad_input_is_answered_with_its_cure(cli: Cli, small: Path, arguments: list[str], code: int, kind: str, says: str) -> None:
+def test_bad_input_is_answered_with_its_cure(
+    cli: Cli, small: Path, arguments: list[str], code: int, kind: str, says: str
+) -> None:
     plain, as_json = cli(*arguments), cli(*arguments, "--json")
     assert (plain.exit_code, plain.stdout) == (code, "")
     assert says in " ".join(plain.stderr.split())
@@ -72,26 +86,39 @@ def test_bad_input_is_answered_with_its_cure(cli: Cli, small: Path, arguments: l
     assert as_json.stderr == plain.stderr
 
 
-def test_a_bad_value_in_the_environment_names_the_variable(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bad_value_in_the_environment_names_the_variable(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UNSPOOL_LIMIT", "lots")
     result = cli("search", "x")
-    assert (result.exit_code, result.stderr) == (2, "error: UNSPOOL_LIMIT is 'lots'; give a whole number from 1 to 1000\n")
-    assert cli("search", "x", "--limit", "3").exit_code == 2  # a broken layer is reported even where another wins
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: UNSPOOL_LIMIT is 'lots'; give a whole number from 1 to 1000\n",
+    )
+    # a broken layer is reported even where another wins
+    assert cli("search", "x", "--limit", "3").exit_code == 2
 
 
-def test_an_unknown_setting_in_the_file_of_a_trusted_folder_is_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_setting_in_the_file_of_a_trusted_folder_is_refused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("unspool.toml").write_text("limt = 3\n")
     monkeypatch.setenv("UNSPOOL_TRUST", str(Path.cwd()))
     result = cli("status")
     assert result.exit_code == 2 and "did you mean 'limit'" in result.stderr
 
 
-def test_flags_win_over_the_environment_and_that_over_the_files(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_win_over_the_environment_and_that_over_the_files(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("unspool.toml").write_text("limit = 1\nmax_tokens = 1\nalpha = 0.1\nwindow = 1\n")
     Path(".env").write_text("UNSPOOL_LIMIT=2\nUNSPOOL_MAX_TOKENS=2\nUNSPOOL_ALPHA=0.2\n")
     monkeypatch.setenv("UNSPOOL_LIMIT", "3")
     monkeypatch.setenv("UNSPOOL_MAX_TOKENS", "3")
-    rows = {row["name"]: (row["value"], row["origin"]) for row in json.loads(cli("settings", "--limit", "4", "--json").stdout)["settings"]}
+    rows = {
+        row["name"]: (row["value"], row["origin"])
+        for row in json.loads(cli("settings", "--limit", "4", "--json").stdout)["settings"]
+    }
     assert rows["limit"] == ("4", "flag")
     assert rows["max_tokens"] == ("3", "environment")
     assert rows["alpha"] == ("0.2", ".env")
@@ -128,14 +155,19 @@ def test_a_catalog_that_cannot_be_made_is_exit_code_3(cli: Cli, tmp_path: Path) 
     assert json.loads(result.stdout)["error"]["code"] == "service"
 
 
-def test_a_bug_is_exit_code_70_and_shows_its_traceback_only_on_request(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_exit_code_70_and_shows_its_traceback_only_on_request(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(self: Corpus) -> None:
         raise RuntimeError("indexed text")
 
     monkeypatch.setattr(Corpus, "status", broken)
     result = cli("status")
     assert (result.exit_code, result.stdout) == (70, "")
-    assert result.stderr == "error: this is a bug in unspool: RuntimeError; run again with --debug and report it\n"
+    assert (
+        result.stderr
+        == "error: this is a bug in unspool: RuntimeError; run again with --debug and report it\n"
+    )
     assert json.loads(cli("status", "--json").stdout)["error"]["code"] == "bug"
     for arguments in (["status", "--debug"], ["--debug", "status"]):
         result = cli(*arguments)
@@ -144,7 +176,11 @@ def test_a_bug_is_exit_code_70_and_shows_its_traceback_only_on_request(cli: Cli,
 
 def test_debug_shows_the_traceback_of_an_error_and_keeps_its_exit_code(cli: Cli) -> None:
     result = cli("documents", "--project", "nope", "--debug")
-    assert result.exit_code == 1 and "Traceback" in result.stderr and "error: no project 'nope'" in result.stderr
+    assert (
+        result.exit_code == 1
+        and "Traceback" in result.stderr
+        and "error: no project 'nope'" in result.stderr
+    )
 
 
 def test_an_interrupt_is_exit_code_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +193,9 @@ def test_an_interrupt_is_exit_code_130(cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", [None, *main.commands])
-def test_every_help_ends_with_two_examples_and_describes_every_flag(cli: Cli, name: str | None) -> None:
+def test_every_help_ends_with_two_examples_and_describes_every_flag(
+    cli: Cli, name: str | None
+) -> None:
     result = cli(*([name] if name else []), "--help")
     assert result.exit_code == 0
     *_, title, first, second = result.stdout.rstrip("\n").split("\n")
@@ -165,7 +203,11 @@ def test_every_help_ends_with_two_examples_and_describes_every_flag(cli: Cli, na
     assert first.strip().startswith("unspool") and second.strip().startswith("unspool")
     if name:
         assert f"unspool {name}" in first and f"unspool {name}" in second
-        assert all(getattr(option, "help", "") for option in main.commands[name].params if option.param_type_name == "option")
+        assert all(
+            getattr(option, "help", "")
+            for option in main.commands[name].params
+            if option.param_type_name == "option"
+        )
 
 
 def test_the_examples_of_every_help_are_accepted_by_the_parser() -> None:

@@ -18,11 +18,16 @@ SECRET = "AKIA" + "Z7Q2WMX4PLK9VD3T"
 def seven(cli: Cli) -> str:
     """A stream with seven records."""
     for number in range(1, 8):
-        assert cli("history", "GET /orders", "--append", "-", input=f'{{"run": {number}}}\n').exit_code == 0
+        assert (
+            cli("history", "GET /orders", "--append", "-", input=f'{{"run": {number}}}\n').exit_code
+            == 0
+        )
     return "GET /orders"
 
 
-def test_records_are_shown_newest_first_with_the_command_for_the_next_page(cli: Cli, seven: str) -> None:
+def test_records_are_shown_newest_first_with_the_command_for_the_next_page(
+    cli: Cli, seven: str
+) -> None:
     result = cli("history", seven)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -46,7 +51,16 @@ def test_following_the_shown_commands_reads_every_record_once(cli: Cli, seven: s
 
 def test_the_command_for_the_next_page_names_the_project_and_copes_with_odd_names(cli: Cli) -> None:
     for number in range(2):
-        cli("history", "--project", "my jobs", "--append", "-", "--", "--it's odd", input=str(number))
+        cli(
+            "history",
+            "--project",
+            "my jobs",
+            "--append",
+            "-",
+            "--",
+            "--it's odd",
+            input=str(number),
+        )
     result = cli("history", "--project", "my jobs", "--limit", "1", "--full", "--", "--it's odd")
     shown = result.stderr.strip().removeprefix("more: unspool ")
     again = cli(*shlex.split(shown))
@@ -55,7 +69,12 @@ def test_the_command_for_the_next_page_names_the_project_and_copes_with_odd_name
 
 
 @pytest.mark.parametrize(
-    ("flags", "what"), [(["--limit", "11"], "limit is 11"), (["--limit", "0"], "limit is 0"), (["--offset", "-1"], "offset is -1")]
+    ("flags", "what"),
+    [
+        (["--limit", "11"], "limit is 11"),
+        (["--limit", "0"], "limit is 0"),
+        (["--offset", "-1"], "offset is -1"),
+    ],
 )
 def test_values_out_of_range_are_refused(cli: Cli, seven: str, flags: list[str], what: str) -> None:
     result = cli("history", seven, *flags)
@@ -100,13 +119,23 @@ def test_escape_sequences_of_a_body_do_not_reach_the_terminal(cli: Cli) -> None:
 def test_with_no_stream_all_are_listed(cli: Cli, seven: str) -> None:
     cli("history", "nightly", "--project", "jobs", "--append", "-", input="done")
     listed = json.loads(cli("history", "--json").stdout)["streams"]
-    assert [(one["project"], one["stream"], one["records"]) for one in listed] == [("default", "GET /orders", 7), ("jobs", "nightly", 1)]
+    assert [(one["project"], one["stream"], one["records"]) for one in listed] == [
+        ("default", "GET /orders", 7),
+        ("jobs", "nightly", 1),
+    ]
     assert len(cli("history").stdout.splitlines()) == 3
-    assert [one["stream"] for one in json.loads(cli("history", "--project", "jobs", "--json").stdout)["streams"]] == ["nightly"]
+    assert [
+        one["stream"]
+        for one in json.loads(cli("history", "--project", "jobs", "--json").stdout)["streams"]
+    ] == ["nightly"]
 
 
 def test_nothing_to_show_is_said_and_makes_nothing(cli: Cli, seven: str) -> None:
-    for arguments in (["history", "unknown"], ["history", seven, "--offset", "7"], ["history", seven, "--project", "other"]):
+    for arguments in (
+        ["history", "unknown"],
+        ["history", seven, "--offset", "7"],
+        ["history", seven, "--project", "other"],
+    ):
         result = cli(*arguments)
         assert (result.exit_code, result.stdout) == (1, "")
         assert result.stderr
@@ -120,7 +149,10 @@ def test_an_empty_catalog_has_no_streams(cli: Cli) -> None:
     assert (result.exit_code, result.stdout) == (1, "")
 
 
-@pytest.mark.parametrize("arguments", [["--limit", "3"], ["--append", "-"], ["jobs", "--append", "-", "--limit", "3"], ["a\nb"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--limit", "3"], ["--append", "-"], ["jobs", "--append", "-", "--limit", "3"], ["a\nb"]],
+)
 def test_what_makes_no_sense_is_refused(cli: Cli, arguments: list[str]) -> None:
     assert cli("history", *arguments, input="x").exit_code == 2
 
@@ -130,4 +162,9 @@ def test_the_settings_say_how_much_is_kept(cli: Cli, monkeypatch: pytest.MonkeyP
     for number in range(4):
         cli("history", "jobs", "--append", "-", input=str(number))
     monkeypatch.delenv("UNSPOOL_HISTORY_MAX_RECORDS")
-    assert [record["body"] for record in json.loads(cli("history", "jobs", "--limit", "10", "--json").stdout)["records"]] == ["3", "2"]
+    assert [
+        record["body"]
+        for record in json.loads(cli("history", "jobs", "--limit", "10", "--json").stdout)[
+            "records"
+        ]
+    ] == ["3", "2"]

@@ -21,7 +21,13 @@ def test_index_reports_what_it_did(cli: Cli, folder: Path) -> None:
     (folder / "guide.md").write_text("# Guide\n\nNew.\n")
     (folder / "session.py").unlink()
     report = json.loads(cli("index", str(folder), "--json").stdout)
-    assert [report[key] for key in ("added", "updated", "unchanged", "removed", "failed")] == [0, 1, 2, 1, 0]
+    assert [report[key] for key in ("added", "updated", "unchanged", "removed", "failed")] == [
+        0,
+        1,
+        2,
+        1,
+        0,
+    ]
 
 
 def test_index_takes_several_sources_and_prints_a_line_of_json_each(cli: Cli, folder: Path) -> None:
@@ -47,8 +53,13 @@ def test_index_quietly_says_nothing(cli: Cli, folder: Path) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_the_project_is_named_by_flag_or_setting(cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert json.loads(cli("index", str(folder), "--project", "named", "--json").stdout)["project"] == "named"
+def test_the_project_is_named_by_flag_or_setting(
+    cli: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (
+        json.loads(cli("index", str(folder), "--project", "named", "--json").stdout)["project"]
+        == "named"
+    )
     cli("forget", "--project", "named", "--all")
     monkeypatch.setenv("UNSPOOL_PROJECT", "fromsetting")
     assert cli("search", "session", str(folder)).exit_code == 0
@@ -58,7 +69,12 @@ def test_the_project_is_named_by_flag_or_setting(cli: Cli, folder: Path, monkeyp
 def test_index_of_a_part_of_a_project_refreshes_the_project(cli: Cli, folder: Path) -> None:
     cli("index", str(folder))
     assert json.loads(cli("index", str(folder / "deep"), "--json").stdout)["project"] == "mine"
-    assert json.loads(cli("index", str(folder / "deep"), "--project", "own", "--json").stdout)["project"] == "own"
+    assert (
+        json.loads(cli("index", str(folder / "deep"), "--project", "own", "--json").stdout)[
+            "project"
+        ]
+        == "own"
+    )
 
 
 def test_skipped_files_are_counted_and_listed_on_request(cli: Cli, folder: Path) -> None:
@@ -67,7 +83,10 @@ def test_skipped_files_are_counted_and_listed_on_request(cli: Cli, folder: Path)
     assert "1 skipped: " in plain.stdout and "picture.bin" not in plain.stdout
     assert "    picture.bin  " in listed.stdout
     assert "skips" not in json.loads(cli("index", str(folder), "--json").stdout)
-    assert json.loads(cli("index", str(folder), "--json", "--skipped").stdout)["skips"][0]["path"] == "picture.bin"
+    assert (
+        json.loads(cli("index", str(folder), "--json", "--skipped").stdout)["skips"][0]["path"]
+        == "picture.bin"
+    )
 
 
 def test_masked_secrets_are_listed_by_place_and_never_shown(cli: Cli, folder: Path) -> None:
@@ -78,7 +97,9 @@ def test_masked_secrets_are_listed_by_place_and_never_shown(cli: Cli, folder: Pa
     assert key not in result.stdout + cli("search", "KEY deploy region", "--full").stdout
 
 
-def test_some_failures_warn_and_all_failures_are_exit_code_3(cli: Cli, folder: Path, tmp_path: Path) -> None:
+def test_some_failures_warn_and_all_failures_are_exit_code_3(
+    cli: Cli, folder: Path, tmp_path: Path
+) -> None:
     (folder / "broken.pdf").write_bytes(b"%PDF-1.4 nothing of the kind")
     some = cli("index", str(folder))
     assert some.exit_code == 0
@@ -87,7 +108,10 @@ def test_some_failures_warn_and_all_failures_are_exit_code_3(cli: Cli, folder: P
     (tmp_path / "bad").mkdir()
     shutil.copy(folder / "broken.pdf", tmp_path / "bad")
     assert cli("index", str(tmp_path / "bad")).exit_code == 3
-    failed = [json.loads(line) for line in cli("documents", "--status", "failed", "--json").stdout.splitlines()]
+    failed = [
+        json.loads(line)
+        for line in cli("documents", "--status", "failed", "--json").stdout.splitlines()
+    ]
     assert [(one["path"], bool(one["error"])) for one in failed] == [("broken.pdf", True)] * 2
 
 
@@ -112,25 +136,43 @@ def test_documents_are_a_table_or_an_object_a_line(cli: Cli, small: Path) -> Non
     table = cli("documents").stdout.splitlines()
     assert table[0].split() == ["status", "chunks", "bytes", "language", "project", "path"]
     assert len(table) == 5 and table[1].startswith("indexed")
-    objects = [json.loads(line) for line in cli("documents", "--project", "small", "--json").stdout.splitlines()]
-    assert [one["path"] for one in objects] == ["deep/cache.go", "guide.md", "notes/garden.md", "session.py"]
+    objects = [
+        json.loads(line)
+        for line in cli("documents", "--project", "small", "--json").stdout.splitlines()
+    ]
+    assert [one["path"] for one in objects] == [
+        "deep/cache.go",
+        "guide.md",
+        "notes/garden.md",
+        "session.py",
+    ]
     nothing = cli("documents", "--status", "failed")
     assert (nothing.exit_code, nothing.stdout) == (1, "")
 
 
 def test_forget_takes_a_document_or_with_all_a_project(cli: Cli, small: Path) -> None:
-    assert cli("forget", "--project", "small", "guide.md").stdout == "forgotten: guide.md of project small\n"
-    assert json.loads(cli("forget", "--project", "small", str(small / "session.py"), "--json").stdout) == {
+    assert (
+        cli("forget", "--project", "small", "guide.md").stdout
+        == "forgotten: guide.md of project small\n"
+    )
+    assert json.loads(
+        cli("forget", "--project", "small", str(small / "session.py"), "--json").stdout
+    ) == {
         "project": "small",
         "path": "session.py",
         "documents": 1,
     }
-    assert cli("forget", "--project", "small", "--all").stdout == "forgotten: project small with 2 documents\n"
+    assert (
+        cli("forget", "--project", "small", "--all").stdout
+        == "forgotten: project small with 2 documents\n"
+    )
     assert json.loads(cli("status", "--json").stdout)["totals"]["projects"] == 0
     assert (small / "guide.md").exists()
 
 
-def test_status_shows_projects_totals_and_the_catalog(cli: Cli, small: Path, database: Path) -> None:
+def test_status_shows_projects_totals_and_the_catalog(
+    cli: Cli, small: Path, database: Path
+) -> None:
     text = cli("status").stdout
     assert "small" in text and "1 projects, 4 documents" in text and str(database) in text
     empty = cli("status", "--database", f"sqlite:///{database}.new")
@@ -153,25 +195,43 @@ def test_repair_rebuilds_what_was_deleted(cli: Cli, small: Path, database: Path)
     assert json.loads(cli("repair", "--json").stdout)["projects"][0]["waiting"] == 0
 
 
-def test_migrate_goes_down_only_when_told_so_and_up_again(cli: Cli, small: Path, database: Path) -> None:
+def test_migrate_goes_down_only_when_told_so_and_up_again(
+    cli: Cli, small: Path, database: Path
+) -> None:
     assert "already" in cli("migrate").stdout
     assert cli("migrate", "base").exit_code == 2
     assert json.loads(cli("status", "--json").stdout)["totals"]["documents"] == 4
     assert json.loads(cli("migrate", "base", "--yes", "--json").stdout)["after"] == "base"
-    assert cli("migrate").stdout.endswith(f"base -> {json.loads(cli('migrate', '--json').stdout)['after']}\n")
+    assert cli("migrate").stdout.endswith(
+        f"base -> {json.loads(cli('migrate', '--json').stdout)['after']}\n"
+    )
     assert json.loads(cli("status", "--json").stdout)["totals"]["documents"] == 0
     nowhere = cli("migrate", "base", "--yes", "--database", f"sqlite:///{database}.none")
     assert nowhere.exit_code == 1
 
 
 def test_eval_measures_a_test_set(cli: Cli, tmp_path: Path, database: Path) -> None:
-    texts = {"d1": "Tomatoes want sun.", "d2": "A session is opened by name.", "d3": "The cache drops its oldest entry."}
+    texts = {
+        "d1": "Tomatoes want sun.",
+        "d2": "A session is opened by name.",
+        "d3": "The cache drops its oldest entry.",
+    }
     (tmp_path / "set" / "qrels").mkdir(parents=True)
-    (tmp_path / "set" / "corpus.jsonl").write_text("".join(json.dumps({"_id": key, "title": "", "text": text}) + "\n" for key, text in texts.items()))
-    (tmp_path / "set" / "queries.jsonl").write_text(json.dumps({"_id": "q1", "text": "how is a session opened"}) + "\n")
+    (tmp_path / "set" / "corpus.jsonl").write_text(
+        "".join(
+            json.dumps({"_id": key, "title": "", "text": text}) + "\n"
+            for key, text in texts.items()
+        )
+    )
+    (tmp_path / "set" / "queries.jsonl").write_text(
+        json.dumps({"_id": "q1", "text": "how is a session opened"}) + "\n"
+    )
     (tmp_path / "set" / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n")
     result = cli("eval", str(tmp_path / "set"), "--json")
     assert result.exit_code == 0
-    assert (json.loads(result.stdout)["ndcg_10"], json.loads(result.stdout)["documents"]) == (1.0, 3)
+    assert (json.loads(result.stdout)["ndcg_10"], json.loads(result.stdout)["documents"]) == (
+        1.0,
+        3,
+    )
     assert "ndcg_10" in cli("eval", str(tmp_path / "set")).stdout
     assert not database.exists()

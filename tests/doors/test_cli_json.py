@@ -50,7 +50,13 @@ def test_pages_are_as_documented(cli: Cli, small: Path) -> None:
     assert set(explained["hits"][0]) - set(plain["hits"][0]) == {"reason"}
     related = json.loads(cli("related", "session.py:1", "--json").stdout)
     assert set(keys(related, set())) <= set(keys(plain, set())) | {"insights.languages.go"}
-    cli("remember", "-", "--project", "said", input='{"id": "c", "messages": [{"text": "one"}, {"text": "walrus"}, {"text": "three"}]}')
+    cli(
+        "remember",
+        "-",
+        "--project",
+        "said",
+        input='{"id": "c", "messages": [{"text": "one"}, {"text": "walrus"}, {"text": "three"}]}',
+    )
     said = json.loads(cli("search", "walrus", "--project", "said", "--limit", "1", "--json").stdout)
     with unspool.open() as corpus:  # what only programs ask for, over HTTP
         full = render.page(corpus.search("open session", projects="small"), full=True)
@@ -64,7 +70,17 @@ def test_index_reports_are_as_documented(cli: Cli, folder: Path) -> None:
     compare("index", json.loads(cli("index", str(folder), "--skipped", "--json").stdout))
 
 
-@pytest.mark.parametrize("arguments", [["documents"], ["status"], ["doctor"], ["repair"], ["migrate"], ["forget", "--project", "small", "--all"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["documents"],
+        ["status"],
+        ["doctor"],
+        ["repair"],
+        ["migrate"],
+        ["forget", "--project", "small", "--all"],
+    ],
+)
 def test_other_answers_are_as_documented(cli: Cli, small: Path, arguments: list[str]) -> None:
     result = cli(*arguments, "--json")
     assert result.exit_code == 0
@@ -73,7 +89,13 @@ def test_other_answers_are_as_documented(cli: Cli, small: Path, arguments: list[
 
 def test_histories_are_as_documented(cli: Cli) -> None:
     stored = cli("history", "jobs", "--append", "-", "--json", input="done")
-    compare("history", *(json.loads(result.stdout) for result in (stored, cli("history", "jobs", "--json"), cli("history", "--json"))))
+    compare(
+        "history",
+        *(
+            json.loads(result.stdout)
+            for result in (stored, cli("history", "jobs", "--json"), cli("history", "--json"))
+        ),
+    )
 
 
 def test_errors_are_as_documented(cli: Cli, small: Path) -> None:
@@ -90,11 +112,18 @@ def test_evaluations_are_as_documented() -> None:
 
 def test_every_command_has_a_section_or_is_named_in_one() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
-    assert [name for name in main.commands if f"\n## {name}\n" not in text and f"`unspool {name}`" not in text] == []
+    assert [
+        name
+        for name in main.commands
+        if f"\n## {name}\n" not in text and f"`unspool {name}`" not in text
+    ] == []
 
 
 def test_a_page_is_one_line_and_the_same_each_time(cli: Cli, small: Path) -> None:
-    first, second = cli("search", "open session", "--json").stdout, cli("search", "open session", "--json").stdout
+    first, second = (
+        cli("search", "open session", "--json").stdout,
+        cli("search", "open session", "--json").stdout,
+    )
     assert first == second and first.count("\n") == 1 and first.endswith("}\n")
     modified = json.loads(first)["hits"][0]["modified"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00", modified)

@@ -14,14 +14,20 @@ from unspool.domain import keys
 Cli = Callable[..., Result]
 
 
-def test_a_key_is_shown_once_and_nothing_that_is_stored_holds_it(cli: Cli, catalog_file: Path) -> None:
-    result = cli("key", "create", "--project", "a", "--project", "b", "--role", "write", "--name", "the bot")
+def test_a_key_is_shown_once_and_nothing_that_is_stored_holds_it(
+    cli: Cli, catalog_file: Path
+) -> None:
+    result = cli(
+        "key", "create", "--project", "a", "--project", "b", "--role", "write", "--name", "the bot"
+    )
     assert result.exit_code == 0
     text = result.stdout.strip()
     secret = text.rpartition("_")[2]
     assert keys.id_of(text)
     listed = json.loads(cli("key", "list", "--json").stdout)
-    assert [(one["role"], one["projects"], one["name"]) for one in listed["keys"]] == [("write", ["a", "b"], "the bot")]
+    assert [(one["role"], one["projects"], one["name"]) for one in listed["keys"]] == [
+        ("write", ["a", "b"], "the bot")
+    ]
     assert secret not in json.dumps(listed)
     for file in catalog_file.parent.rglob("*"):
         assert not file.is_file() or secret.encode() not in file.read_bytes()
@@ -47,7 +53,9 @@ def test_an_expired_key_is_none(tmp_path: Path) -> None:
     from datetime import UTC, datetime, timedelta
 
     with unspool.open(f"sqlite:///{tmp_path}/a.db") as corpus:
-        key, text = corpus.keys.create(projects="a", expires_at=datetime.now(UTC) + timedelta(days=1))
+        key, text = corpus.keys.create(
+            projects="a", expires_at=datetime.now(UTC) + timedelta(days=1)
+        )
         assert corpus.keys.find(text) == key
         assert corpus.keys.find(text[:-1] + ("A" if text[-1] != "A" else "B")) is None
         assert not key.is_valid(datetime.now(UTC) + timedelta(days=2))

@@ -23,7 +23,9 @@ def asked(cli: Cli, *arguments: str) -> dict:
 
 def test_the_last_line_of_a_search_is_the_command_for_the_next_page(cli: Cli, small: Path) -> None:
     shown = [cli("search", "open a session", "--limit", "1")]
-    while shown[-1].stderr.splitlines() and (line := shown[-1].stderr.splitlines()[-1]).startswith("more: unspool more "):
+    while shown[-1].stderr.splitlines() and (line := shown[-1].stderr.splitlines()[-1]).startswith(
+        "more: unspool more "
+    ):
         shown.append(cli(*line.split()[2:]))
     assert [one.exit_code for one in shown] == [0] * len(shown)
     paths = [one.stdout.split(":")[0] for one in shown]
@@ -36,7 +38,11 @@ def test_pages_in_json_say_where_they_stand(cli: Cli, small: Path) -> None:
     first = asked(cli, "search", "open a session", "--limit", "1")
     second = asked(cli, "more", first["continuation"])
     assert (first["number"], second["number"]) == (1, 2)
-    assert (first["served"], second["served"], second["stability"]) == ("window", "window", "snapshot")
+    assert (first["served"], second["served"], second["stability"]) == (
+        "window",
+        "window",
+        "snapshot",
+    )
     assert [hit["rank"] for hit in first["hits"] + second["hits"]] == [1, 2]
     assert first["remaining"] == second["remaining"] + 1 == 3
     assert asked(cli, "more", first["continuation"]) == second
@@ -75,17 +81,26 @@ def test_what_is_no_continuation_is_an_error_with_its_code(cli: Cli, small: Path
 def test_another_process_goes_on(cli: Cli, small: Path) -> None:
     first = asked(cli, "search", "open a session", "--limit", "1")
     done = subprocess.run(
-        [sys.executable, "-m", "unspool", "more", first["continuation"], "--json"], capture_output=True, text=True, timeout=60, env=dict(os.environ)
+        [sys.executable, "-m", "unspool", "more", first["continuation"], "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=dict(os.environ),
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == asked(cli, "more", first["continuation"])
 
 
-def test_queries_are_warmed_from_a_file_or_stdin_once(cli: Cli, small: Path, tmp_path: Path) -> None:
+def test_queries_are_warmed_from_a_file_or_stdin_once(
+    cli: Cli, small: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "queries.txt"
     file.write_text("open a session\n\n  evict the cache  \nopen a session\n", encoding="utf-8")
     assert json.loads(cli("warm", str(file), "--json").stdout) == {"queries": 2, "embedded": 2}
-    assert json.loads(cli("warm", "-", "--json", input="open a session\nnew one\n").stdout) == {"queries": 2, "embedded": 1}
+    assert json.loads(cli("warm", "-", "--json", input="open a session\nnew one\n").stdout) == {
+        "queries": 2,
+        "embedded": 1,
+    }
     assert cli("warm", str(file)).stdout == "2 queries are ready, 0 of them embedded now\n"
 
 

@@ -22,7 +22,9 @@ STATIC = "static:wordllama-256 (revision 1, 256 dimensions)"
 B = "hashing:b (revision 1, 16 dimensions)"
 
 
-def test_the_plan_and_the_note_are_on_stderr_and_what_came_of_it_on_stdout(cli: Cli, small: Path) -> None:
+def test_the_plan_and_the_note_are_on_stderr_and_what_came_of_it_on_stdout(
+    cli: Cli, small: Path
+) -> None:
     result = cli("reembed", "--embedder", "hashing:b", "--yes")
     assert result.exit_code == 0, result.stderr
     shown = " ".join(result.stderr.split())
@@ -34,7 +36,9 @@ def test_the_plan_and_the_note_are_on_stderr_and_what_came_of_it_on_stdout(cli: 
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_where_nobody_can_be_asked_it_wants_a_yes_and_does_nothing(cli: Cli, small: Path, hashing: Asked, as_json: bool) -> None:
+def test_where_nobody_can_be_asked_it_wants_a_yes_and_does_nothing(
+    cli: Cli, small: Path, hashing: Asked, as_json: bool
+) -> None:
     result = cli("reembed", "--embedder", "hashing:b", *(["--json"] if as_json else []))
     assert result.exit_code == 2
     assert "give --yes" in result.stderr
@@ -46,7 +50,10 @@ def test_where_nobody_can_be_asked_it_wants_a_yes_and_does_nothing(cli: Cli, sma
     assert cli("search", "session").exit_code == 0
 
 
-COMMAND = "import sys; sys.path.insert(0, sys.argv.pop(1)); import hashing; hashing.register(); from unspool.interfaces.cli import main; main()"
+COMMAND = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); import hashing; hashing.register(); from "
+    "unspool.interfaces.cli import main; main()"
+)
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("y\n", 0)], ids=["no", "yes"])
@@ -54,8 +61,18 @@ def test_at_a_terminal_it_asks(small: Path, answer: str, code: int) -> None:
     keyboard, terminal = os.openpty()
     try:
         os.write(keyboard, answer.encode())
-        command = [sys.executable, "-c", COMMAND, str(Path(__file__).parent.parent), "reembed", "--embedder", "hashing:b"]
-        done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, timeout=60, check=False)
+        command = [
+            sys.executable,
+            "-c",
+            COMMAND,
+            str(Path(__file__).parent.parent),
+            "reembed",
+            "--embedder",
+            "hashing:b",
+        ]
+        done = subprocess.run(
+            command, stdin=terminal, capture_output=True, text=True, timeout=60, check=False
+        )
     finally:
         os.close(keyboard)
         os.close(terminal)
@@ -90,11 +107,18 @@ def test_a_price_that_is_known_is_told(cli: Cli, small: Path) -> None:
     assert "$" not in cli("reembed", "--embedder", "hashing:b").stderr
 
 
-def test_the_next_search_with_the_old_one_is_told_what_to_set_and_what_to_run(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_search_with_the_old_one_is_told_what_to_set_and_what_to_run(
+    cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cli("reembed", "--embedder", "hashing:b", "--yes").exit_code == 0
     result = cli("search", "session", "--json")
     assert (result.exit_code, json.loads(result.stdout)["error"]["code"]) == (2, "conflict")
-    for part in (B, "static:wordllama-256", "UNSPOOL_EMBEDDER=hashing:b", "unspool reembed --embedder static"):
+    for part in (
+        B,
+        "static:wordllama-256",
+        "UNSPOOL_EMBEDDER=hashing:b",
+        "unspool reembed --embedder static",
+    ):
         assert part in result.stderr
     monkeypatch.setenv("UNSPOOL_EMBEDDER", "hashing:b")
     assert cli("search", "session").exit_code == 0
@@ -107,7 +131,9 @@ def test_the_one_in_use_needs_no_yes_and_changes_nothing(cli: Cli, small: Path) 
     assert "0 texts embedded" in result.stdout
 
 
-def test_the_embedder_may_be_named_by_the_environment(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedder_may_be_named_by_the_environment(
+    cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UNSPOOL_EMBEDDER", "hashing:b")
     assert json.loads(cli("reembed", "--yes", "--json").stdout)["after"] == B
 
@@ -121,7 +147,9 @@ def test_without_an_embedder_there_is_nothing_to_go_over_to(cli: Cli, small: Pat
 
 def test_the_old_can_be_dropped_with_it_or_alone(cli: Cli, small: Path) -> None:
     assert json.loads(cli("reembed", "--drop-old", "--json").stdout) == {"dropped": []}
-    together = json.loads(cli("reembed", "--embedder", "hashing:b", "--yes", "--drop-old", "--json").stdout)
+    together = json.loads(
+        cli("reembed", "--embedder", "hashing:b", "--yes", "--drop-old", "--json").stdout
+    )
     assert (together["dropped"], together["kept"]) == ([STATIC], [])
     cli("reembed", "--embedder", "hashing:c", "--yes")
     alone = cli("reembed", "--drop-old")
@@ -130,25 +158,35 @@ def test_the_old_can_be_dropped_with_it_or_alone(cli: Cli, small: Path) -> None:
     assert cli("search", "session", "--embedder", "hashing:c").exit_code == 0
 
 
-def test_texts_that_are_too_long_are_foretold_and_warned_of(cli: Cli, small: Path, tmp_path: Path) -> None:
+def test_texts_that_are_too_long_are_foretold_and_warned_of(
+    cli: Cli, small: Path, tmp_path: Path
+) -> None:
     (tmp_path / "long").mkdir()
     (tmp_path / "long" / "a.txt").write_text("island " * 100, encoding="utf-8")
     assert cli("index", str(tmp_path / "long")).exit_code == 0
     result = cli("reembed", "--embedder", "hashing:short", "--yes")
     assert result.exit_code == 0, result.stderr
     assert "chunks are longer than it reads" in result.stderr
-    assert "warning: " in result.stderr and "tokens that hashing:short reads" in " ".join(result.stderr.split())
+    assert "warning: " in result.stderr and "tokens that hashing:short reads" in " ".join(
+        result.stderr.split()
+    )
 
 
-def test_an_embedder_that_nobody_knows_and_a_catalog_that_is_none_are_errors(cli: Cli, small: Path, tmp_path: Path) -> None:
+def test_an_embedder_that_nobody_knows_and_a_catalog_that_is_none_are_errors(
+    cli: Cli, small: Path, tmp_path: Path
+) -> None:
     unknown = cli("reembed", "--embedder", "statik", "--yes")
     assert unknown.exit_code == 2 and "did you mean 'static'" in unknown.stderr
     (tmp_path / "other.db").write_text("no database")
-    wrong = cli("reembed", "--embedder", "static", "--yes", "--database", f"sqlite:///{tmp_path}/other.db")
+    wrong = cli(
+        "reembed", "--embedder", "static", "--yes", "--database", f"sqlite:///{tmp_path}/other.db"
+    )
     assert wrong.exit_code == 2 and "is not an SQLite file" in wrong.stderr
 
 
-def test_a_provider_that_fails_is_a_service_that_failed(cli: Cli, small: Path, hashing: Asked) -> None:
+def test_a_provider_that_fails_is_a_service_that_failed(
+    cli: Cli, small: Path, hashing: Asked
+) -> None:
     def fail(texts: object) -> None:
         raise UnreachableError("the provider is away; try again")
 
@@ -158,7 +196,9 @@ def test_a_provider_that_fails_is_a_service_that_failed(cli: Cli, small: Path, h
     assert cli("search", "session").exit_code == 0
 
 
-def test_dropping_does_not_go_over_to_what_a_variable_names(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropping_does_not_go_over_to_what_a_variable_names(
+    cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The variable may still name the old one."""
     cli("reembed", "--embedder", "hashing:b", "--yes")
     monkeypatch.setenv("UNSPOOL_EMBEDDER", "static")

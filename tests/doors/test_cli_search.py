@@ -26,7 +26,9 @@ def test_a_search_shows_place_symbol_and_numbered_lines(cli: Cli, small: Path) -
     assert "\n\nguide.md:" in result.stdout
 
 
-def test_a_search_with_a_path_indexes_it_first_and_says_so_in_one_line(cli: Cli, folder: Path) -> None:
+def test_a_search_with_a_path_indexes_it_first_and_says_so_in_one_line(
+    cli: Cli, folder: Path
+) -> None:
     first = cli("search", "open a session", str(folder))
     assert (first.exit_code, first.stderr.count("\n")) == (0, 1)
     assert first.stderr.startswith("index: mine: 4 added")
@@ -35,7 +37,9 @@ def test_a_search_with_a_path_indexes_it_first_and_says_so_in_one_line(cli: Cli,
     assert again.stdout == first.stdout
 
 
-def test_a_path_inside_a_project_refreshes_the_project_and_narrows_the_search(cli: Cli, folder: Path) -> None:
+def test_a_path_inside_a_project_refreshes_the_project_and_narrows_the_search(
+    cli: Cli, folder: Path
+) -> None:
     cli("index", str(folder))
     result = cli("search", "session", str(folder / "deep"), "--json")
     assert {hit["path"] for hit in json.loads(result.stdout)["hits"]} <= {"deep/cache.go"}
@@ -67,7 +71,9 @@ def test_several_paths_are_several_projects_and_hits_say_which(cli: Cli, tmp_pat
     assert "[two]" in cli("search", "apples", "-p", "one", "-p", "two").stdout
 
 
-def test_the_project_of_the_current_folder_is_searched(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_project_of_the_current_folder_is_searched(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "inner").mkdir(parents=True)
         (tmp_path / name / "a.md").write_text(f"# Apples of {name}\n")
@@ -76,7 +82,9 @@ def test_the_project_of_the_current_folder_is_searched(cli: Cli, tmp_path: Path,
     assert json.loads(cli("search", "apples", "--json").stdout)["projects"] == ["two"]
     monkeypatch.setenv("UNSPOOL_PROJECT", "one")
     assert json.loads(cli("search", "apples", "--json").stdout)["projects"] == ["one"]
-    assert json.loads(cli("search", "apples", "--json", "--project", "two").stdout)["projects"] == ["two"]
+    assert json.loads(cli("search", "apples", "--json", "--project", "two").stdout)["projects"] == [
+        "two"
+    ]
 
 
 def test_a_dash_reads_the_query_from_stdin(cli: Cli, small: Path) -> None:
@@ -109,11 +117,18 @@ def test_searching_before_anything_is_indexed_is_no_error(cli: Cli) -> None:
 def test_explain_gives_each_hit_a_reason(cli: Cli, small: Path) -> None:
     assert "meaning" in cli("search", "open session", "--explain").stdout
     assert "meaning" not in cli("search", "open session").stdout
-    assert all(hit["reason"] for hit in json.loads(cli("search", "open session", "--explain", "--json").stdout)["hits"])
+    assert all(
+        hit["reason"]
+        for hit in json.loads(cli("search", "open session", "--explain", "--json").stdout)["hits"]
+    )
 
 
 def test_full_shows_whole_chunks_and_a_budget_shortens_them(cli: Cli, tmp_path: Path) -> None:
-    long = "# Long\n\n" + "\n".join(f"line {number} about nothing" for number in range(25)) + "\nthe walrus sleeps\n"
+    long = (
+        "# Long\n\n"
+        + "\n".join(f"line {number} about nothing" for number in range(25))
+        + "\nthe walrus sleeps\n"
+    )
     (tmp_path / "long").mkdir()
     (tmp_path / "long" / "a.md").write_text(long)
     cli("index", str(tmp_path / "long"))
@@ -125,8 +140,13 @@ def test_full_shows_whole_chunks_and_a_budget_shortens_them(cli: Cli, tmp_path: 
     assert "note: " in short.stderr
 
 
-def test_piped_output_has_no_colour_and_forced_colour_marks_the_words(cli: Cli, small: Path) -> None:
-    plain, forced = cli("search", "open_session").stdout, cli("search", "open_session", "--color").stdout
+def test_piped_output_has_no_colour_and_forced_colour_marks_the_words(
+    cli: Cli, small: Path
+) -> None:
+    plain, forced = (
+        cli("search", "open_session").stdout,
+        cli("search", "open_session", "--color").stdout,
+    )
     assert "\x1b" not in plain and "\x1b" not in cli("search", "open_session", "--no-color").stdout
     assert "\x1b[1;33mopen_session\x1b[0m" in forced
     assert re.sub(r"\x1b\[[\d;]*m", "", forced) == plain.expandtabs()
@@ -134,11 +154,18 @@ def test_piped_output_has_no_colour_and_forced_colour_marks_the_words(cli: Cli, 
 
 def test_what_is_indexed_cannot_command_the_terminal(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "evil").mkdir()
-    (tmp_path / "evil" / "a.md").write_text("# Walrus\n\nA walrus \x1b[2J\x1b]0;owned\x07 sleeps \u202egnp.exe\n")
+    (tmp_path / "evil" / "a.md").write_text(
+        "# Walrus\n\nA walrus \x1b[2J\x1b]0;owned\x07 sleeps \u202egnp.exe\n"
+    )
     cli("index", str(tmp_path / "evil"))
     for flag in ("--no-color", "--color"):
         out = cli("search", "walrus sleeps", flag).stdout
-        assert "\x1b[2J" not in out and "\x1b]" not in out and "\x07" not in out and "\u202e" not in out
+        assert (
+            "\x1b[2J" not in out
+            and "\x1b]" not in out
+            and "\x07" not in out
+            and "\u202e" not in out
+        )
         assert "␛[2J" in out
 
 
@@ -155,11 +182,16 @@ def test_what_is_indexed_cannot_command_the_terminal(cli: Cli, tmp_path: Path) -
         (["--path", "notes/**"], {"notes/garden.md"}),
         (["--kind", "docs", "--path", "guide.md"], {"guide.md"}),
         (["--kind", "code,docs", "--language", "go"], {"deep/cache.go"}),
-        (["--filter", '{"any": [{"language": "go"}, {"path": "guide.md"}]}'], {"deep/cache.go", "guide.md"}),
+        (
+            ["--filter", '{"any": [{"language": "go"}, {"path": "guide.md"}]}'],
+            {"deep/cache.go", "guide.md"},
+        ),
         (["--filter", '{"kind": "code"}', "-w", "path=deep/*"], {"deep/cache.go"}),
     ],
 )
-def test_filters_keep_what_they_say(cli: Cli, small: Path, flags: list[str], expected: set[str]) -> None:
+def test_filters_keep_what_they_say(
+    cli: Cli, small: Path, flags: list[str], expected: set[str]
+) -> None:
     result = cli("search", "session cache garden", "--alpha", "1", "--json", *flags)
     assert {hit["path"] for hit in json.loads(result.stdout)["hits"]} == expected
 
@@ -168,12 +200,20 @@ def test_metadata_conditions_know_numbers_and_booleans(cli: Cli, database: Path)
     with unspool.open(f"sqlite:///{database}") as corpus:
         for year, draft in ((2023, True), (2024, False)):
             corpus.put(
-                unspool.Document(project="p", path=f"{year}.md", text=f"apples of {year}", metadata={"year": year, "draft": draft, "code": str(year)})
+                unspool.Document(
+                    project="p",
+                    path=f"{year}.md",
+                    text=f"apples of {year}",
+                    metadata={"year": year, "draft": draft, "code": str(year)},
+                )
             )
 
     def found(*conditions: str) -> set[str]:
         flags = [part for text in conditions for part in ("-w", text)]
-        return {hit["path"] for hit in json.loads(cli("search", "apples", "--json", *flags).stdout)["hits"]}
+        return {
+            hit["path"]
+            for hit in json.loads(cli("search", "apples", "--json", *flags).stdout)["hits"]
+        }
 
     assert found("metadata.year=2023") == {"2023.md"}
     assert found("metadata.year>=2023", "metadata.year<2024") == {"2023.md"}
@@ -204,13 +244,21 @@ def test_min_score_and_limit_shorten_the_page(cli: Cli, small: Path) -> None:
     hits = json.loads(cli("search", "session", "--json").stdout)["hits"]
     assert len(hits) > 1
     assert len(json.loads(cli("search", "session", "--json", "-n", "1").stdout)["hits"]) == 1
-    kept = json.loads(cli("search", "session", "--json", "--min-score", str(hits[0]["score"])).stdout)["hits"]
+    kept = json.loads(
+        cli("search", "session", "--json", "--min-score", str(hits[0]["score"])).stdout
+    )["hits"]
     assert [hit["path"] for hit in kept] == [hits[0]["path"]]
 
 
-def test_related_takes_a_real_path_a_stored_path_and_the_place_of_a_hit(cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_related_takes_a_real_path_a_stored_path_and_the_place_of_a_hit(
+    cli: Cli, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = cli("related", "session.py:4")
-    assert stored.exit_code == 0 and "guide.md" in stored.stdout and "\nsession.py" not in stored.stdout
+    assert (
+        stored.exit_code == 0
+        and "guide.md" in stored.stdout
+        and "\nsession.py" not in stored.stdout
+    )
     assert cli("related", f"{small}/session.py:4").stdout == stored.stdout
     assert cli("related", "session.py:1-6", "--project", "small").stdout == stored.stdout
     monkeypatch.chdir(small / "deep")
@@ -226,5 +274,10 @@ def test_related_to_an_unknown_place_is_exit_code_1(cli: Cli, small: Path) -> No
 
 
 def test_wide_characters_keep_a_table_aligned() -> None:
-    lines = ["".join(text for text, _ in line) for line in terminal.table(["name", "x"], [[("日本", ""), ("1", "")], [("abcd", ""), ("2", "")]])]
+    lines = [
+        "".join(text for text, _ in line)
+        for line in terminal.table(
+            ["name", "x"], [[("日本", ""), ("1", "")], [("abcd", ""), ("2", "")]]
+        )
+    ]
     assert lines == ["name  x  ", "日本  1  ", "abcd  2  "]

@@ -49,7 +49,9 @@ FINE: Reply = (200, {"tokens": 3}, {})
 
 
 class Scripted:
-    """A server that gives prepared answers, the last one again and again, and remembers what it was asked."""
+    """A server that gives prepared answers, the last one again and again, and remembers what it
+    was asked.
+    """
 
     def __init__(self) -> None:
         self.answers: list[Reply] = [FINE]
@@ -60,14 +62,26 @@ class Scripted:
         class Handler(BaseHTTPRequestHandler):
             def _answer(self) -> None:
                 self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                own.asked.append((self.command, self.path, {name.lower(): value for name, value in self.headers.items()}))
-                status, body, headers = own.answers.pop(0) if len(own.answers) > 1 else own.answers[0]
+                own.asked.append(
+                    (
+                        self.command,
+                        self.path,
+                        {name.lower(): value for name, value in self.headers.items()},
+                    )
+                )
+                status, body, headers = (
+                    own.answers.pop(0) if len(own.answers) > 1 else own.answers[0]
+                )
                 if not status:
                     own.holds.wait(wire.WAIT_S)
                     return
                 data = json.dumps(body).encode()
                 self.send_response(status)
-                for name, value in {"Content-Type": "application/json", "Content-Length": str(len(data)), **headers}.items():
+                for name, value in {
+                    "Content-Type": "application/json",
+                    "Content-Length": str(len(data)),
+                    **headers,
+                }.items():
                     self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(data)
@@ -80,7 +94,9 @@ class Scripted:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.02}
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -128,7 +144,11 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., Any]:
 
 
 def test_a_service_that_is_busy_is_asked_again(script: Scripted, ask: Callable[..., Any]) -> None:
-    script.answers = [refusing(429, "throttled", Retry_After="0"), refusing(503, "rate_limited", Retry_After="0"), FINE]
+    script.answers = [
+        refusing(429, "throttled", Retry_After="0"),
+        refusing(503, "rate_limited", Retry_After="0"),
+        FINE,
+    ]
     assert ask(script.address, "count_tokens", "x") == 3
     assert len(script.asked) == 3
 
@@ -140,21 +160,27 @@ def test_it_is_not_asked_for_ever(script: Scripted, ask: Callable[..., Any]) -> 
     assert (len(script.asked), found.value.request_id) == (1 + service.RETRIES, "r7")
 
 
-def test_what_may_have_been_done_is_not_done_again(script: Scripted, ask: Callable[..., Any]) -> None:
+def test_what_may_have_been_done_is_not_done_again(
+    script: Scripted, ask: Callable[..., Any]
+) -> None:
     script.answers = [refusing(503, "unreachable")]
     with pytest.raises(UnreachableError):
         ask(script.address, "answering", "a question")
     assert len(script.asked) == 1
 
 
-def test_a_service_that_asks_for_much_patience_is_believed(script: Scripted, ask: Callable[..., Any]) -> None:
+def test_a_service_that_asks_for_much_patience_is_believed(
+    script: Scripted, ask: Callable[..., Any]
+) -> None:
     script.answers = [refusing(503, "rate_limited", Retry_After="600")]
     with pytest.raises(RateLimitedError) as found:
         ask(script.address, "count_tokens", "x")
     assert (len(script.asked), found.value.retry_after) == (1, 600)
 
 
-def test_a_service_that_is_away_is_unreachable(ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_is_away_is_unreachable(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service, "RETRIES", 0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -175,13 +201,18 @@ def test_a_service_that_does_not_answer_is_waited_for_so_long_and_no_longer(
     assert len(script.asked) == 1
 
 
-def test_the_key_goes_to_the_service_and_nowhere_else(script: Scripted, ask: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_goes_to_the_service_and_nowhere_else(
+    script: Scripted, ask: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     ask(script.address, "count_tokens", "x")
     assert script.asked[0][2]["authorization"] == f"Bearer {KEY}"
     other = Scripted()
     try:
-        script.answers = [(307, {}, {"Location": f"{other.address}/v1/count_tokens"}), refusing(401, "unauthenticated")]
+        script.answers = [
+            (307, {}, {"Location": f"{other.address}/v1/count_tokens"}),
+            refusing(401, "unauthenticated"),
+        ]
         raised: list[UnspoolError] = []
         for _ in range(2):
             with pytest.raises(UnspoolError) as found:
@@ -191,12 +222,19 @@ def test_the_key_goes_to_the_service_and_nowhere_else(script: Scripted, ask: Cal
         other.close()
     assert other.asked == []
     corpus = RemoteCorpus(script.address, key=KEY, settings=unspool.Settings(key=KEY))
-    shown = [repr(corpus), repr(corpus.settings), caplog.text, *(f"{one!r} {one} {getattr(one, '__notes__', '')}" for one in raised)]
+    shown = [
+        repr(corpus),
+        repr(corpus.settings),
+        caplog.text,
+        *(f"{one!r} {one} {getattr(one, '__notes__', '')}" for one in raised),
+    ]
     corpus.close()
     assert not any(KEY in text for text in shown)
 
 
-def test_no_proxy_of_the_environment_reads_what_is_not_encrypted(script: Scripted, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_proxy_of_the_environment_reads_what_is_not_encrypted(
+    script: Scripted, ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     proxy = Scripted()
     try:
         monkeypatch.setenv("HTTP_PROXY", proxy.address)
@@ -211,7 +249,9 @@ def test_no_proxy_of_the_environment_reads_what_is_not_encrypted(script: Scripte
     assert proxy.asked == []
 
 
-def test_a_proxy_of_the_environment_leads_to_a_service_with_encryption(ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_leads_to_a_service_with_encryption(
+    ask: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service, "RETRIES", 0)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{listening.getsockname()[1]}")
@@ -231,7 +271,13 @@ def test_a_proxy_of_the_environment_leads_to_a_service_with_encryption(ask: Call
 
 
 def test_a_task_that_is_cancelled_cancels_its_job(script: Scripted) -> None:
-    job = {"id": "0123456789abcdef", "project": "p", "source": "", "state": "running", "created_at": "2026-01-01T00:00:00+00:00"}
+    job = {
+        "id": "0123456789abcdef",
+        "project": "p",
+        "source": "",
+        "state": "running",
+        "created_at": "2026-01-01T00:00:00+00:00",
+    }
     job |= {
         "started_at": None,
         "finished_at": None,
@@ -244,7 +290,9 @@ def test_a_task_that_is_cancelled_cancels_its_job(script: Scripted) -> None:
     async def story() -> None:
         async with aio.open(script.address, key=None, settings=unspool.Settings()) as corpus:
             with anyio.CancelScope() as scope:
-                await corpus.index("/srv/x", project="p", on_progress=lambda progress: scope.cancel())
+                await corpus.index(
+                    "/srv/x", project="p", on_progress=lambda progress: scope.cancel()
+                )
             assert scope.cancelled_caught
 
     anyio.run(story)
@@ -262,17 +310,25 @@ def test_a_key_opens_what_it_is_for(tmp_path: Path) -> None:
         corpus.put(Document(project="other", path="b", text="secret"))
         _, reader = corpus.keys.create(projects="p", role="read")
     with serving(settings) as address:
-        with unspool.open(address, settings=unspool.Settings()) as nobody, pytest.raises(UnauthenticatedError, match="key") as found:
+        with (
+            unspool.open(address, settings=unspool.Settings()) as nobody,
+            pytest.raises(UnauthenticatedError, match="key") as found,
+        ):
             nobody.projects()
         assert found.value.request_id
-        with unspool.open(address, settings=unspool.Settings.load(environment={"UNSPOOL_KEY": reader}, folder=tmp_path)) as corpus:
+        with unspool.open(
+            address,
+            settings=unspool.Settings.load(environment={"UNSPOOL_KEY": reader}, folder=tmp_path),
+        ) as corpus:
             assert corpus.projects() == ["p"]
             assert corpus.search("tomatoes").hits[0].chunk.path == "a.md"
             with pytest.raises(ForbiddenError):
                 corpus.put(NOTE)
             with pytest.raises(NotFoundError):
                 corpus.read("b", project="other")
-            assert corpus.streams(project="other") == corpus.conversations.list(project="other") == []
+            assert (
+                corpus.streams(project="other") == corpus.conversations.list(project="other") == []
+            )
 
 
 # Answers
@@ -287,7 +343,9 @@ def model() -> Iterator[wire.WireServer]:
 @pytest.fixture
 def answering(tmp_path: Path, model: wire.WireServer) -> Iterator[str]:
     """A service with a model, and a document in it."""
-    settings = settings_for(tmp_path / "a.db", answer_model="anthropic:m", answer_url=model.url, answer_retries=0)
+    settings = settings_for(
+        tmp_path / "a.db", answer_model="anthropic:m", answer_url=model.url, answer_retries=0
+    )
     with unspool.open(settings=settings) as corpus:
         corpus.put(NOTE)
     with serving(settings) as address:
@@ -314,7 +372,9 @@ def test_an_answer_comes_piece_by_piece(answering: str, model: wire.WireServer) 
     anyio.run(story)
 
 
-def test_closing_an_answer_ends_it_in_the_service_and_at_the_model(answering: str, model: wire.WireServer) -> None:
+def test_closing_an_answer_ends_it_in_the_service_and_at_the_model(
+    answering: str, model: wire.WireServer
+) -> None:
     gone = threading.Event()
     model.script(chats.hanging(gone, "Sun"))
     with unspool.open(answering, key=None, settings=unspool.Settings()) as corpus:
@@ -367,7 +427,9 @@ def test_an_awaited_answer_is_ended_alike(answering: str, model: wire.WireServer
     anyio.run(story)
 
 
-def test_an_answer_that_fails_ends_with_the_error_of_the_model(answering: str, model: wire.WireServer, ask: Callable[..., Any]) -> None:
+def test_an_answer_that_fails_ends_with_the_error_of_the_model(
+    answering: str, model: wire.WireServer, ask: Callable[..., Any]
+) -> None:
     model.script(wire.failing(401))
     with pytest.raises(RejectedError) as found:
         ask(answering, "ask", "What do tomatoes want?", key="")
@@ -406,5 +468,7 @@ def test_without_its_package_the_client_says_what_to_install() -> None:
         except ImportError as error:
             print(error)
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert "pip install 'unspool[client]'" in done.stdout

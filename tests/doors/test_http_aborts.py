@@ -1,4 +1,7 @@
-"""Clients that leave early: in the middle of a body, or before the answer. Neither is a bug of the service."""
+"""Clients that leave early: in the middle of a body, or before the answer.
+
+Neither is a bug of the service.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ def leave(address: str, *pieces: bytes, is_reset: bool) -> None:
 
 
 def has_read(line: socket.socket) -> bool:
-    """Return whether the other side has read everything, by the kernel's table of connections where there is one."""
+    """Return whether the other side has read everything, by the kernel's table of connections
+    where there is one.
+    """
     table = Path("/proc/net/tcp")
     if not table.exists():
         return True
@@ -76,7 +81,12 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
     ("method", "path", "route", "headers"),
     [
         ("POST", "/v1/search", "/v1/search", b""),
-        ("PUT", "/v1/projects/notes/documents/b.md", "/v1/projects/{project}/documents/{path:path}", b""),
+        (
+            "PUT",
+            "/v1/projects/notes/documents/b.md",
+            "/v1/projects/{project}/documents/{path:path}",
+            b"",
+        ),
         ("POST", "/v1/ask", "/v1/ask", b""),
         ("POST", "/mcp", "/mcp", b""),
         ("POST", "/mcp", "/mcp", b"MCP-Protocol-Version: 2025-06-18\r\n"),
@@ -104,8 +114,13 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_not_a_bug(
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
-def test_a_client_that_leaves_before_the_answer_is_not_a_bug(address: str, place: Path, caplog: pytest.LogCaptureFixture, is_reset: bool) -> None:
-    """A writer that locks the catalog keeps the request waiting. A request that was read is completed, and nobody hears of its end."""
+def test_a_client_that_leaves_before_the_answer_is_not_a_bug(
+    address: str, place: Path, caplog: pytest.LogCaptureFixture, is_reset: bool
+) -> None:
+    """A writer that locks the catalog keeps the request waiting.
+
+    A request that was read is completed, and nobody hears of its end.
+    """
     route = "/v1/projects/{project}/documents/{path:path}"
     body = b'{"text": "x"}'
     begin = b"PUT /v1/projects/notes/documents/b.md HTTP/1.1\r\nHost: localhost\r\n" + JSON
@@ -119,7 +134,9 @@ def test_a_client_that_leaves_before_the_answer_is_not_a_bug(address: str, place
 
 
 @pytest.mark.parametrize("version", [b"2025-06-18", b"2026-07-28"])
-def test_an_agent_that_leaves_before_the_answer_is_not_a_bug(address: str, place: Path, caplog: pytest.LogCaptureFixture, version: bytes) -> None:
+def test_an_agent_that_leaves_before_the_answer_is_not_a_bug(
+    address: str, place: Path, caplog: pytest.LogCaptureFixture, version: bytes
+) -> None:
     meta = b'"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
     arguments = b'{"text":"The owl moved in.","project":"notes"}'
     params = b'{"name":"remember","arguments":' + arguments + b"," + meta + b"}"

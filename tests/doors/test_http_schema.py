@@ -1,4 +1,6 @@
-"""The description of the service is complete, and true: what it allows is answered, what it does not is refused, and every answer is as it says."""
+"""The description of the service is complete, and true: what it allows is answered, what it does
+not is refused, and every answer is as it says.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def test_every_answer_has_an_example_that_is_one(description: dict[str, Any]) ->
             if int(status) >= 400:
                 name = response["$ref"].rpartition("/")[2]
                 response = description["components"]["responses"][name]
-                TypeAdapter(SHAPES["Error"]).validate_python(response["content"]["application/json"]["example"], strict=True)
+                TypeAdapter(SHAPES["Error"]).validate_python(
+                    response["content"]["application/json"]["example"], strict=True
+                )
                 continue
             assert "X-Request-ID" in response["headers"]
             for media_type, content in response["content"].items():
@@ -63,7 +67,9 @@ def test_every_answer_has_an_example_that_is_one(description: dict[str, Any]) ->
             TypeAdapter(shape).validate_python(EXAMPLES[name], strict=True)
 
 
-def test_every_body_has_an_example_that_is_one_and_takes_nothing_that_is_not_named(description: dict[str, Any]) -> None:
+def test_every_body_has_an_example_that_is_one_and_takes_nothing_that_is_not_named(
+    description: dict[str, Any],
+) -> None:
     bodies = {
         operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
         for _, _, operation in operations(description)
@@ -81,24 +87,53 @@ def test_every_error_names_its_codes(description: dict[str, Any]) -> None:
     failures = description["components"]["responses"]
     assert "`throttled`" in failures["Error429"]["description"]
     assert set(failures["Error429"]["headers"]) == {"X-Request-ID", "Retry-After"}
-    assert {"`host`", "`overdue`", "`bug`"} <= {word for one in failures.values() for word in one["description"].split(", ")}
+    assert {"`host`", "`overdue`", "`bug`"} <= {
+        word for one in failures.values() for word in one["description"].split(", ")
+    }
     for _, _, operation in operations(description):
         assert {"403", "421", "500"} <= set(operation["responses"])
         assert ("requestBody" in operation) == ("413" in operation["responses"])
 
 
 def test_random_requests_find_no_difference_from_the_description(tmp_path: Path) -> None:
-    """A short run of what was run for long by hand: no 5xx, nothing undocumented, nothing invalid accepted, nothing valid refused."""
+    """A short run of what was run for long by hand: no 5xx, nothing undocumented, nothing
+    invalid accepted, nothing valid refused.
+    """
     settings = settings_for(tmp_path / "catalog.db")
     with unspool.open(settings=settings) as corpus:
         corpus.put(*(doc(f"{number}.md", f"walrus number {number}") for number in range(12)))
     with serving(settings) as address:
-        flags = ["--checks", "all", "--phases", "examples,fuzzing", "--max-examples", "2", "--seed", "7", "--no-color", "--warnings", "off"]
-        command = [sys.executable, "-m", "schemathesis.cli", "run", f"{address}/openapi.json", *flags, "--suppress-health-check", "all"]
+        flags = [
+            "--checks",
+            "all",
+            "--phases",
+            "examples,fuzzing",
+            "--max-examples",
+            "2",
+            "--seed",
+            "7",
+            "--no-color",
+            "--warnings",
+            "off",
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            "run",
+            f"{address}/openapi.json",
+            *flags,
+            "--suppress-health-check",
+            "all",
+        ]
         ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_the_page_about_it_names_every_route(description: dict[str, Any]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "http.md").read_text(encoding="utf-8")
-    assert [path for path, method, _ in operations(description) if f"{method.upper()} {path}`" not in page] == []
+    assert [
+        path
+        for path, method, _ in operations(description)
+        if f"{method.upper()} {path}`" not in page
+    ] == []

@@ -1,4 +1,6 @@
-"""Answers and jobs as events: piece by piece, ended by whoever goes away, and by a service that stops."""
+"""Answers and jobs as events: piece by piece, ended by whoever goes away, and by a service that
+stops.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,13 @@ def model() -> Iterator[wire.WireServer]:
 
 @pytest.fixture
 def settings(tmp_path: Path, model: wire.WireServer) -> unspool.Settings:
-    made = settings_for(tmp_path / "catalog.db", answer_model="anthropic:m", answer_url=model.url, answer_timeout_s=600, answer_retries=0)
+    made = settings_for(
+        tmp_path / "catalog.db",
+        answer_model="anthropic:m",
+        answer_url=model.url,
+        answer_timeout_s=600,
+        answer_retries=0,
+    )
     with unspool.open(settings=made) as corpus:
         corpus.put(doc("a.md", "tomatoes want sun"))
     return made
@@ -42,11 +50,16 @@ def settings(tmp_path: Path, model: wire.WireServer) -> unspool.Settings:
 
 @pytest.fixture
 def api(settings: unspool.Settings) -> Iterator[httpx2.Client]:
-    with serving(settings) as address, httpx2.Client(base_url=address, timeout=wire.WAIT_S) as client:
+    with (
+        serving(settings) as address,
+        httpx2.Client(base_url=address, timeout=wire.WAIT_S) as client,
+    ):
         yield client
 
 
-def test_an_answer_comes_whole_or_piece_by_piece(api: httpx2.Client, model: wire.WireServer) -> None:
+def test_an_answer_comes_whole_or_piece_by_piece(
+    api: httpx2.Client, model: wire.WireServer
+) -> None:
     model.says = ("Sun ", "[1].")
     whole = api.post("/v1/ask", json=QUESTION).json()
     assert (whole["text"], whole["citations"][0]["path"]) == ("Sun [1].", "a.md")
@@ -57,14 +70,19 @@ def test_an_answer_comes_whole_or_piece_by_piece(api: httpx2.Client, model: wire
     assert {name for name, _ in pieces} == {"text"}
     assert "".join(piece["text"] for _, piece in pieces) == "Sun [1]."
     assert name == "answer"
-    assert {**last, "usage": None} == {**whole, "usage": None}  # what the model is shown has a mark in it that nobody can guess
+    # what the model is shown has a mark in it that nobody can guess
+    assert {**last, "usage": None} == {**whole, "usage": None}
 
 
-def test_what_goes_wrong_before_and_within_a_stream(api: httpx2.Client, model: wire.WireServer) -> None:
+def test_what_goes_wrong_before_and_within_a_stream(
+    api: httpx2.Client, model: wire.WireServer
+) -> None:
     before = api.post("/v1/ask", json={**QUESTION, "projects": ["nobody"], "stream": True})
     assert (before.status_code, before.json()["error"]["code"]) == (404, "not_found")
     model.script(lambda asked: wire.Answer(pieces=list(chats.begin(asked)), is_reset=True))
-    with api.stream("POST", "/v1/ask", json={**QUESTION, "stream": True}, headers={"X-Request-ID": "mine"}) as answer:
+    with api.stream(
+        "POST", "/v1/ask", json={**QUESTION, "stream": True}, headers={"X-Request-ID": "mine"}
+    ) as answer:
         ((name, told),) = list(events(answer))
     assert name == "error"
     assert told["error"]["request_id"] == "mine"
@@ -72,7 +90,9 @@ def test_what_goes_wrong_before_and_within_a_stream(api: httpx2.Client, model: w
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_whoever_goes_away_ends_the_call_of_the_model(api: httpx2.Client, model: wire.WireServer, stream: bool) -> None:
+def test_whoever_goes_away_ends_the_call_of_the_model(
+    api: httpx2.Client, model: wire.WireServer, stream: bool
+) -> None:
     gone, asked = threading.Event(), threading.Event()
 
     def reply(question: wire.Asked) -> wire.Answer:
@@ -90,20 +110,29 @@ def test_whoever_goes_away_ends_the_call_of_the_model(api: httpx2.Client, model:
             assert next(events(answer))[0] == "text"
     else:
         connection = HTTPConnection(api.base_url.host, api.base_url.port)
-        connection.request("POST", "/v1/ask", json.dumps(QUESTION), {"Content-Type": "application/json"})
+        connection.request(
+            "POST", "/v1/ask", json.dumps(QUESTION), {"Content-Type": "application/json"}
+        )
         assert asked.wait(wire.WAIT_S)
         connection.close()
     assert gone.wait(wire.WAIT_S)
 
 
-def test_a_request_that_takes_too_long_ends_the_call_of_the_model(settings: unspool.Settings, model: wire.WireServer) -> None:
+def test_a_request_that_takes_too_long_ends_the_call_of_the_model(
+    settings: unspool.Settings, model: wire.WireServer
+) -> None:
     gone = threading.Event()
     model.script(chats.hanging(gone, "Sun"), chats.hanging(threading.Event(), "Sun"))
     with serving(settings, serve_timeout_s=1) as address:
         late = httpx2.post(f"{address}/v1/ask", json=QUESTION, timeout=wire.WAIT_S)
         assert (late.status_code, late.json()["error"]["code"]) == (504, "overdue")
         assert gone.wait(wire.WAIT_S)
-        with httpx2.stream("POST", f"{address}/v1/ask", json={**QUESTION, "stream": True}, timeout=1.5) as answer, pytest.raises(httpx2.ReadTimeout):
+        with (
+            httpx2.stream(
+                "POST", f"{address}/v1/ask", json={**QUESTION, "stream": True}, timeout=1.5
+            ) as answer,
+            pytest.raises(httpx2.ReadTimeout),
+        ):
             list(events(answer))  # a stream is not given up
 
 
@@ -112,15 +141,24 @@ def test_slow_answers_leave_searches_alone(api: httpx2.Client, model: wire.WireS
     model.script(*(chats.hanging(one, "Sun") for one in gone))
     with ExitStack() as open_:
         for _ in gone:
-            answer = open_.enter_context(api.stream("POST", "/v1/ask", json={**QUESTION, "stream": True}))
+            answer = open_.enter_context(
+                api.stream("POST", "/v1/ask", json={**QUESTION, "stream": True})
+            )
             assert next(events(answer))[0] == "text"
-        assert api.post("/v1/search", json={"query": "tomatoes", "projects": ["notes"]}).status_code == 200
+        assert (
+            api.post("/v1/search", json={"query": "tomatoes", "projects": ["notes"]}).status_code
+            == 200
+        )
     assert all(one.wait(wire.WAIT_S) for one in gone)
 
 
-@pytest.mark.parametrize("reply", [lambda gone: chats.hanging(gone, "Sun"), chats.dribbling], ids=["hangs", "writes on"])
+@pytest.mark.parametrize(
+    "reply", [lambda gone: chats.hanging(gone, "Sun"), chats.dribbling], ids=["hangs", "writes on"]
+)
 def test_a_service_that_stops_ends_streams_at_once(
-    settings: unspool.Settings, model: wire.WireServer, reply: Callable[[threading.Event], wire.Reply]
+    settings: unspool.Settings,
+    model: wire.WireServer,
+    reply: Callable[[threading.Event], wire.Reply],
 ) -> None:
     gone, begun = threading.Event(), threading.Event()
     model.script(reply(gone))
@@ -145,7 +183,9 @@ def test_a_job_can_be_watched_for_longer_than_a_request_may_take(tmp_path: Path)
 
         job = jobs.start("notes", "/somewhere", work)
         address = held.enter_context(serving(settings, serve_timeout_s=1))
-        with httpx2.stream("GET", f"{address}/v1/jobs/{job.id}/events", timeout=wire.WAIT_S) as answer:
+        with httpx2.stream(
+            "GET", f"{address}/v1/jobs/{job.id}/events", timeout=wire.WAIT_S
+        ) as answer:
             coming = events(answer)
             assert next(coming)[0] == "progress"
             time.sleep(1.5)
@@ -155,7 +195,9 @@ def test_a_job_can_be_watched_for_longer_than_a_request_may_take(tmp_path: Path)
 
 def _heard(address: str, begun: threading.Event) -> list[str]:
     names = []
-    with httpx2.stream("POST", address, json={**QUESTION, "stream": True}, timeout=wire.WAIT_S) as answer:
+    with httpx2.stream(
+        "POST", address, json={**QUESTION, "stream": True}, timeout=wire.WAIT_S
+    ) as answer:
         for name, _ in events(answer):
             names.append(name)
             begun.set()

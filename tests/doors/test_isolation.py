@@ -1,4 +1,6 @@
-"""Two keys, two projects: whatever one of them asks, nothing of the other's appears, and what is the other's is as if it had never been."""
+"""Two keys, two projects: whatever one of them asks, nothing of the other's appears, and what is
+the other's is as if it had never been.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +40,24 @@ Asked = Callable[[View, Neighbour, Neighbour, random.Random], object]
 
 def _some(whose: Neighbour, me: Neighbour, chance: random.Random) -> dict[str, object]:
     """Which projects a search is about, and its filter."""
-    projects = chance.choice([None, whose.project, [whose.project], [me.project, whose.project], "*", ["*", whose.project]])
+    projects = chance.choice(
+        [
+            None,
+            whose.project,
+            [whose.project],
+            [me.project, whose.project],
+            "*",
+            ["*", whose.project],
+        ]
+    )
     return {"projects": projects, "where": chance.choice(whose.filters())}
 
 
 def _answer(view: View, whose: Neighbour, me: Neighbour, chance: random.Random) -> object:
     talk = [Message(text=chance.choice(me.queries))]
-    with view.answering(chance.choice(me.queries), conversation=talk, limit=3, **_some(whose, me, chance)) as stream:  # type: ignore[arg-type]
+    with view.answering(
+        chance.choice(me.queries), conversation=talk, limit=3, **_some(whose, me, chance)
+    ) as stream:  # type: ignore[arg-type]
         return "".join(stream), stream.answer
 
 
@@ -66,7 +79,9 @@ def _in(whose: Neighbour, chance: random.Random) -> str | None:
 
 
 def _into(whose: Neighbour, me: Neighbour, chance: random.Random) -> str | None:
-    """The same for what is written: where no project is named it goes into one's own, and counts on there."""
+    """The same for what is written: where no project is named it goes into one's own, and counts
+    on there.
+    """
     return _in(whose, chance) if whose is me else whose.project
 
 
@@ -75,9 +90,13 @@ VIEW: dict[str, Asked] = {
     "settings": lambda view, whose, me, chance: view.settings.project,
     "search": _search,
     "more": lambda view, whose, me, chance: view.more(
-        chance.choice(whose.continuations), limit=chance.choice([None, 2]), restart=chance.random() < 0.5
+        chance.choice(whose.continuations),
+        limit=chance.choice([None, 2]),
+        restart=chance.random() < 0.5,
     ),
-    "related": lambda view, whose, me, chance: view.related(chance.choice(whose.paths), chance.choice([1, 3]), project=_in(whose, chance)),
+    "related": lambda view, whose, me, chance: view.related(
+        chance.choice(whose.paths), chance.choice([1, 3]), project=_in(whose, chance)
+    ),
     "nearest": lambda view, whose, me, chance: view.nearest(
         view.embed(chance.choice(me.queries)),
         k=chance.choice([1, 100]),
@@ -87,7 +106,10 @@ VIEW: dict[str, Asked] = {
     "count_tokens": lambda view, whose, me, chance: view.count_tokens(chance.choice(me.queries)),
     "answering": _answer,
     "read": lambda view, whose, me, chance: view.read(
-        chance.choice([*whose.paths, *whose.talks]), project=_in(whose, chance), first=chance.choice([1, 2, 999]), last=chance.choice([None, 3])
+        chance.choice([*whose.paths, *whose.talks]),
+        project=_in(whose, chance),
+        first=chance.choice([1, 2, 999]),
+        last=chance.choice([None, 3]),
     ),
     "documents": lambda view, whose, me, chance: view.documents(
         project=_in(whose, chance),
@@ -95,48 +117,89 @@ VIEW: dict[str, Asked] = {
         after=chance.choice([None, "", whose.paths[0]]),
         limit=chance.choice([None, 3]),
     ),
-    "document": lambda view, whose, me, chance: view.document(chance.choice(whose.paths), project=whose.project),
+    "document": lambda view, whose, me, chance: view.document(
+        chance.choice(whose.paths), project=whose.project
+    ),
     "passage": lambda view, whose, me, chance: view.passage(
-        chance.choice([*whose.paths, *whose.talks]), project=whose.project, first=chance.choice([1, 2, 999])
+        chance.choice([*whose.paths, *whose.talks]),
+        project=whose.project,
+        first=chance.choice([1, 2, 999]),
     ),
     "count": lambda view, whose, me, chance: view.count(project=_in(whose, chance)),
     "status": lambda view, whose, me, chance: view.status(project=_in(whose, chance)),
     "stores": lambda view, whose, me, chance: view.stores(),
     "put": lambda view, whose, me, chance: view.put(
-        unspool.Document(project=whose.project, path=f"extra-{me.mark}path", text=f"{me.mark}text {chance.random()}")
+        unspool.Document(
+            project=whose.project,
+            path=f"extra-{me.mark}path",
+            text=f"{me.mark}text {chance.random()}",
+        )
     ),
     "forget": lambda view, whose, me, chance: view.forget(
-        project=whose.project, path=chance.choice([whose.spare("path"), *([] if whose is me else [None])])
+        project=whose.project,
+        path=chance.choice([whose.spare("path"), *([] if whose is me else [None])]),
     ),
     "index": lambda view, whose, me, chance: view.index(whose.root, project=whose.project),
     "embedder": lambda view, whose, me, chance: view.embedder,
-    "has_stream": lambda view, whose, me, chance: view.has_stream(whose.stream, project=whose.project),
+    "has_stream": lambda view, whose, me, chance: view.has_stream(
+        whose.stream, project=whose.project
+    ),
     "check_project": lambda view, whose, me, chance: view.check_project(whose.project),
     "source_of": lambda view, whose, me, chance: view.source_of(whose.project),
-    "check_source": lambda view, whose, me, chance: view.check_source(chance.choice([whose.root, "/etc/passwd", f"{me.root}/../../etc"])),
-    "conversations.save": lambda view, whose, me, chance: view.conversations.save(talk_of(me.mark, whose.project, f"extra-{me.mark}talk")),
+    "check_source": lambda view, whose, me, chance: view.check_source(
+        chance.choice([whose.root, "/etc/passwd", f"{me.root}/../../etc"])
+    ),
+    "conversations.save": lambda view, whose, me, chance: view.conversations.save(
+        talk_of(me.mark, whose.project, f"extra-{me.mark}talk")
+    ),
     "conversations.append": lambda view, whose, me, chance: view.conversations.append(
-        f"extra-{me.mark}talk", Message(text=f"{me.mark}said {chance.random()}"), project=_into(whose, me, chance)
+        f"extra-{me.mark}talk",
+        Message(text=f"{me.mark}said {chance.random()}"),
+        project=_into(whose, me, chance),
     ),
     "conversations.get": lambda view, whose, me, chance: view.conversations.get(
         chance.choice(whose.talks), project=_in(whose, chance), last=chance.choice([None, 1])
     ),
-    "conversations.exists": lambda view, whose, me, chance: view.conversations.exists(chance.choice(whose.talks), project=_in(whose, chance)),
-    "conversations.list": lambda view, whose, me, chance: view.conversations.list(project=_in(whose, chance), skip=chance.choice([0, 1])),
-    "conversations.count": lambda view, whose, me, chance: view.conversations.count(project=_in(whose, chance)),
-    "conversations.chunks": lambda view, whose, me, chance: view.conversations.chunks(chance.choice(whose.talks), project=_in(whose, chance)),
-    "conversations.chunk": lambda view, whose, me, chance: view.conversations.chunk(chance.choice(whose.chunk_ids), project=_in(whose, chance)),
-    "conversations.delete": lambda view, whose, me, chance: view.conversations.delete(whose.spare("talk"), project=_in(whose, chance)),
-    "streams": lambda view, whose, me, chance: view.streams(project=_in(whose, chance)),
-    "history.stream": lambda view, whose, me, chance: view.history(whose.stream, project=_in(whose, chance)).stream,
-    "history.append": lambda view, whose, me, chance: view.history(f"extra-{me.mark}stream", project=_into(whose, me, chance)).append(
-        f"{me.mark}body"
+    "conversations.exists": lambda view, whose, me, chance: view.conversations.exists(
+        chance.choice(whose.talks), project=_in(whose, chance)
     ),
-    "history.read": lambda view, whose, me, chance: view.history(whose.stream, project=_in(whose, chance)).read(),
-    "history.page": lambda view, whose, me, chance: view.history(whose.stream, project=_in(whose, chance)).page(full=chance.random() < 0.5),
-    "history.count": lambda view, whose, me, chance: view.history(whose.stream, project=_in(whose, chance)).count(),
-    "history.prune": lambda view, whose, me, chance: view.history(whose.stream, project=_in(whose, chance)).prune(),
-    "history.clear": lambda view, whose, me, chance: view.history(whose.spare("stream"), project=_in(whose, chance)).clear(),
+    "conversations.list": lambda view, whose, me, chance: view.conversations.list(
+        project=_in(whose, chance), skip=chance.choice([0, 1])
+    ),
+    "conversations.count": lambda view, whose, me, chance: view.conversations.count(
+        project=_in(whose, chance)
+    ),
+    "conversations.chunks": lambda view, whose, me, chance: view.conversations.chunks(
+        chance.choice(whose.talks), project=_in(whose, chance)
+    ),
+    "conversations.chunk": lambda view, whose, me, chance: view.conversations.chunk(
+        chance.choice(whose.chunk_ids), project=_in(whose, chance)
+    ),
+    "conversations.delete": lambda view, whose, me, chance: view.conversations.delete(
+        whose.spare("talk"), project=_in(whose, chance)
+    ),
+    "streams": lambda view, whose, me, chance: view.streams(project=_in(whose, chance)),
+    "history.stream": lambda view, whose, me, chance: (
+        view.history(whose.stream, project=_in(whose, chance)).stream
+    ),
+    "history.append": lambda view, whose, me, chance: view.history(
+        f"extra-{me.mark}stream", project=_into(whose, me, chance)
+    ).append(f"{me.mark}body"),
+    "history.read": lambda view, whose, me, chance: view.history(
+        whose.stream, project=_in(whose, chance)
+    ).read(),
+    "history.page": lambda view, whose, me, chance: view.history(
+        whose.stream, project=_in(whose, chance)
+    ).page(full=chance.random() < 0.5),
+    "history.count": lambda view, whose, me, chance: view.history(
+        whose.stream, project=_in(whose, chance)
+    ).count(),
+    "history.prune": lambda view, whose, me, chance: view.history(
+        whose.stream, project=_in(whose, chance)
+    ).prune(),
+    "history.clear": lambda view, whose, me, chance: view.history(
+        whose.spare("stream"), project=_in(whose, chance)
+    ).clear(),
 }
 
 
@@ -164,19 +227,36 @@ def _job(street: Street, view: View, whose: Neighbour, chance: random.Random) ->
 
 def test_every_method_of_a_view_is_called_here() -> None:
     def methods(kind: type, prefix: str = "") -> set[str]:
-        return {prefix + name for name in vars(kind) if not name.startswith("_")} - {"conversations", "history", "scope"}
+        return {prefix + name for name in vars(kind) if not name.startswith("_")} - {
+            "conversations",
+            "history",
+            "scope",
+        }
 
-    assert methods(View) | methods(ConversationsView, "conversations.") | methods(HistoryView, "history.") == set(VIEW)
+    assert methods(View) | methods(ConversationsView, "conversations.") | methods(
+        HistoryView, "history."
+    ) == set(VIEW)
 
 
-def test_answers_are_the_same_as_if_there_were_no_neighbour(street: Street, module_places: Places) -> None:
+def test_answers_are_the_same_as_if_there_were_no_neighbour(
+    street: Street, module_places: Places
+) -> None:
     place, chance = module_places.new(), random.Random(SEED)
-    with open_corpus(place, roots=street.corpus.settings.roots, limit=5) as corpus, Jobs(corpus) as jobs:
+    with (
+        open_corpus(place, roots=street.corpus.settings.roots, limit=5) as corpus,
+        Jobs(corpus) as jobs,
+    ):
         me = settle(corpus, jobs, Path(street.corpus.settings.roots), "gromm")
-        views = View(corpus, admit(corpus, corpus.keys.create(projects=me.project, role="admin")[1])), street.view(me.mark)
+        views = (
+            View(corpus, admit(corpus, corpus.keys.create(projects=me.project, role="admin")[1])),
+            street.view(me.mark),
+        )
         for name in turns(sorted(set(VIEW) - WRITING - {"more"}), 150, chance):
             seed = chance.random()
-            alone, beside_another = (settled(_answered(partial(VIEW[name], view, me, me, random.Random(seed))), me) for view in views)
+            alone, beside_another = (
+                settled(_answered(partial(VIEW[name], view, me, me, random.Random(seed))), me)
+                for view in views
+            )
             assert alone == beside_another, name
 
 
@@ -188,9 +268,19 @@ def test_nothing_of_the_other_project_is_seen_through_a_view(street: Street) -> 
         me, other, view, seed = street.own[mark], street.other(mark), views[mark], chance.random()
         me.is_own, other.is_own = True, False
 
-        def ask(whose: Neighbour, name: str = name, me: Neighbour = me, view: View = view, seed: float = seed) -> str:
+        def ask(
+            whose: Neighbour,
+            name: str = name,
+            me: Neighbour = me,
+            view: View = view,
+            seed: float = seed,
+        ) -> str:
             dice = random.Random(seed)
-            call = (lambda: _job(street, view, whose, dice)) if name == "jobs" else (lambda: VIEW[name](view, whose, me, dice))
+            call = (
+                (lambda: _job(street, view, whose, dice))
+                if name == "jobs"
+                else (lambda: VIEW[name](view, whose, me, dice))
+            )
             return _answered(call)
 
         told = f"call {number}, {name} by {mark}"

@@ -18,7 +18,9 @@ from unspool.interfaces.mcp.tools import RUN
 TOOLS = tools(4000)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
@@ -92,7 +94,16 @@ def test_every_tool_does_something_and_shows_a_flat_schema(name: str) -> None:
         ("search", {"query": "x", "include": "*.py"}, "path", "*.py"),
         ("search", {"query": "x", "file_pattern": "*.py"}, "path", "*.py"),
         ("search", {"query": "x", "extensions": [".py", "js"]}, "extensions", ".py,js"),
-        ("read", {"target_file": "a.py", "start_line_one_indexed": 3, "end_line_one_indexed_inclusive": 5}, "last_line", 5),
+        (
+            "read",
+            {
+                "target_file": "a.py",
+                "start_line_one_indexed": 3,
+                "end_line_one_indexed_inclusive": 5,
+            },
+            "last_line",
+            5,
+        ),
         ("read", {"target_file": "a.py", "start_line_one_indexed": 3}, "first_line", 3),
         ("read", {"absolute_path": "/a.py"}, "path", "/a.py"),
         ("read", {"paths": ["a.py"]}, "path", "a.py"),
@@ -100,22 +111,38 @@ def test_every_tool_does_something_and_shows_a_flat_schema(name: str) -> None:
         ("index", {"target_directory": "src"}, "path", "src"),
     ],
 )
-def test_what_models_commonly_send_is_understood(tool: str, sent: dict[str, Any], name: str, value: object) -> None:
+def test_what_models_commonly_send_is_understood(
+    tool: str, sent: dict[str, Any], name: str, value: object
+) -> None:
     assert understood(tool, **sent)[name] == value
 
 
 @pytest.mark.parametrize(
     ("tool", "sent", "said"),
     [
-        ("read", {"path": "a.py", "should_read_entire_file": True}, "'should_read_entire_file' was ignored"),
-        ("remember", {"text": "tea", "tags": ["a"], "metadata": {"b": 1}}, "'metadata', 'tags' were ignored"),
-        ("index", {"path": "src", "recursive": True, "force": False}, "'force', 'recursive' were ignored"),
+        (
+            "read",
+            {"path": "a.py", "should_read_entire_file": True},
+            "'should_read_entire_file' was ignored",
+        ),
+        (
+            "remember",
+            {"text": "tea", "tags": ["a"], "metadata": {"b": 1}},
+            "'metadata', 'tags' were ignored",
+        ),
+        (
+            "index",
+            {"path": "src", "recursive": True, "force": False},
+            "'force', 'recursive' were ignored",
+        ),
         ("search", {"query": "x", "caseSensitive": False}, "'caseSensitive' was ignored"),
         ("index", {"path": "src", "dry_run": False}, "'dry_run' was ignored"),
         ("list_projects", {"random_string": "x"}, None),
     ],
 )
-def test_switches_of_other_tools_are_ignored_and_it_is_said(tool: str, sent: dict[str, Any], said: str | None) -> None:
+def test_switches_of_other_tools_are_ignored_and_it_is_said(
+    tool: str, sent: dict[str, Any], said: str | None
+) -> None:
     assert arguments.understand(tool, TOOLS[tool].arguments, sent).notes == ([said] if said else [])
 
 
@@ -125,15 +152,29 @@ def test_the_right_name_wins_over_another() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "used"), [(0, 1), (-3, 1), (MAX_HITS + 1, MAX_HITS), (10**30, MAX_HITS), ("1e3", MAX_HITS), ("-1", 1), (-(10**400), 1)]
+    ("sent", "used"),
+    [
+        (0, 1),
+        (-3, 1),
+        (MAX_HITS + 1, MAX_HITS),
+        (10**30, MAX_HITS),
+        ("1e3", MAX_HITS),
+        ("-1", 1),
+        (-(10**400), 1),
+    ],
 )
 def test_a_number_out_of_range_is_clamped_with_a_note(sent: object, used: int) -> None:
     found = arguments.understand("search", TOOLS["search"].arguments, {"query": "x", "limit": sent})
     assert found.values["limit"] == used
-    assert len(found.notes) == 1 and f"{used} was used" in found.notes[0] and len(found.notes[0]) < 200
+    assert (
+        len(found.notes) == 1 and f"{used} was used" in found.notes[0] and len(found.notes[0]) < 200
+    )
 
 
-@pytest.mark.parametrize(("sent", "used"), [(0, LEAST_TOKENS), (1, LEAST_TOKENS), (25_000, MOST_TOKENS), (-5, LEAST_TOKENS)])
+@pytest.mark.parametrize(
+    ("sent", "used"),
+    [(0, LEAST_TOKENS), (1, LEAST_TOKENS), (25_000, MOST_TOKENS), (-5, LEAST_TOKENS)],
+)
 def test_a_budget_out_of_range_is_clamped_with_a_note(sent: int, used: int) -> None:
     found = arguments.understand("read", TOOLS["read"].arguments, {"path": "x", "max_tokens": sent})
     assert (found.values["max_tokens"], len(found.notes)) == (used, 1)
@@ -148,17 +189,27 @@ def test_a_budget_out_of_range_is_clamped_with_a_note(sent: int, used: int) -> N
         ("search", {"query": None}, "search needs 'query'"),
         ("search", {"query": {"text": "x"}}, "query is {'text': 'x'}"),
         ("search", {"query": True}, "query is True"),
-        ("search", {"query": "x", "limit": "many"}, "limit is 'many'; give a whole number from 1 to 30"),
+        (
+            "search",
+            {"query": "x", "limit": "many"},
+            "limit is 'many'; give a whole number from 1 to 30",
+        ),
         ("search", {"query": "x", "limit": float("nan")}, "limit is nan"),
         ("search", {"query": "x", "limit": True}, "limit is True"),
-        ("search", {"query": "x", "flavour": "sweet"}, "search has no argument 'flavour'; give search(query, project?, limit?"),
+        (
+            "search",
+            {"query": "x", "flavour": "sweet"},
+            "search has no argument 'flavour'; give search(query, project?, limit?",
+        ),
         ("read", {"path": ["a.py", "b.py"]}, "path is a list of 2; give one at a time"),
         ("more", {"query": "x"}, "more has no argument 'query'; give more(continuation"),
         ("index", {"path": "src", "dry_run": True}, "index has no argument 'dry_run'"),
         ("search", {"query": "x" * (arguments.MAX_TEXT + 1)}, "give at most"),
     ],
 )
-def test_what_cannot_be_understood_is_refused_with_what_can(tool: str, sent: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_understood_is_refused_with_what_can(
+    tool: str, sent: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InputError) as raised:
         understood(tool, **sent)
     assert said in str(raised.value)
@@ -167,7 +218,11 @@ def test_what_cannot_be_understood_is_refused_with_what_can(tool: str, sent: dic
 
 @given(
     st.sampled_from(sorted(TOOLS)),
-    st.dictionaries(st.text(max_size=12) | st.sampled_from(["query", "q", "path", "limit", "k", "text"]), JSON, max_size=5),
+    st.dictionaries(
+        st.text(max_size=12) | st.sampled_from(["query", "q", "path", "limit", "k", "text"]),
+        JSON,
+        max_size=5,
+    ),
 )
 def test_whatever_is_sent_is_understood_or_refused(tool: str, sent: dict[str, Any]) -> None:
     specification = TOOLS[tool].arguments
@@ -217,7 +272,9 @@ def test_a_line_and_a_column_are_understood_and_so_is_a_path_that_ends_like_a_li
 @example("Meeting 12:30", 1, 0)
 def test_the_place_of_a_hit_is_read_back(path: str, first: int, more: int) -> None:
     path = path if path[0].isalnum() else f"x{path}"  # outer spaces and quotes are no part of it
-    assert arguments.readings(f"{path}:{first}-{first + more}")[0] == Place(path=path.strip(), first=first, last=first + more)
+    assert arguments.readings(f"{path}:{first}-{first + more}")[0] == Place(
+        path=path.strip(), first=first, last=first + more
+    )
     assert arguments.readings(f"{path}:{first}")[0] == Place(path=path.strip(), first=first)
 
 
@@ -241,9 +298,13 @@ def test_ranges_are_read_however_they_are_written(text: str, lines: tuple[int, i
 
 
 @given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=200), st.booleans())
-def test_the_address_of_a_resource_is_read_back(project: str, path: str, is_conversation: bool) -> None:
+def test_the_address_of_a_resource_is_read_back(
+    project: str, path: str, is_conversation: bool
+) -> None:
     address = addresses.Address(
-        project=project.encode("utf-8", "replace").decode(), path=path.encode("utf-8", "replace").decode(), is_conversation=is_conversation
+        project=project.encode("utf-8", "replace").decode(),
+        path=path.encode("utf-8", "replace").decode(),
+        is_conversation=is_conversation,
     )
     text = str(address)
     assert text.isascii() and not any(sign in text for sign in " ?#\n")

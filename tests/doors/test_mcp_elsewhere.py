@@ -1,4 +1,6 @@
-"""What others wrote to look at MCP servers: the inspector, and the conformance suite as far as it applies to a server with tools of its own."""
+"""What others wrote to look at MCP servers: the inspector, and the conformance suite as far as
+it applies to a server with tools of its own.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ import pytest
 from services import serving
 from support import doc, open_corpus, settings_for
 
-PACKAGES = "@modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/conformance@0.2.0-alpha.12 node@22"
+PACKAGES = (
+    "@modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/conformance@0.2.0-alpha.12 "
+    "node@22"
+)
 CURE = f"run `npm install --prefix DIR {PACKAGES}` and set UNSPOOL_TEST_NPM=DIR"
-# The other scenarios call tools, prompts and resources that a server made for the suite has, or test what this one does not declare:
-# prompts, completions, logging, subscriptions, sampling, elicitation, tasks, headers for arguments.
+# The other scenarios call tools, prompts and resources that a server made for the suite has, or
+# test what this one does not declare: prompts, completions, logging, subscriptions, sampling,
+# elicitation, tasks, headers for arguments.
 APPLICABLE = (
     "server-initialize",
     "ping",
@@ -36,7 +42,9 @@ def programs() -> Path:
     folder = os.environ.get("UNSPOOL_TEST_NPM", "")
     found = Path(folder) / "node_modules" / ".bin"
     if not folder or not (found / "node").exists():
-        (pytest.fail if os.environ.get("UNSPOOL_TEST_REQUIRE_NPM") == "1" else pytest.skip)(f"the inspector is not there; {CURE}")
+        (pytest.fail if os.environ.get("UNSPOOL_TEST_REQUIRE_NPM") == "1" else pytest.skip)(
+            f"the inspector is not there; {CURE}"
+        )
     return found
 
 
@@ -56,23 +64,58 @@ def address(programs: Path, catalog: Path) -> Iterator[str]:
 
 def run(programs: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "HOME": str(home)}
-    return subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment, stdin=subprocess.DEVNULL, check=False)
+    return subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-def test_the_inspector_lists_and_calls(programs: Path, catalog: Path, address: str, tmp_path: Path, transport: str, era: str) -> None:
+def test_the_inspector_lists_and_calls(
+    programs: Path, catalog: Path, address: str, tmp_path: Path, transport: str, era: str
+) -> None:
     local = (sys.executable, "-m", "unspool", "mcp", "-e", f"UNSPOOL_DATABASE=sqlite:///{catalog}")
     target = local if transport == "stdio" else (address, "--transport", "http")
     inspector = (str(programs / "mcp-inspector"), "--cli", "--protocol-era", era, *target)
-    listed = run(programs, tmp_path, *inspector, "--method", "tools/list", "--strict")  # which also looks for schemas that some models reject
+    # which also looks for schemas that some models reject
+    listed = run(programs, tmp_path, *inspector, "--method", "tools/list", "--strict")
     assert listed.returncode == 0, listed.stderr
     assert [one["name"] for one in json.loads(listed.stdout)["tools"]][:2] == ["search", "more"]
-    called = run(programs, tmp_path, *inspector, "--method", "tools/call", "--tool-name", "search", "--tool-arg", "query=tomatoes")
-    assert json.loads(called.stdout)["structuredContent"]["hits"][0]["at"] == "garden.md:1", called.stderr
+    called = run(
+        programs,
+        tmp_path,
+        *inspector,
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "search",
+        "--tool-arg",
+        "query=tomatoes",
+    )
+    assert json.loads(called.stdout)["structuredContent"]["hits"][0]["at"] == "garden.md:1", (
+        called.stderr
+    )
 
 
 @pytest.mark.parametrize("scenario", APPLICABLE)
-def test_the_conformance_suite_passes(programs: Path, address: str, tmp_path: Path, scenario: str) -> None:
-    result = run(programs, tmp_path, str(programs / "node"), str(programs / "conformance"), "server", "--url", address, "--scenario", scenario)
+def test_the_conformance_suite_passes(
+    programs: Path, address: str, tmp_path: Path, scenario: str
+) -> None:
+    result = run(
+        programs,
+        tmp_path,
+        str(programs / "node"),
+        str(programs / "conformance"),
+        "server",
+        "--url",
+        address,
+        "--scenario",
+        scenario,
+    )
     assert result.returncode == 0, result.stdout[-2000:]

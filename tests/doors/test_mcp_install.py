@@ -1,4 +1,6 @@
-"""`unspool mcp install` from outside: what it shows, what it writes, what it never writes, and that it can be undone."""
+"""`unspool mcp install` from outside: what it shows, what it writes, what it never writes, and
+that it can be undone.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,14 @@ PROJECT_FILES = {
     Client.CODEX: ".codex/config.toml",
 }
 OWN = {
-    "json": '{\r\n\t"theme": "dark",\r\n\t"mcpServers": {\r\n\t\t"docs": {"command": "npx", "env": {"API_KEY": "hunter2hunter2"}}\r\n\t}\r\n}',
-    "toml": 'model = "gpt" # mine\n\n[mcp_servers.docs]\ncommand = "npx"\n[mcp_servers.docs.env]\nAPI_KEY = "hunter2hunter2"',
+    "json": (
+        '{\r\n\t"theme": "dark",\r\n\t"mcpServers": {\r\n\t\t"docs": {"command": "npx", "env": '
+        '{"API_KEY": "hunter2hunter2"}}\r\n\t}\r\n}'
+    ),
+    "toml": (
+        'model = "gpt" # mine\n\n[mcp_servers.docs]\ncommand = "npx"\n[mcp_servers.docs.env]\n'
+        'API_KEY = "hunter2hunter2"'
+    ),
 }
 
 
@@ -75,11 +83,17 @@ def put(file: Path, text: str) -> Path:
 def entry(file: Path, name: str = "unspool") -> dict[str, Any]:
     text = file.read_text(encoding="utf-8")
     content = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-    return next(content[key][name] for key in ("mcpServers", "servers", "mcp_servers") if key in content)
+    return next(
+        content[key][name] for key in ("mcpServers", "servers", "mcp_servers") if key in content
+    )
 
 
 def all_files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 @pytest.mark.parametrize("client", Client)
@@ -103,8 +117,17 @@ def test_what_was_there_stays_and_is_kept_beside(cli: Cli, client: Client) -> No
     file = Path.cwd() / PROJECT_FILES[client]
     own = OWN["toml" if client is Client.CODEX else "json"].replace("mcpServers", client.table.key)
     put(file, own).chmod(0o640)
-    result = installed(cli, client, "--scope", "project", "--project", "notes", "--project", "mail", "--read-only")
-    assert entry(file)["args"][-6:] == ["mcp", "--project", "notes", "--project", "mail", "--read-only"]
+    result = installed(
+        cli, client, "--scope", "project", "--project", "notes", "--project", "mail", "--read-only"
+    )
+    assert entry(file)["args"][-6:] == [
+        "mcp",
+        "--project",
+        "notes",
+        "--project",
+        "mail",
+        "--read-only",
+    ]
     assert entry(file, "docs")["env"] == {"API_KEY": "hunter2hunter2"}
     backup = file.with_name(file.name + ".before-unspool")
     assert backup.read_bytes() == own.encode()
@@ -119,7 +142,10 @@ def test_what_was_there_stays_and_is_kept_beside(cli: Cli, client: Client) -> No
 
 def test_secrets_of_other_servers_are_not_shown(cli: Cli, home: Path) -> None:
     put(home / ".claude.json", OWN["json"])
-    outputs = [installed(cli, "claude-code").output, installed(cli, "claude-code", "--undo", "--json").output]
+    outputs = [
+        installed(cli, "claude-code").output,
+        installed(cli, "claude-code", "--undo", "--json").output,
+    ]
     assert all("docs" in output and "hunter2" not in output for output in outputs)
 
 
@@ -134,7 +160,9 @@ def test_nothing_is_changed_without_a_yes(cli: Cli, home: Path, person: None) ->
 
 
 @pytest.mark.parametrize("extra", [(), ("--json",)])
-def test_where_nobody_can_be_asked_nothing_is_changed_and_that_is_said(cli: Cli, home: Path, extra: tuple[str, ...]) -> None:
+def test_where_nobody_can_be_asked_nothing_is_changed_and_that_is_said(
+    cli: Cli, home: Path, extra: tuple[str, ...]
+) -> None:
     result = cli("mcp", "install", "--client", "cursor", *extra)
     assert result.exit_code == 2
     assert "nothing was changed" in result.stderr and "--yes" in result.stderr
@@ -165,7 +193,9 @@ def test_json_says_the_same(cli: Cli, home: Path) -> None:
     assert done["file"] == str(file) and done["backup"] == f"{file}.before-unspool"
 
 
-def test_another_entry_of_the_name_is_shown_as_a_change_and_comes_back(cli: Cli, home: Path) -> None:
+def test_another_entry_of_the_name_is_shown_as_a_change_and_comes_back(
+    cli: Cli, home: Path
+) -> None:
     own = '{"mcpServers": {"unspool": {"command": "/my/wrapper", "args": ["x"]}}}'
     file = put(home / ".claude.json", own)
     put(home / ".claude.json.before-unspool", "of an earlier time")
@@ -174,7 +204,10 @@ def test_another_entry_of_the_name_is_shown_as_a_change_and_comes_back(cli: Cli,
     shown = installed(cli, "claude-code").stdout
     assert any(line.startswith("-") and "/my/wrapper" in line for line in shown.splitlines())
     installed(cli, "claude-code", "--undo")
-    assert all_files(home) == {".claude.json": own.encode(), ".claude.json.before-unspool-2": b"of an earlier time"}
+    assert all_files(home) == {
+        ".claude.json": own.encode(),
+        ".claude.json.before-unspool-2": b"of an earlier time",
+    }
     assert file.read_text() == own
 
 
@@ -186,11 +219,22 @@ def test_nothing_that_was_ever_there_is_lost(cli: Cli, home: Path) -> None:
     put(file, changed)
     installed(cli, "claude-code", "--read-only")
     installed(cli, "claude-code", "--undo")
-    assert all_files(home) == {".claude.json": changed.encode(), ".claude.json.before-unspool-2": own.encode()}
+    assert all_files(home) == {
+        ".claude.json": changed.encode(),
+        ".claude.json.before-unspool-2": own.encode(),
+    }
 
 
-@pytest.mark.parametrize("own", [{"command": "unspool", "args": ["mcp"]}, {"command": "/bin/unspool", "args": ["mcp"], "env": {"A": "1"}}])
-def test_an_entry_that_was_written_by_hand_is_not_taken_out_and_comes_back(cli: Cli, home: Path, own: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"command": "unspool", "args": ["mcp"]},
+        {"command": "/bin/unspool", "args": ["mcp"], "env": {"A": "1"}},
+    ],
+)
+def test_an_entry_that_was_written_by_hand_is_not_taken_out_and_comes_back(
+    cli: Cli, home: Path, own: dict[str, Any]
+) -> None:
     text = json.dumps({"mcpServers": {"unspool": own}})
     put(home / ".claude.json", text)
     assert cli("mcp", "install", "--client", "claude-code", "--undo", "--yes").exit_code == 2
@@ -214,7 +258,9 @@ def test_what_was_added_to_an_entry_is_kept_when_it_is_installed_anew(cli: Cli, 
 
 
 @pytest.mark.parametrize("arguments", [("--undo",), ("--read-only",)])
-def test_a_remark_that_goes_is_kept_beside(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
+def test_a_remark_that_goes_is_kept_beside(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
     installed(cli, "codex")
     file = home / ".codex" / "config.toml"
     text = file.read_text().rstrip("\n") + " # which\n# about z\n[z]\n"
@@ -261,7 +307,9 @@ def test_a_link_stays_a_link(cli: Cli, home: Path, tmp_path: Path) -> None:
         (b"\xff\xfe{\0}\0", "no UTF-8"),
     ],
 )
-def test_what_is_not_understood_is_left_as_it_is_with_what_to_paste(cli: Cli, home: Path, text: bytes, what: str) -> None:
+def test_what_is_not_understood_is_left_as_it_is_with_what_to_paste(
+    cli: Cli, home: Path, text: bytes, what: str
+) -> None:
     file = home / ".config" / "Code" / "User" / "mcp.json"
     put(file, "").write_bytes(text)
     result = cli("mcp", "install", "--client", "vscode", "--yes")
@@ -277,7 +325,9 @@ def test_a_place_that_is_no_file_is_said(cli: Cli, home: Path) -> None:
     assert all_files(home) == {".cursor": b"a file where a folder should be"}
 
 
-def test_a_full_disk_leaves_the_file_whole(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_file_whole(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put(home / ".claude.json", "{}")
 
     def full(*_: object) -> None:
@@ -289,7 +339,9 @@ def test_a_full_disk_leaves_the_file_whole(cli: Cli, home: Path, monkeypatch: py
     assert all_files(home) == {".claude.json": b"{}"}
 
 
-def test_a_file_that_changes_while_somebody_thinks_is_not_overwritten(cli: Cli, home: Path, person: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_changes_while_somebody_thinks_is_not_overwritten(
+    cli: Cli, home: Path, person: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = put(home / ".claude.json", "{}")
 
     def thinking(*_: object, **__: object) -> bool:
@@ -302,18 +354,27 @@ def test_a_file_that_changes_while_somebody_thinks_is_not_overwritten(cli: Cli, 
     assert all_files(home) == {".claude.json": b'{"a": 1}'}
 
 
-@pytest.mark.parametrize("client", [client for client in Client if client is not Client.CLAUDE_DESKTOP])
-def test_a_service_is_reached_with_a_key_that_is_not_written(cli: Cli, home: Path, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "client", [client for client in Client if client is not Client.CLAUDE_DESKTOP]
+)
+def test_a_service_is_reached_with_a_key_that_is_not_written(
+    cli: Cli, home: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UNSPOOL_KEY", "unspool_abc_verysecret")
     result = installed(cli, client, "--url", "http://127.0.0.1:8765/mcp")
     text = (home / FILES[client]).read_text()
-    assert "http://127.0.0.1:8765/mcp" in text and "UNSPOOL_KEY" in text and "verysecret" not in text + result.output
+    assert (
+        "http://127.0.0.1:8765/mcp" in text
+        and "UNSPOOL_KEY" in text
+        and "verysecret" not in text + result.output
+    )
     assert "unencrypted" not in result.stderr
     assert "unencrypted" in installed(cli, client, "--url", "http://find.example/mcp").stderr
     installed(cli, client, "--undo")
     installed(cli, client, "--url", "http://127.0.0.1:8765/mcp", "--no-key")
     assert "UNSPOOL_KEY" not in (home / FILES[client]).read_text()
-    assert cli("mcp", "install", "--client", str(client), "--undo", "--yes").exit_code == 2  # it could be anybody's
+    # it could be anybody's
+    assert cli("mcp", "install", "--client", str(client), "--undo", "--yes").exit_code == 2
     installed(cli, client, "--undo", "--url", "http://127.0.0.1:8765/mcp", "--no-key")
     assert all_files(home) == {}
 
@@ -327,7 +388,9 @@ def test_a_service_is_reached_with_a_key_that_is_not_written(cli: Cli, home: Pat
         ("--url", "https://host/mcp?key=hunter2"),
     ],
 )
-def test_an_address_with_a_password_is_refused_and_the_variable_named(cli: Cli, home: Path, arguments: tuple[str, ...]) -> None:
+def test_an_address_with_a_password_is_refused_and_the_variable_named(
+    cli: Cli, home: Path, arguments: tuple[str, ...]
+) -> None:
     result = cli("mcp", "install", "--client", "claude-code", "--yes", *arguments)
     assert result.exit_code == 2 and "hunter2" not in result.output
     assert ("UNSPOOL_DATABASE" if "--database" in arguments else "UNSPOOL_KEY") in result.stderr
@@ -363,45 +426,89 @@ def test_claude_desktop_has_no_services_and_no_projects(cli: Cli, home: Path) ->
 
 
 def test_the_command_means_the_same_in_every_folder(cli: Cli, home: Path, tmp_path: Path) -> None:
-    installed(cli, "claude-code", "--database", "sqlite:///50%25/notes.db", "--project", "notes", "--read-only")
+    installed(
+        cli,
+        "claude-code",
+        "--database",
+        "sqlite:///50%25/notes.db",
+        "--project",
+        "notes",
+        "--read-only",
+    )
     written = entry(home / ".claude.json")
     address = f"sqlite:///{Path.cwd()}/50%25/notes.db"
-    assert written["args"][-6:] == ["mcp", "--database", address, "--project", "notes", "--read-only"]
+    assert written["args"][-6:] == [
+        "mcp",
+        "--database",
+        address,
+        "--project",
+        "notes",
+        "--read-only",
+    ]
     arguments = written["args"][written["args"].index("mcp") + 1 :]
     assert mcp.make_context("mcp", arguments).params["projects"] == ("notes",)
     (tmp_path / "unspool").mkdir()
     (tmp_path / "unspool" / "__init__.py").write_text("raise SystemExit('not this one')")
-    help_text = subprocess.run([written["command"], *written["args"], "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    help_text = subprocess.run(
+        [written["command"], *written["args"], "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert help_text.returncode == 0 and "unspool mcp" in help_text.stdout
 
 
-def test_the_script_is_started_by_its_whole_path_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_is_started_by_its_whole_path_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     script = put(tmp_path / "bin" / "unspool", "#!/bin/sh\n")
     script.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     assert launcher(str(script)) == launcher("bin/unspool") == (str(script),)
-    assert launcher("-c") == launcher(str(tmp_path / "unspool" / "__main__.py")) == (sys.executable, "-P", "-m", "unspool")
+    assert (
+        launcher("-c")
+        == launcher(str(tmp_path / "unspool" / "__main__.py"))
+        == (sys.executable, "-P", "-m", "unspool")
+    )
 
 
-def test_settings_that_the_server_will_not_see_are_said(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_the_server_will_not_see_are_said(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("UNSPOOL_EMBEDDER_KEY", "hunter2")
     result = installed(cli, "codex")
-    assert entry(home / ".codex" / "config.toml")["env_vars"] == ["UNSPOOL_DATABASE", "UNSPOOL_EMBEDDER_KEY"]
+    assert entry(home / ".codex" / "config.toml")["env_vars"] == [
+        "UNSPOOL_DATABASE",
+        "UNSPOOL_EMBEDDER_KEY",
+    ]
     assert "UNSPOOL_DATABASE" in result.stderr and "hunter2" not in result.output
     monkeypatch.delenv("UNSPOOL_DATABASE")
     Path("unspool.toml").write_text('database = "sqlite:///here.db"')
     monkeypatch.setenv("UNSPOOL_TRUST", str(Path.cwd()))
-    assert "database comes from unspool.toml" in cli("mcp", "install", "--client", "cursor", "--dry-run").stderr
-    assert "comes from" not in cli("mcp", "install", "--client", "cursor", "--dry-run", "--database", "sqlite:///x.db").stderr
+    assert (
+        "database comes from unspool.toml"
+        in cli("mcp", "install", "--client", "cursor", "--dry-run").stderr
+    )
+    assert (
+        "comes from"
+        not in cli(
+            "mcp", "install", "--client", "cursor", "--dry-run", "--database", "sqlite:///x.db"
+        ).stderr
+    )
 
 
-def test_a_client_that_was_moved_is_found(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_was_moved_is_found(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "moved"))
     installed(cli, "codex")
     assert list(all_files(tmp_path / "moved")) == ["config.toml"]
 
 
-def test_a_project_that_does_not_exist_is_warned_of_and_no_catalog_made(cli: Cli, home: Path, database: Path) -> None:
+def test_a_project_that_does_not_exist_is_warned_of_and_no_catalog_made(
+    cli: Cli, home: Path, database: Path
+) -> None:
     assert "warning" not in installed(cli, "cursor", "--project", "nope", "--dry-run").stderr
     assert not database.exists()
     with open_corpus(database) as corpus:

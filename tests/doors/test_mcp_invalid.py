@@ -1,4 +1,6 @@
-"""Requests that are not valid: over stdin and over HTTP each gets an answer, and so does the next one."""
+"""Requests that are not valid: over stdin and over HTTP each gets an answer, and so does the
+next one.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,11 @@ def asking_stdio(catalog: Path) -> Iterator[Ask]:
 
         client = {"name": "test", "version": "1"}
         params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
-        ask(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode())
+        ask(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+            ).encode()
+        )
         process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         yield ask
         process.stdin.close()
@@ -96,7 +102,9 @@ def ask(catalog: Path, request: pytest.FixtureRequest) -> Iterator[Ask]:
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_argument_that_cannot_be_parsed_is_an_error_with_the_id_of_the_request(ask: Ask, name: str) -> None:
+def test_an_argument_that_cannot_be_parsed_is_an_error_with_the_id_of_the_request(
+    ask: Ask, name: str
+) -> None:
     id_, argument = INVALID[name]
     answer = ask(call(argument))
     assert (answer["id"], answer["error"]["code"]) == (id_, -32700)
@@ -120,7 +128,9 @@ def test_an_argument_that_makes_no_sense_is_answered_too(ask: Ask, name: str) ->
     ],
     ids=["huge id", "null", "fraction", "batch", "cut"],
 )
-def test_a_message_without_an_id_that_can_be_read_is_an_error_without_one(ask: Ask, line: bytes) -> None:
+def test_a_message_without_an_id_that_can_be_read_is_an_error_without_one(
+    ask: Ask, line: bytes
+) -> None:
     answer = ask(line)
     assert answer["id"] is None
     assert answer["error"]["code"] in (-32600, -32700)

@@ -26,7 +26,14 @@ CODE = "\n".join(f"def step{number}():\n    return 'retry {number}'\n" for numbe
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a project in it, and one beside it that is none."""
     base = tmp_path_factory.mktemp("places")
-    write(base / "work", {"src/call.py": CODE, "src/deep/again.js": "// retry once\n", "docs/guide.md": "# Guide\n\nHow to retry.\n"})
+    write(
+        base / "work",
+        {
+            "src/call.py": CODE,
+            "src/deep/again.js": "// retry once\n",
+            "docs/guide.md": "# Guide\n\nHow to retry.\n",
+        },
+    )
     write(base / "other", {"x.md": "# Other\n"})
     return base
 
@@ -41,7 +48,12 @@ def corpus(folder: Path) -> Iterator[unspool.Corpus]:
 def local(corpus: unspool.Corpus, scope: Scope, *, home: str = "work") -> Agent:
     """An agent of the user of this machine."""
     agent = Agent(corpus, scope)
-    caller = Caller(view=View(corpus, scope), home=lambda: home, confined=lambda _: View(corpus, scope), root_of=corpus.root_of)
+    caller = Caller(
+        view=View(corpus, scope),
+        home=lambda: home,
+        confined=lambda _: View(corpus, scope),
+        root_of=corpus.root_of,
+    )
     agent.server = Door(lambda ctx: caller, max_tokens=4000).server()
     return agent
 
@@ -51,29 +63,56 @@ def agent(corpus: unspool.Corpus, folder: Path) -> Agent:
     return local(corpus, Scope.everything(roots=[folder]))
 
 
-def test_a_project_that_does_not_exist_is_not_indexed_from_somewhere_else(agent: Agent, corpus: unspool.Corpus, folder: Path) -> None:
+def test_a_project_that_does_not_exist_is_not_indexed_from_somewhere_else(
+    agent: Agent, corpus: unspool.Corpus, folder: Path
+) -> None:
     from_elsewhere = Agent(corpus, Scope.everything(roots=[folder]))
     for one in (agent, from_elsewhere):
         refused = one.call("index", project="typo")
-        assert refused.is_error and "error (not_found): no project 'typo'; there are: work; to make it, give the path" in refused.text
+        assert (
+            refused.is_error
+            and "error (not_found): no project 'typo'; there are: work; to make it, give the path"
+            in refused.text
+        )
     assert corpus.projects() == ["work"]
 
 
-def test_from_elsewhere_it_has_to_be_said_what_to_index(corpus: unspool.Corpus, folder: Path) -> None:
+def test_from_elsewhere_it_has_to_be_said_what_to_index(
+    corpus: unspool.Corpus, folder: Path
+) -> None:
     scope = Scope.everything(roots=[folder / "work"])
     refused = Agent(corpus, scope).call("index")
     assert refused.is_error and "error (input): index needs a path, or the project" in refused.text
-    assert local(corpus, scope).call("index").values["unchanged"] == 3  # the folder that its user works in
+    # the folder that its user works in
+    assert local(corpus, scope).call("index").values["unchanged"] == 3
 
 
-def test_whoever_only_reads_on_this_machine_may_name_paths_of_it(corpus: unspool.Corpus, folder: Path) -> None:
+def test_whoever_only_reads_on_this_machine_may_name_paths_of_it(
+    corpus: unspool.Corpus, folder: Path
+) -> None:
     path = f"{folder}/work/docs/guide.md"
-    assert local(corpus, Scope.everything(role=Role.READ)).call("read", path=path).values["at"] == "docs/guide.md:1-3"
-    assert Agent(corpus, Scope.everything(role=Role.READ), home="work").call("read", path=path).is_error
+    assert (
+        local(corpus, Scope.everything(role=Role.READ)).call("read", path=path).values["at"]
+        == "docs/guide.md:1-3"
+    )
+    assert (
+        Agent(corpus, Scope.everything(role=Role.READ), home="work")
+        .call("read", path=path)
+        .is_error
+    )
 
 
-def test_a_server_that_only_reads_understands_paths_of_this_machine(corpus: unspool.Corpus, folder: Path) -> None:
-    arguments = ["-m", "unspool", "mcp", "--read-only", "--database", f"sqlite:///{folder}/catalog.db"]
+def test_a_server_that_only_reads_understands_paths_of_this_machine(
+    corpus: unspool.Corpus, folder: Path
+) -> None:
+    arguments = [
+        "-m",
+        "unspool",
+        "mcp",
+        "--read-only",
+        "--database",
+        f"sqlite:///{folder}/catalog.db",
+    ]
 
     async def ask() -> Told:
         server = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder / "work")
@@ -85,17 +124,43 @@ def test_a_server_that_only_reads_understands_paths_of_this_machine(corpus: unsp
 
 @pytest.mark.parametrize("name", ["path", "directory", "target_directories"])
 @pytest.mark.parametrize(
-    "folder_name", ["src", "src/", "./src", "/src", "src/deep,src", "{ROOT}/src", "{ROOT}/src/", "{ROOT}/src/**", "{ROOT}/src/**/*.*"]
+    "folder_name",
+    [
+        "src",
+        "src/",
+        "./src",
+        "/src",
+        "src/deep,src",
+        "{ROOT}/src",
+        "{ROOT}/src/",
+        "{ROOT}/src/**",
+        "{ROOT}/src/**/*.*",
+    ],
 )
-def test_a_search_keeps_to_a_folder(agent: Agent, folder: Path, name: str, folder_name: str) -> None:
-    found = agent.call("search", query="retry", limit=30, **{name: folder_name.replace("{ROOT}", f"{folder}/work")})
-    assert {place.rsplit(":", 1)[0] for place in found.places} == {"src/call.py", "src/deep/again.js"}
+def test_a_search_keeps_to_a_folder(
+    agent: Agent, folder: Path, name: str, folder_name: str
+) -> None:
+    found = agent.call(
+        "search", query="retry", limit=30, **{name: folder_name.replace("{ROOT}", f"{folder}/work")}
+    )
+    assert {place.rsplit(":", 1)[0] for place in found.places} == {
+        "src/call.py",
+        "src/deep/again.js",
+    }
 
 
 @pytest.mark.parametrize("everything", [".", "./", "/", "{ROOT}", "{ROOT}/"])
-def test_the_folder_of_the_project_is_all_of_it(agent: Agent, folder: Path, everything: str) -> None:
-    found = agent.call("search", query="retry", limit=30, path=everything.replace("{ROOT}", f"{folder}/work"))
-    assert {place.rsplit(":", 1)[0] for place in found.places} == {"src/call.py", "src/deep/again.js", "docs/guide.md"}
+def test_the_folder_of_the_project_is_all_of_it(
+    agent: Agent, folder: Path, everything: str
+) -> None:
+    found = agent.call(
+        "search", query="retry", limit=30, path=everything.replace("{ROOT}", f"{folder}/work")
+    )
+    assert {place.rsplit(":", 1)[0] for place in found.places} == {
+        "src/call.py",
+        "src/deep/again.js",
+        "docs/guide.md",
+    }
 
 
 @pytest.mark.parametrize(
@@ -110,14 +175,25 @@ def test_the_folder_of_the_project_is_all_of_it(agent: Agent, folder: Path, ever
         ({"path": "src", "extensions": ["*.md", ".py"]}, "src/call.py"),
     ],
 )
-def test_languages_are_known_by_their_endings_too(agent: Agent, sent: dict[str, object], path: str) -> None:
+def test_languages_are_known_by_their_endings_too(
+    agent: Agent, sent: dict[str, object], path: str
+) -> None:
     found = agent.call("search", query="retry", limit=30, **sent)
     assert {place.rsplit(":", 1)[0] for place in found.places} == {path}
 
 
 @pytest.mark.parametrize(
     ("name", "language"),
-    [("c++", "cpp"), ("c#", "csharp"), ("sh", "bash"), ("shell", "bash"), ("ts", "typescript"), ("rs", "rust"), ("go", "go"), ("klingon", "klingon")],
+    [
+        ("c++", "cpp"),
+        ("c#", "csharp"),
+        ("sh", "bash"),
+        ("shell", "bash"),
+        ("ts", "typescript"),
+        ("rs", "rust"),
+        ("go", "go"),
+        ("klingon", "klingon"),
+    ],
 )
 def test_short_names_of_languages(name: str, language: str) -> None:
     assert narrowing.languages(name)[-1] == language and narrowing.languages(name)[0] == name
@@ -132,7 +208,12 @@ def test_a_folder_of_one_project_is_not_looked_for_in_another(tmp_path: Path) ->
         agent = local(opened, Scope.everything(), home="")
 
         def found(path: str) -> list[str]:
-            return sorted(f"{hit['project']}/{hit['at']}" for hit in agent.call("search", query="walrus", project="*", path=path).values["hits"])
+            return sorted(
+                f"{hit['project']}/{hit['at']}"
+                for hit in agent.call("search", query="walrus", project="*", path=path).values[
+                    "hits"
+                ]
+            )
 
         assert found("src") == ["one/src/a.md:1", "two/src/a.md:1"]
         assert found(f"{tmp_path}/one/src") == ["one/src/a.md:1"]
@@ -142,8 +223,12 @@ def test_a_folder_of_one_project_is_not_looked_for_in_another(tmp_path: Path) ->
 
 def test_conditions_that_nothing_meets_are_named(agent: Agent, folder: Path) -> None:
     found = agent.call("search", query="retry", path="lib", language="klingon")
-    assert "nothing found in work with path 'lib' and language 'klingon'; leave path and language out, try other words" in found.text
-    elsewhere = agent.call("search", query="retry", path=f"{folder}/other")  # of no project that is searched
+    assert (
+        "nothing found in work with path 'lib' and language 'klingon'; leave path and language "
+        "out, try other words"
+    ) in found.text
+    # of no project that is searched
+    elsewhere = agent.call("search", query="retry", path=f"{folder}/other")
     assert elsewhere.values["hits"] == [] and "leave path out" in elsewhere.text
 
 
@@ -164,14 +249,21 @@ def test_conditions_that_nothing_meets_are_named(agent: Agent, folder: Path) -> 
     ],
 )
 def test_lines_are_those_that_were_meant(agent: Agent, sent: dict[str, object], lines: str) -> None:
-    assert agent.call("read", **{"path": "src/call.py", **sent}).values["at"] == f"src/call.py:{lines}"
+    assert (
+        agent.call("read", **{"path": "src/call.py", **sent}).values["at"] == f"src/call.py:{lines}"
+    )
 
 
 def test_the_place_of_every_hit_can_be_read(tmp_path: Path) -> None:
     with open_corpus(tmp_path / "catalog.db") as opened:
         agent = Agent(opened, Scope.everything(), home="work")
         for title in ("Meeting 12:30", "Meeting 12", "a#L5", "b, line 3", "c:1-2"):
-            agent.call("remember", text=f"The walrus of {title} sat on the mat.", title=title, project="work")
+            agent.call(
+                "remember",
+                text=f"The walrus of {title} sat on the mat.",
+                title=title,
+                project="work",
+            )
         found = agent.call("search", query="walrus mat", limit=30)
         assert len(found.places) == 5
         for hit in found.values["hits"]:
@@ -182,8 +274,14 @@ def test_the_place_of_every_hit_can_be_read(tmp_path: Path) -> None:
 
 def test_a_resource_that_does_not_exist_is_told_with_what_to_do(agent: Agent) -> None:
     missing = agent.call("read", path="unspool://work/documents/nowhere.md:5")
-    assert missing.text == "error (not_found): no document 'nowhere.md' in project 'work'; give a path as search names it"
-    assert "no project 'attic'; there are: work" in agent.call("read", path="unspool://attic/documents/x.md").text
+    assert missing.text == (
+        "error (not_found): no document 'nowhere.md' in project 'work'; give a path as "
+        "search names it"
+    )
+    assert (
+        "no project 'attic'; there are: work"
+        in agent.call("read", path="unspool://attic/documents/x.md").text
+    )
 
 
 def test_errors_advise_what_an_agent_can_do(tmp_path: Path, folder: Path) -> None:
@@ -198,7 +296,12 @@ def test_errors_advise_what_an_agent_can_do(tmp_path: Path, folder: Path) -> Non
             agent.call("read", path="unspool://work/documents/nowhere.md"),
         ]
         for error in errors:
-            assert error.is_error and "--" not in error.text and "`unspool" not in error.text and "command line" not in error.text, error.text
+            assert (
+                error.is_error
+                and "--" not in error.text
+                and "`unspool" not in error.text
+                and "command line" not in error.text
+            ), error.text
         assert errors[0].text.endswith("name one or more of: other, work; or '*' for all")
         assert errors[1].text.endswith("give this one another name as project")
 
@@ -221,8 +324,13 @@ def test_a_long_title_is_not_the_whole_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["app/[id]", "app/[id]/", "app/[id]/page.md", "[id]"])
-def test_brackets_in_the_name_of_a_folder_are_meant_as_they_stand(tmp_path: Path, path: str) -> None:
+def test_brackets_in_the_name_of_a_folder_are_meant_as_they_stand(
+    tmp_path: Path, path: str
+) -> None:
     with open_corpus(tmp_path / "catalog.db") as corpus:
-        corpus.put(doc("app/[id]/page.md", "How to retry a page."), doc("app/new/page.md", "How to retry another."))
+        corpus.put(
+            doc("app/[id]/page.md", "How to retry a page."),
+            doc("app/new/page.md", "How to retry another."),
+        )
         found = Agent(corpus, Scope.everything()).call("search", query="retry", path=path)
     assert [place.split(":")[0] for place in found.places] == ["app/[id]/page.md"]

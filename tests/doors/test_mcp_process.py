@@ -1,4 +1,6 @@
-"""The process of `unspool mcp` and a client that behaves badly: one that says odd things, goes away, or is stopped. Line by line, without the SDK."""
+"""The process of `unspool mcp` and a client that behaves badly: one that says odd things, goes
+away, or is stopped. Line by line, without the SDK.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +22,45 @@ from tasks import has_ended, until
 
 WAIT_S = 60.0  # only a test that fails waits as long
 CURRENT, PREVIOUS = "2026-07-28", "2025-11-25"
-OF_OTHERS = ("vscode-remote://ssh-remote+box/home/me", "untitled:x", "file://elsewhere/srv", "http://[", "file:///a%00b", "file:work", "")
+OF_OTHERS = (
+    "vscode-remote://ssh-remote+box/home/me",
+    "untitled:x",
+    "file://elsewhere/srv",
+    "http://[",
+    "file:///a%00b",
+    "file:work",
+    "",
+)
 INTERRUPTED = -signal.SIGINT if sys.platform != "win32" else 0xC000013A
 
 
 class Wire:
     """A server process and what is written to it and read from it."""
 
-    def __init__(self, catalog: Path, *, cwd: Path, protocol: str = PREVIOUS, roots: Any = None) -> None:
+    def __init__(
+        self, catalog: Path, *, cwd: Path, protocol: str = PREVIOUS, roots: Any = None
+    ) -> None:
         command = [sys.executable, "-m", "unspool", "mcp", "--database", f"sqlite:///{catalog}"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=cwd
+        )
         self._roots = roots
         about = {"name": "t", "version": "1"}
         capabilities = {} if roots is None else {"roots": {}}
         self._meta: dict[str, Any] = {}
         if protocol == CURRENT:
-            said = {"protocolVersion": CURRENT, "clientInfo": about, "clientCapabilities": capabilities}
-            self._meta = {"_meta": {f"io.modelcontextprotocol/{name}": value for name, value in said.items()}}
+            said = {
+                "protocolVersion": CURRENT,
+                "clientInfo": about,
+                "clientCapabilities": capabilities,
+            }
+            self._meta = {
+                "_meta": {f"io.modelcontextprotocol/{name}": value for name, value in said.items()}
+            }
             return
-        self.ask("initialize", protocolVersion=protocol, capabilities=capabilities, clientInfo=about)
+        self.ask(
+            "initialize", protocolVersion=protocol, capabilities=capabilities, clientInfo=about
+        )
         self.write({"method": "notifications/initialized"})
 
     def write(self, message: dict[str, Any]) -> None:
@@ -95,19 +117,29 @@ def wire(catalog: Path) -> Iterator[Wire]:
 
 
 @pytest.mark.parametrize("protocol", [CURRENT, PREVIOUS])
-def test_a_root_that_is_no_folder_of_this_machine_leaves_the_others(catalog: Path, protocol: str) -> None:
+def test_a_root_that_is_no_folder_of_this_machine_leaves_the_others(
+    catalog: Path, protocol: str
+) -> None:
     roots = {"roots": [{"uri": uri} for uri in (*OF_OTHERS, (catalog.parent / "work").as_uri())]}
     wire = Wire(catalog, cwd=catalog.parent, protocol=protocol, roots=roots)
     try:
         assert "1 added" in wire.call("index", path="session.py", project="one")
         refused = wire.call("index", path=str(catalog.parent), project="one")
-        assert "forbidden" in refused and refused.endswith(f"give a path in {catalog.parent / 'work'}")
+        assert "forbidden" in refused and refused.endswith(
+            f"give a path in {catalog.parent / 'work'}"
+        )
     finally:
         wire.close()
 
 
-@pytest.mark.parametrize("roots", [[{"path": "/"}], [{"uri": uri} for uri in OF_OTHERS]], ids=["no root", "none of this machine"])
-def test_a_client_that_says_nothing_of_its_roots_has_nothing_indexed(catalog: Path, roots: list[dict[str, str]]) -> None:
+@pytest.mark.parametrize(
+    "roots",
+    [[{"path": "/"}], [{"uri": uri} for uri in OF_OTHERS]],
+    ids=["no root", "none of this machine"],
+)
+def test_a_client_that_says_nothing_of_its_roots_has_nothing_indexed(
+    catalog: Path, roots: list[dict[str, str]]
+) -> None:
     wire = Wire(catalog, cwd=catalog.parent / "work", roots={"roots": roots})
     try:
         assert "forbidden" in wire.call("index", path="session.py", project="one")
@@ -137,15 +169,30 @@ def test_an_interrupt_ends_the_server_while_stdin_is_open(wire: Wire) -> None:
     assert said == ""
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the git in front of git is a shell script; use a POSIX system")
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="the git in front of git is a shell script; use a POSIX system"
+)
 def test_an_interrupt_ends_git_too(catalog: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = catalog.parent
-    write(folder, {"bin/git": f"#!/bin/sh\necho $$ > {folder}/new; mv {folder}/new {folder}/pid; exec sleep 600\n"})
+    write(
+        folder,
+        {
+            "bin/git": (
+                f"#!/bin/sh\necho $$ > {folder}/new; mv {folder}/new {folder}/pid; exec sleep 600\n"
+            )
+        },
+    )
     (folder / "bin" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}")
     wire = Wire(catalog, cwd=folder)
     try:
-        wire.write({"id": 9, "method": "tools/call", "params": {"name": "index", "arguments": {"path": "https://h.invalid/a.git"}}})
+        wire.write(
+            {
+                "id": 9,
+                "method": "tools/call",
+                "params": {"name": "index", "arguments": {"path": "https://h.invalid/a.git"}},
+            }
+        )
         until(lambda: (folder / "pid").exists())
         wire.process.send_signal(signal.SIGINT)
         assert wire.ended()[0] == INTERRUPTED
@@ -170,6 +217,12 @@ def test_metrics_that_nobody_can_read_are_not_made(catalog: Path) -> None:
         f"main(['mcp', '--database', 'sqlite:///{catalog}'])"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=WAIT_S, cwd=catalog.parent, check=False
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        cwd=catalog.parent,
+        check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "False\n")

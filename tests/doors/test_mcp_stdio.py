@@ -25,10 +25,24 @@ _T = TypeVar("_T")
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a catalog that holds two projects, one of them from the folder `work` beside it."""
+    """A folder with a catalog that holds two projects, one of them from the folder `work` beside
+    it.
+    """
     base = tmp_path_factory.mktemp("stdio")
-    write(base / "work", {"session.py": "def open_session(name):\n    return name\n", "guide.md": "# Guide\n\nHow to open a session.\n"})
-    write(base / "large", {f"n{number}.md": f"# Note {number}\n\nA note about {number}.\n" for number in range(FILES)})
+    write(
+        base / "work",
+        {
+            "session.py": "def open_session(name):\n    return name\n",
+            "guide.md": "# Guide\n\nHow to open a session.\n",
+        },
+    )
+    write(
+        base / "large",
+        {
+            f"n{number}.md": f"# Note {number}\n\nA note about {number}.\n"
+            for number in range(FILES)
+        },
+    )
     with open_corpus(base / "catalog.db") as corpus:
         corpus.index(base / "work")
         corpus.put(doc("garden.md", "# Garden\n\nTomatoes want sun.\n", "notes"))
@@ -36,7 +50,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(place: Path, *flags: str) -> list[str]:
-    return [sys.executable, "-m", "unspool", "mcp", "--database", f"sqlite:///{place}/catalog.db", *flags]
+    return [
+        sys.executable,
+        "-m",
+        "unspool",
+        "mcp",
+        "--database",
+        f"sqlite:///{place}/catalog.db",
+        *flags,
+    ]
 
 
 class Running:
@@ -59,8 +81,13 @@ class Running:
 
 @contextmanager
 def running(place: Path, *flags: str, mode: str, cwd: Path, **more: Any) -> Iterator[Running]:
-    server = StdioServerParameters(command=sys.executable, args=command(place, *flags)[1:], cwd=cwd, env={"UNSPOOL_JOBS": "1"})
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(Client(server, mode=mode, **more)) as client:
+    server = StdioServerParameters(
+        command=sys.executable, args=command(place, *flags)[1:], cwd=cwd, env={"UNSPOOL_JOBS": "1"}
+    )
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(Client(server, mode=mode, **more)) as client,
+    ):
         yield Running(portal, client, mode)
 
 
@@ -69,7 +96,9 @@ def agent(place: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
     """A client of each protocol, in the folder of a project, whose roots are the two folders."""
 
     async def roots(context: object) -> types.ListRootsResult:
-        return types.ListRootsResult(roots=[types.Root(uri=(place / name).as_uri()) for name in ("work", "large")])
+        return types.ListRootsResult(
+            roots=[types.Root(uri=(place / name).as_uri()) for name in ("work", "large")]
+        )
 
     with running(place, mode=request.param, cwd=place / "work", list_roots_callback=roots) as made:
         yield made
@@ -77,7 +106,16 @@ def agent(place: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
 
 def test_the_tools_and_what_they_are_for_are_told(agent: Running) -> None:
     names = [one.name for one in agent.run(lambda client: client.list_tools()).tools]
-    assert names == ["search", "more", "related", "read", "list_projects", "get_response_history", "remember", "index"]
+    assert names == [
+        "search",
+        "more",
+        "related",
+        "read",
+        "list_projects",
+        "get_response_history",
+        "remember",
+        "index",
+    ]
 
     async def about(client: Client) -> tuple[str, str]:
         return client.protocol_version, client.instructions or ""
@@ -88,12 +126,19 @@ def test_the_tools_and_what_they_are_for_are_told(agent: Running) -> None:
 
 
 def test_the_project_of_the_current_folder_is_meant_where_none_is_named(agent: Running) -> None:
-    assert {place.split(":")[0] for place in agent.call("search", query="open session").places} == {"session.py", "guide.md"}
+    assert {place.split(":")[0] for place in agent.call("search", query="open session").places} == {
+        "session.py",
+        "guide.md",
+    }
     assert agent.call("search", query="tomatoes", project="notes").places == ["garden.md:1-3"]
 
 
 def test_a_file_can_be_named_as_it_is_called_on_this_machine(agent: Running, place: Path) -> None:
-    assert agent.call("read", file_path=str(place / "work" / "session.py")).values["text"].startswith("def open_session")
+    assert (
+        agent.call("read", file_path=str(place / "work" / "session.py"))
+        .values["text"]
+        .startswith("def open_session")
+    )
 
 
 def test_several_calls_are_answered_at_once(agent: Running) -> None:
@@ -111,7 +156,9 @@ def test_several_calls_are_answered_at_once(agent: Running) -> None:
     assert [answer.is_error for answer in agent.run(story)] == [False] * 12
 
 
-def test_only_the_clients_roots_can_be_indexed_and_progress_is_told(agent: Running, place: Path) -> None:
+def test_only_the_clients_roots_can_be_indexed_and_progress_is_told(
+    agent: Running, place: Path
+) -> None:
     refused = agent.call("index", path=str(place))
     assert refused.is_error and "lies outside of what may be indexed" in refused.text
     steps: list[float] = []
@@ -120,7 +167,9 @@ def test_only_the_clients_roots_can_be_indexed_and_progress_is_told(agent: Runni
         async def step(progress: float, total: float | None, message: str | None) -> None:
             steps.append(progress)
 
-        return await client.call_tool("index", {"path": "session.py", "project": "one"}, progress_callback=step)
+        return await client.call_tool(
+            "index", {"path": "session.py", "project": "one"}, progress_callback=step
+        )
 
     result = agent.run(story)
     assert not result.is_error and result.structured_content["project"] == "one"
@@ -128,7 +177,9 @@ def test_only_the_clients_roots_can_be_indexed_and_progress_is_told(agent: Runni
 
 
 def test_a_call_that_is_given_up_stops(agent: Running, place: Path) -> None:
-    """On failure: nothing looks whether the client has cancelled; `Reporter` does, wherever a task reports how far it is."""
+    """On failure: nothing looks whether the client has cancelled; `Reporter` does, wherever a
+    task reports how far it is.
+    """
 
     async def story(client: Client) -> None:
         async with anyio.create_task_group() as group:
@@ -137,7 +188,11 @@ def test_a_call_that_is_given_up_stops(agent: Running, place: Path) -> None:
                 group.cancel_scope.cancel()
 
             with anyio.fail_after(60):
-                await client.call_tool("index", {"path": str(place / "large"), "project": "large"}, progress_callback=step)
+                await client.call_tool(
+                    "index",
+                    {"path": str(place / "large"), "project": "large"},
+                    progress_callback=step,
+                )
 
     agent.run(story)
     assert agent.run(lambda client: resting(client, "large")) < FILES
@@ -150,14 +205,31 @@ def test_the_oldest_protocol_is_spoken_and_stdout_carries_nothing_else(place: Pa
             "jsonrpc": "2.0",
             "id": 1,
             "method": "initialize",
-            "params": {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
+            "params": {
+                "protocolVersion": version,
+                "capabilities": {},
+                "clientInfo": {"name": "t", "version": "1"},
+            },
         },
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "tomatoes", "project": "notes"}}},
+        {
+            "jsonrpc": "2.0",
+            "id": 2,
+            "method": "tools/call",
+            "params": {"name": "search", "arguments": {"query": "tomatoes", "project": "notes"}},
+        },
     ]
-    with subprocess.Popen(command(place), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=place) as process:
+    with subprocess.Popen(
+        command(place),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=place,
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(b"this is no JSON\n" + b"".join(json.dumps(one).encode() + b"\n" for one in asked))
+        process.stdin.write(
+            b"this is no JSON\n" + b"".join(json.dumps(one).encode() + b"\n" for one in asked)
+        )
         process.stdin.flush()
         answers = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.stdin.close()
@@ -169,35 +241,74 @@ def test_the_oldest_protocol_is_spoken_and_stdout_carries_nothing_else(place: Pa
 
 
 def test_read_only_and_one_project(place: Path) -> None:
-    with running(place, "--read-only", "--project", "notes", mode=CURRENT, cwd=place / "work") as narrow:
-        assert "remember" not in [one.name for one in narrow.run(lambda client: client.list_tools()).tools]
+    with running(
+        place, "--read-only", "--project", "notes", mode=CURRENT, cwd=place / "work"
+    ) as narrow:
+        assert "remember" not in [
+            one.name for one in narrow.run(lambda client: client.list_tools()).tools
+        ]
         assert [one["name"] for one in narrow.call("list_projects").values["projects"]] == ["notes"]
-        assert narrow.call("search", query="session").places == ["garden.md:1-3"]  # the only project there is for it
+        # the only project there is for it
+        assert narrow.call("search", query="session").places == ["garden.md:1-3"]
         assert "there are: notes" in narrow.call("search", query="session", project="work").text
 
 
 def test_a_catalog_that_cannot_be_opened_ends_the_server_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "catalog.db").write_bytes(b"this is no database" * 100)
-    result = subprocess.run(command(tmp_path), capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, cwd=tmp_path, check=False)
-    assert (result.returncode, result.stdout) == (2, "") and "is not an SQLite file" in result.stderr
+    result = subprocess.run(
+        command(tmp_path),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert (result.returncode, result.stdout) == (
+        2,
+        "",
+    ) and "is not an SQLite file" in result.stderr
 
 
 def test_without_the_sdk_the_command_says_how_to_get_it(place: Path) -> None:
-    hidden = "import sys; sys.modules['mcp'] = None; from unspool.interfaces.cli import main; main(['mcp'])"
+    hidden = (
+        "import sys; sys.modules['mcp'] = None; from unspool.interfaces.cli import main; "
+        "main(['mcp'])"
+    )
     result = subprocess.run(
-        [sys.executable, "-c", hidden], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, cwd=place, check=False
+        [sys.executable, "-c", hidden],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        cwd=place,
+        check=False,
     )
     assert result.returncode == 2 and "pip install 'unspool[mcp]'" in result.stderr
 
 
 def test_the_command_line_does_not_import_the_sdk() -> None:
-    code = "import sys, unspool.interfaces.cli, unspool.interfaces.mcp.tools; sys.exit(any(name in sys.modules for name in ('mcp', 'pydantic')))"
+    code = (
+        "import sys, unspool.interfaces.cli, unspool.interfaces.mcp.tools; sys.exit(any(name in "
+        "sys.modules for name in ('mcp', 'pydantic')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
 
 
 def test_a_project_that_does_not_exist_is_warned_of(place: Path) -> None:
-    for flags, is_warned in ((("--project", "nope", "--project", "notes"), True), (("--project", "notes"), False), ((), False)):
-        ended = subprocess.run(command(place, *flags), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True, timeout=120)
+    for flags, is_warned in (
+        (("--project", "nope", "--project", "notes"), True),
+        (("--project", "notes"), False),
+        ((), False),
+    ):
+        ended = subprocess.run(
+            command(place, *flags),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
         assert ("'nope'" in ended.stderr) is is_warned
         assert "'notes'" not in ended.stderr
         assert ended.stdout == ""

@@ -1,4 +1,6 @@
-"""Every door tells that the file of a hit has changed since it was indexed, and nothing else about the file."""
+"""Every door tells that the file of a hit has changed since it was indexed, and nothing else
+about the file.
+"""
 
 from __future__ import annotations
 

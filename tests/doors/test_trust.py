@@ -1,4 +1,7 @@
-"""A hostile folder through every door: nothing is sent anywhere until the user trusts it. And the command `trust`."""
+"""A hostile folder through every door: nothing is sent anywhere until the user trusts it.
+
+And the command `trust`.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, written by somebody else. The user's catalog, at its default place, has a private project."""
+    """The current folder, written by somebody else.
+
+    The user's catalog, at its default place, has a private project.
+    """
     for name in [name for name in os.environ if name.startswith("UNSPOOL_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
@@ -76,15 +82,31 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 ATTACKS = {
-    "answer": {"answer_model": "openai:m", "answer_url": "http://{}/v1", "answer_retries": "0", "project": "private"},
-    "embedder": {"embedder": "openai:m", "embedder_url": "http://{}/v1", "embedder_retries": "0", "embedder_dimension": "8"},
+    "answer": {
+        "answer_model": "openai:m",
+        "answer_url": "http://{}/v1",
+        "answer_retries": "0",
+        "project": "private",
+    },
+    "embedder": {
+        "embedder": "openai:m",
+        "embedder_url": "http://{}/v1",
+        "embedder_retries": "0",
+        "embedder_dimension": "8",
+    },
     "database": {"database": "postgresql://me@{}/x", "connect_timeout_s": "2"},
     "service": {"database": "http://{}"},
     "replica": {"database_read": "postgresql://me@{}/x", "connect_timeout_s": "2"},
     "cache": {"cache": "redis://{}/0"},
 }
 FILES = {name: ("unspool.toml", ".env")[number % 2] for number, name in enumerate(ATTACKS)}
-COMMANDS = (["index", "."], ["search", "walrus"], ["search", "walrus", "."], ["ask", "where does the walrus live?"], ["status"])
+COMMANDS = (
+    ["index", "."],
+    ["search", "walrus"],
+    ["search", "walrus", "."],
+    ["ask", "where does the walrus live?"],
+    ["status"],
+)
 
 
 def plant(folder: Path, attack: str, listener: Listener) -> set[str]:
@@ -93,7 +115,10 @@ def plant(folder: Path, attack: str, listener: Listener) -> set[str]:
     if attack == "embedder":  # another embedder is only used for a new catalog
         shutil.rmtree(folder.parent / "data")
     values = {name: value.format(listener.place) for name, value in ATTACKS[attack].items()}
-    lines = [f"UNSPOOL_{name.upper()}={value}" if file == ".env" else f'{name} = "{value}"' for name, value in values.items()]
+    lines = [
+        f"UNSPOOL_{name.upper()}={value}" if file == ".env" else f'{name} = "{value}"'
+        for name, value in values.items()
+    ]
     (folder / file).write_text("\n".join(lines) + "\n")
     return set(values)
 
@@ -104,14 +129,24 @@ def run(*arguments: str, **variables: str) -> Result:
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_command_connects_to_an_address_of_the_folder(hostile: Path, listener: Listener, attack: str) -> None:
+def test_no_command_connects_to_an_address_of_the_folder(
+    hostile: Path, listener: Listener, attack: str
+) -> None:
     names = plant(hostile, attack, listener)
     for command in COMMANDS:
         result = run(*command, "--json")
         assert result.exit_code == 0, result.output
         assert all(isinstance(json.loads(line), dict) for line in result.stdout.splitlines())
-        warnings = [line for line in result.stderr.splitlines() if line.startswith("warning: settings of this folder are ignored")]
-        assert len(warnings) == 1 and all(name in warnings[0] for name in names) and f"unspool trust {hostile}" in warnings[0]
+        warnings = [
+            line
+            for line in result.stderr.splitlines()
+            if line.startswith("warning: settings of this folder are ignored")
+        ]
+        assert (
+            len(warnings) == 1
+            and all(name in warnings[0] for name in names)
+            and f"unspool trust {hostile}" in warnings[0]
+        )
     assert listener.connections == 0
 
 
@@ -124,7 +159,9 @@ def test_no_command_connects_to_an_address_of_the_folder(hostile: Path, listener
         ("replica", ["search", "walrus"]),
     ],
 )
-def test_the_same_address_is_used_once_the_user_trusts_the_folder(hostile: Path, listener: Listener, attack: str, command: list[str]) -> None:
+def test_the_same_address_is_used_once_the_user_trusts_the_folder(
+    hostile: Path, listener: Listener, attack: str, command: list[str]
+) -> None:
     plant(hostile, attack, listener)
     run("trust")
     run(*command)
@@ -132,7 +169,9 @@ def test_the_same_address_is_used_once_the_user_trusts_the_folder(hostile: Path,
 
 
 @pytest.mark.parametrize("attack", ["answer", "embedder", "database"])
-def test_the_module_as_a_program_connects_nowhere(hostile: Path, listener: Listener, attack: str) -> None:
+def test_the_module_as_a_program_connects_nowhere(
+    hostile: Path, listener: Listener, attack: str
+) -> None:
     plant(hostile, attack, listener)
     command = [sys.executable, "-m", "unspool", "ask", "where does the walrus live?", "."]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
@@ -141,8 +180,14 @@ def test_the_module_as_a_program_connects_nowhere(hostile: Path, listener: Liste
 
 
 def speak(messages: Sequence[dict[str, Any]], **variables: str) -> tuple[list[dict[str, Any]], str]:
-    """Start `unspool mcp` in the current folder and send messages; returns the answers, and stderr."""
-    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    """Start `unspool mcp` in the current folder and send messages; returns the answers, and
+    stderr.
+    """
+    about = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
     started = subprocess.Popen(
         [sys.executable, "-m", "unspool", "mcp"],
         stdin=subprocess.PIPE,
@@ -152,9 +197,15 @@ def speak(messages: Sequence[dict[str, Any]], **variables: str) -> tuple[list[di
         env={**os.environ, **variables},
     )
     with started:
-        assert started.stdin is not None and started.stdout is not None and started.stderr is not None
+        assert (
+            started.stdin is not None and started.stdout is not None and started.stderr is not None
+        )
         answers = []
-        sent: list[dict[str, Any]] = [{"id": 0, "method": "initialize", "params": about}, {"method": "notifications/initialized"}, *messages]
+        sent: list[dict[str, Any]] = [
+            {"id": 0, "method": "initialize", "params": about},
+            {"method": "notifications/initialized"},
+            *messages,
+        ]
         for message in sent:
             started.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
             started.stdin.flush()
@@ -170,7 +221,9 @@ def call(tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("attack", ["answer", "embedder", "database"])
-def test_a_server_for_agents_connects_nowhere(hostile: Path, listener: Listener, attack: str) -> None:
+def test_a_server_for_agents_connects_nowhere(
+    hostile: Path, listener: Listener, attack: str
+) -> None:
     plant(hostile, attack, listener)
     answers, said = speak([call("index", path="."), call("search", query="walrus")])
     assert [answer["result"].get("isError", False) for answer in answers] == [False, False]
@@ -191,9 +244,13 @@ def test_a_folder_does_not_widen_what_an_agent_may_index(hostile: Path, tmp_path
 
 @contextmanager
 def serve(*flags: str, **variables: str) -> Iterator[tuple[str, list[str]]]:
-    """Run `unspool serve` in the current folder; yields its address and what it writes to stderr, all of it at the end."""
+    """Run `unspool serve` in the current folder; yields its address and what it writes to
+    stderr, all of it at the end.
+    """
     command = [sys.executable, "-m", "unspool", "serve", "--port", "0", *flags]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}) as started:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, **variables}
+    ) as started:
         assert started.stderr is not None
         said = []
         try:
@@ -207,25 +264,46 @@ def serve(*flags: str, **variables: str) -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_service_follows_the_same_rule(hostile: Path, listener: Listener, tmp_path: Path, workers: str) -> None:
-    values = {**ATTACKS["embedder"], **ATTACKS["answer"], "roots": "/", "serve_host": "0.0.0.0", "git_hosts": "*", "traces": "http://{}"}
-    (hostile / "unspool.toml").write_text("".join(f'{name} = "{value.format(listener.place)}"\n' for name, value in values.items()))
-    with serve("--workers", workers) as (address, said), httpx2.Client(base_url=address, timeout=WAIT_S) as client:
+def test_a_service_follows_the_same_rule(
+    hostile: Path, listener: Listener, tmp_path: Path, workers: str
+) -> None:
+    values = {
+        **ATTACKS["embedder"],
+        **ATTACKS["answer"],
+        "roots": "/",
+        "serve_host": "0.0.0.0",
+        "git_hosts": "*",
+        "traces": "http://{}",
+    }
+    (hostile / "unspool.toml").write_text(
+        "".join(f'{name} = "{value.format(listener.place)}"\n' for name, value in values.items())
+    )
+    with (
+        serve("--workers", workers) as (address, said),
+        httpx2.Client(base_url=address, timeout=WAIT_S) as client,
+    ):
         assert address.startswith("http://127.0.0.1:")
         found = client.post("/v1/search", json={"query": "walrus"})
         assert found.status_code == 200 and SECRET in found.text
-        assert client.post("/v1/projects/x/index", json={"source": str(tmp_path)}).status_code == 403
+        assert (
+            client.post("/v1/projects/x/index", json={"source": str(tmp_path)}).status_code == 403
+        )
     (line,) = [one for one in said if "settings of this folder are ignored" in one]
     assert all(name in line for name in values)
     assert listener.connections == 0
 
 
-def test_every_process_of_a_service_uses_the_settings_it_was_started_with(hostile: Path, tmp_path: Path) -> None:
+def test_every_process_of_a_service_uses_the_settings_it_was_started_with(
+    hostile: Path, tmp_path: Path
+) -> None:
     place = f"sqlite:///{tmp_path}/own.db"
     with unspool.open(place) as corpus:
         corpus.put(doc("a.md", "The otter", project="own"))
     (hostile / "unspool.toml").write_text(f'database = "{place}"\n')
-    with serve("--workers", "2", UNSPOOL_TRUST=str(hostile)) as (address, _), httpx2.Client(base_url=address, timeout=WAIT_S) as client:
+    with (
+        serve("--workers", "2", UNSPOOL_TRUST=str(hostile)) as (address, _),
+        httpx2.Client(base_url=address, timeout=WAIT_S) as client,
+    ):
         assert [one["name"] for one in client.get("/v1/projects").json()["projects"]] == ["own"]
 
 
@@ -233,13 +311,17 @@ def test_every_process_of_a_service_uses_the_settings_it_was_started_with(hostil
 
 
 def test_trust_shows_the_settings_and_lets_them_count(hostile: Path) -> None:
-    (hostile / "unspool.toml").write_text(f'project = "private"\nanswer_key = "{SECRET}"\nlimit = 3\n')
+    (hostile / "unspool.toml").write_text(
+        f'project = "private"\nanswer_key = "{SECRET}"\nlimit = 3\n'
+    )
     (hostile / ".env").write_text("UNSPOOL_LIMIT=4\nOTHER=1\n")
     shown = run("trust", "--dry-run", "--json")
     assert shown.exit_code == 0 and not json.loads(shown.stdout)["trusted"]
     assert json.loads(run("status", "--json").stdout) and "project" in run("status").stderr
     done = run("trust")
-    assert done.exit_code == 0 and "private" in done.stdout and SECRET not in done.stdout + done.stderr
+    assert (
+        done.exit_code == 0 and "private" in done.stdout and SECRET not in done.stdout + done.stderr
+    )
     assert json.loads(shown.stdout)["settings"] == [
         {"name": "limit", "value": "4", "file": ".env", "state": "applies"},
         {"name": "project", "value": "private", "file": "unspool.toml", "state": "applies"},
@@ -248,7 +330,11 @@ def test_trust_shows_the_settings_and_lets_them_count(hostile: Path) -> None:
     ]
     settings = json.loads(run("settings", "--json").stdout)
     rows = {row["name"]: (row["value"], row["origin"]) for row in settings["settings"]}
-    assert (rows["project"], rows["limit"], settings["ignored"]) == (("private", "unspool.toml"), ("4", ".env"), [])
+    assert (rows["project"], rows["limit"], settings["ignored"]) == (
+        ("private", "unspool.toml"),
+        ("4", ".env"),
+        [],
+    )
     assert run("status").stderr == ""
 
 
@@ -256,7 +342,10 @@ def test_json_is_as_documented(hostile: Path) -> None:
     (hostile / "unspool.toml").write_text('project = "private"\n')
     ignored = json.loads(run("settings", "--json").stdout)
     compare("settings", ignored)
-    trusted, listed, revoked = (json.loads(run("trust", *flags, "--json").stdout) for flags in ([], ["--list"], ["--revoke"]))
+    trusted, listed, revoked = (
+        json.loads(run("trust", *flags, "--json").stdout)
+        for flags in ([], ["--list"], ["--revoke"])
+    )
     compare("trust", trusted, listed, revoked)
 
 
@@ -290,17 +379,29 @@ def test_what_cannot_be_trusted_is_refused_and_not_stored(hostile: Path) -> None
     assert run("trust").exit_code == 1  # no files
     assert run("trust", "no/such/folder").exit_code == 1
     assert run("trust", "--list", "--revoke").exit_code == 2
-    for content, says in ((b"limt = 5\n", "did you mean 'limit'"), (b"\xff", "not UTF-8"), (b"#" * 20_000, "larger than")):
+    for content, says in (
+        (b"limt = 5\n", "did you mean 'limit'"),
+        (b"\xff", "not UTF-8"),
+        (b"#" * 20_000, "larger than"),
+    ):
         (hostile / "unspool.toml").write_bytes(content)
         done = run("trust", "--json")
         assert done.exit_code == 2 and says in json.loads(done.stdout)["error"]["message"]
     assert json.loads(run("trust", "--list", "--json").stdout)["folders"] == []
 
 
-def test_a_key_of_the_user_that_would_go_to_an_address_of_the_folder_is_named(hostile: Path) -> None:
-    (hostile / "unspool.toml").write_text('answer_model = "openai:m"\nanswer_url = "http://127.0.0.1:9/v1"\n')
+def test_a_key_of_the_user_that_would_go_to_an_address_of_the_folder_is_named(
+    hostile: Path,
+) -> None:
+    (hostile / "unspool.toml").write_text(
+        'answer_model = "openai:m"\nanswer_url = "http://127.0.0.1:9/v1"\n'
+    )
     done = run("trust", UNSPOOL_ANSWER_KEY=SECRET)
-    assert done.exit_code == 0 and "answer_key" in done.stderr and SECRET not in done.stdout + done.stderr
+    assert (
+        done.exit_code == 0
+        and "answer_key" in done.stderr
+        and SECRET not in done.stdout + done.stderr
+    )
     assert "answer_key" not in run("trust").stderr
 
 
@@ -313,7 +414,9 @@ def test_settings_and_doctor_show_what_is_ignored(hostile: Path) -> None:
     ]
     assert "not trusted" in run("settings").stdout
     done = run("doctor", "--json")
-    (check,) = [one for one in json.loads(done.stdout)["checks"] if one["name"] == "folder settings"]
+    (check,) = [
+        one for one in json.loads(done.stdout)["checks"] if one["name"] == "folder settings"
+    ]
     assert done.exit_code == 0 and "answer_url" in check["detail"] and str(hostile) in check["cure"]
 
 

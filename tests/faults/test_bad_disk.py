@@ -14,10 +14,19 @@ import pytest
 import disks
 from support import assert_no_orphans, doc, open_corpus, paths, write
 
-TREE = {f"m{n}.py": f'"""Module {n} of the walrus."""\n\n\ndef walrus_{n}():\n    return "{chr(97 + n % 26) * 9} {n}"\n' * 6 for n in range(90)}
+TREE = {
+    f"m{n}.py": (
+        f'"""Module {n} of the walrus."""\n\n\ndef walrus_{n}():\n    return '
+        f'"{chr(97 + n % 26) * 9} {n}"\n'
+    )
+    * 6
+    for n in range(90)
+}
 
 
-def unspool_index(tree: Path, database: Path, *, file_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
+def unspool_index(
+    tree: Path, database: Path, *, file_bytes: int | None = None
+) -> subprocess.CompletedProcess[str]:
     def limit() -> None:
         if file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -54,7 +63,9 @@ def check(done: subprocess.CompletedProcess[str], tree: Path, database: Path) ->
     assert {status for status, _, _ in found.documents.values()} == {"indexed"}
 
 
-def test_a_full_disk_is_exit_code_3_and_the_next_run_completes(small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_exit_code_3_and_the_next_run_completes(
+    small_disk: Path, tmp_path: Path
+) -> None:
     tree, database = write(tmp_path / "tree", TREE), small_disk / "catalog.db"
     done = unspool_index(tree, database)
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
@@ -62,7 +73,9 @@ def test_a_full_disk_is_exit_code_3_and_the_next_run_completes(small_disk: Path,
 
 
 @pytest.mark.parametrize("kilobytes", [20, 200])
-def test_a_file_that_may_not_grow_is_exit_code_3_and_the_next_run_completes(tmp_path: Path, kilobytes: int) -> None:
+def test_a_file_that_may_not_grow_is_exit_code_3_and_the_next_run_completes(
+    tmp_path: Path, kilobytes: int
+) -> None:
     """20: not even the tables fit. 200: the tables fit, the documents do not."""
     tree, database = write(tmp_path / "tree", TREE), tmp_path / "catalog.db"
     check(unspool_index(tree, database, file_bytes=kilobytes * 1024), tree, database)

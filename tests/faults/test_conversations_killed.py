@@ -1,4 +1,6 @@
-"""Writers of conversations that are killed at random instants: whoever looks next finds each conversation as it was or as it was to be."""
+"""Writers of conversations that are killed at random instants: whoever looks next finds each
+conversation as it was or as it was to be.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ import pytest
 from support import ENGINES, Place, address_of, open_corpus
 from talks import assert_whole, numbers
 
-# Imports once, then forks a child for each attempt, so that a kill costs the attempt and not the start of Python. The child writes version after
-# version until it is killed; after each kill another child looks at what is there.
+# Imports once, then forks a child for each attempt, so that a kill costs the attempt and not the
+# start of Python. The child writes version after version until it is killed; after each kill
+# another child looks at what is there.
 SERVER = """
 import json, os, random, signal, sys, time
 task = json.loads(sys.argv[1])
@@ -124,5 +127,7 @@ def test_a_killed_writer_leaves_each_conversation_whole(database: Place, tmp_pat
     with open_corpus(database) as corpus:
         texts = corpus.conversations.get("log")
         assert texts is not None and len(texts.messages) >= KILLS
-        assert len(numbers(corpus, "line", where={"conversation": "log"}, alpha=0, limit=500)) == min(len(texts.messages), 500)
+        assert len(
+            numbers(corpus, "line", where={"conversation": "log"}, alpha=0, limit=500)
+        ) == min(len(texts.messages), 500)
     assert_whole(database)

@@ -1,4 +1,6 @@
-"""Indexing that is killed at random instants and run again ends where an undisturbed run ends: nothing missing, nothing twice."""
+"""Indexing that is killed at random instants and run again ends where an undisturbed run ends:
+nothing missing, nothing twice.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ import pytest
 
 from support import assert_no_orphans, open_corpus
 
-# Imports once, then forks a child for each run, so that a kill costs the run and not the start of Python. Commits are made small, so that
-# every run has many of them.
+# Imports once, then forks a child for each run, so that a kill costs the run and not the start of
+# Python. Commits are made small, so that every run has many of them.
 SERVER = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -95,9 +97,19 @@ print(json.dumps({"codes": codes, "last": last}))
 """
 
 
-@pytest.mark.parametrize(("seed", "kills", "files", "workers"), [(1, 7, 100, False), (2, 2, 40, True)], ids=["in one process", "with workers"])
-def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: int, files: int, workers: bool) -> None:
-    tree, database, fresh = tmp_path / "tree", tmp_path / "killed" / "catalog.db", tmp_path / "fresh" / "catalog.db"
+@pytest.mark.parametrize(
+    ("seed", "kills", "files", "workers"),
+    [(1, 7, 100, False), (2, 2, 40, True)],
+    ids=["in one process", "with workers"],
+)
+def test_a_killed_run_is_finished_by_the_next(
+    tmp_path: Path, seed: int, kills: int, files: int, workers: bool
+) -> None:
+    tree, database, fresh = (
+        tmp_path / "tree",
+        tmp_path / "killed" / "catalog.db",
+        tmp_path / "fresh" / "catalog.db",
+    )
     for folder in (tree, database.parent, fresh.parent):
         folder.mkdir()
     task = {
@@ -130,5 +142,10 @@ def test_a_killed_run_is_finished_by_the_next(tmp_path: Path, seed: int, kills: 
     assert {status for status, _, _ in killed.documents.values()} == {"indexed"}
     with open_corpus(database) as corpus:
         again = corpus.index(tree, project="tree")
-        assert (again.added, again.updated, again.removed, again.unchanged) == (0, 0, 0, len(undisturbed.documents))
+        assert (again.added, again.updated, again.removed, again.unchanged) == (
+            0,
+            0,
+            0,
+            len(undisturbed.documents),
+        )
         assert corpus.search("walrus eviction", limit=5).hits

@@ -1,4 +1,6 @@
-"""Whatever is wrong with a server, an address or a catalog on it: one of our errors says so, without a password, and nothing is changed."""
+"""Whatever is wrong with a server, an address or a catalog on it: one of our errors says so,
+without a password, and nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ from unspool.errors import (
 )
 from unspool.interfaces.cli import main
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'")
+psycopg = pytest.importorskip(
+    "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
+)
 
 Cli = Callable[..., Result]
 
@@ -76,9 +80,19 @@ def crippled_server() -> Iterator[PostgresServer]:
     bundled = bundled_programs().parents[1]
     folder = made / bundled.name / "pginstall"
     try:
-        shutil.copytree(bundled / "pginstall", folder, symlinks=True, ignore=shutil.ignore_patterns("vector.control", "vector--*.sql"))
-        (made / f"{bundled.name}.libs").symlink_to(bundled.with_name(f"{bundled.name}.libs"))  # where the programs look for their libraries
-        settings = {"max_connections": "6", "superuser_reserved_connections": "0", "max_wal_senders": "0"}
+        shutil.copytree(
+            bundled / "pginstall",
+            folder,
+            symlinks=True,
+            ignore=shutil.ignore_patterns("vector.control", "vector--*.sql"),
+        )
+        # where the programs look for their libraries
+        (made / f"{bundled.name}.libs").symlink_to(bundled.with_name(f"{bundled.name}.libs"))
+        settings = {
+            "max_connections": "6",
+            "superuser_reserved_connections": "0",
+            "max_wal_senders": "0",
+        }
         with PostgresServer.start(settings=settings, programs=folder / "bin") as server:
             yield server
     finally:
@@ -94,11 +108,15 @@ def sql(address: str, *statements: str) -> list[tuple[object, ...]]:
 
 
 def everything(address: str) -> list[tuple[object, ...]]:
-    """What a database holds: every relation and extension that PostgreSQL does not bring along, and how many rows were ever inserted."""
+    """What a database holds: every relation and extension that PostgreSQL does not bring along,
+    and how many rows were ever inserted.
+    """
     return sql(
         address,
-        "SELECT nspname || '.' || relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname !~ '^(pg_|information_schema)' "
-        "UNION ALL SELECT 'extension ' || extname FROM pg_extension UNION ALL SELECT 'schema ' || nspname FROM pg_namespace ORDER BY 1",
+        "SELECT nspname || '.' || relname FROM pg_class JOIN pg_namespace n ON n.oid = "
+        "relnamespace WHERE nspname !~ '^(pg_|information_schema)' "
+        "UNION ALL SELECT 'extension ' || extname FROM pg_extension UNION ALL SELECT 'schema ' "
+        "|| nspname FROM pg_namespace ORDER BY 1",
     )
 
 
@@ -121,7 +139,9 @@ def fill(address: str) -> None:
 # Who may come in
 
 
-def test_a_wrong_password_is_refused_and_told_to_nobody(database: str, postgres_server: PostgresServer, cli: Cli) -> None:
+def test_a_wrong_password_is_refused_and_told_to_nobody(
+    database: str, postgres_server: PostgresServer, cli: Cli
+) -> None:
     address = postgres_server.address(database_of(database), password="hunter2hunter2")
     with pytest.raises(RejectedError, match="password") as caught:
         open_corpus(address)
@@ -131,37 +151,61 @@ def test_a_wrong_password_is_refused_and_told_to_nobody(database: str, postgres_
         assert "hunter2" not in str(error) + repr(error)
         error = error.__cause__ or error.__context__
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
-    for arguments in (["status"], ["status", "--json"], ["--debug", "status"], ["doctor"], ["settings"], ["search", "walrus"]):
+    for arguments in (
+        ["status"],
+        ["status", "--json"],
+        ["--debug", "status"],
+        ["doctor"],
+        ["settings"],
+        ["search", "walrus"],
+    ):
         result = cli(address, *arguments)
-        assert result.exit_code == (0 if arguments == ["settings"] else 2 if arguments == ["doctor"] else RejectedError.exit_code)
+        assert result.exit_code == (
+            0
+            if arguments == ["settings"]
+            else 2
+            if arguments == ["doctor"]
+            else RejectedError.exit_code
+        )
         assert "hunter2" not in result.output
     assert everything(database) == everything(postgres_server.create_database())
 
 
-def test_a_password_in_the_options_of_an_address_is_told_to_nobody_either(database: str, postgres_server: PostgresServer, cli: Cli) -> None:
+def test_a_password_in_the_options_of_an_address_is_told_to_nobody_either(
+    database: str, postgres_server: PostgresServer, cli: Cli
+) -> None:
     address = f"postgresql://unspool@127.0.0.1:{postgres_server.port}/{database_of(database)}?password=hunter2hunter2"
     for arguments in (["status"], ["--debug", "status"], ["doctor"], ["settings"]):
         assert "hunter2" not in cli(address, *arguments).output
 
 
-def test_a_user_that_does_not_exist_is_refused(database: str, postgres_server: PostgresServer) -> None:
+def test_a_user_that_does_not_exist_is_refused(
+    database: str, postgres_server: PostgresServer
+) -> None:
     with pytest.raises(RejectedError):
         open_corpus(postgres_server.address(database_of(database), user="nobody_at_all"))
 
 
-def test_a_user_that_may_not_connect_to_the_database_is_refused(database: str, postgres_server: PostgresServer) -> None:
+def test_a_user_that_may_not_connect_to_the_database_is_refused(
+    database: str, postgres_server: PostgresServer
+) -> None:
     user, password = role(postgres_server)
     sql(database, f"REVOKE CONNECT ON DATABASE {database_of(database)} FROM PUBLIC")
     with pytest.raises(RejectedError):
         open_corpus(postgres_server.address(database_of(database), user=user, password=password))
 
 
-def test_a_database_that_does_not_exist_is_not_found(postgres_server: PostgresServer, cli: Cli) -> None:
+def test_a_database_that_does_not_exist_is_not_found(
+    postgres_server: PostgresServer, cli: Cli
+) -> None:
     address = postgres_server.address("no_such_database")
     with pytest.raises(NotFoundError, match="no_such_database"):
         open_corpus(address)
     result = cli(address, "status")
-    assert result.exit_code == NotFoundError.exit_code and postgres_server.password not in result.output
+    assert (
+        result.exit_code == NotFoundError.exit_code
+        and postgres_server.password not in result.output
+    )
 
 
 def test_a_server_that_is_not_there_is_unreachable(cli: Cli) -> None:
@@ -170,7 +214,9 @@ def test_a_server_that_is_not_there_is_unreachable(cli: Cli) -> None:
         address = f"postgresql://unspool:hunter2hunter2@127.0.0.1:{taken.getsockname()[1]}/app"
         with pytest.raises(UnreachableError, match="does not answer") as caught:
             open_corpus(address)
-        assert caught.value.retryable and "hunter2" not in "".join(traceback.format_exception(caught.value))
+        assert caught.value.retryable and "hunter2" not in "".join(
+            traceback.format_exception(caught.value)
+        )
         result = cli(address, "status")
         assert result.exit_code == 3 and "hunter2" not in result.output
         result = cli(address, "doctor")
@@ -178,17 +224,24 @@ def test_a_server_that_is_not_there_is_unreachable(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("limit", ["role", "database"])
-def test_a_user_or_database_without_a_connection_left_is_unreachable_for_now(database: str, postgres_server: PostgresServer, limit: str) -> None:
+def test_a_user_or_database_without_a_connection_left_is_unreachable_for_now(
+    database: str, postgres_server: PostgresServer, limit: str
+) -> None:
     user, password = role(postgres_server, "CONNECTION LIMIT 1" if limit == "role" else "")
     if limit == "database":
         sql(database, f"ALTER DATABASE {database_of(database)} CONNECTION LIMIT 1")
     address = postgres_server.address(database_of(database), user=user, password=password)
-    with psycopg.connect(address), pytest.raises(UnreachableError, match="no connection left") as caught:
+    with (
+        psycopg.connect(address),
+        pytest.raises(UnreachableError, match="no connection left") as caught,
+    ):
         open_corpus(address)
     assert caught.value.retryable
 
 
-def test_a_server_without_a_connection_left_is_unreachable_for_now(crippled_server: PostgresServer) -> None:
+def test_a_server_without_a_connection_left_is_unreachable_for_now(
+    crippled_server: PostgresServer,
+) -> None:
     address = crippled_server.address("postgres")
     with ExitStack() as taken:
         for _ in range(6):
@@ -201,19 +254,37 @@ def test_a_server_without_a_connection_left_is_unreachable_for_now(crippled_serv
 
 
 @pytest.mark.parametrize(
-    "option", ["nonsense=1", "sslmode=perhaps", "schema=Bad-Name", "schema=1st", "schema=a&schema=b", 'schema=a"b', "schema=a%20b"]
+    "option",
+    [
+        "nonsense=1",
+        "sslmode=perhaps",
+        "schema=Bad-Name",
+        "schema=1st",
+        "schema=a&schema=b",
+        'schema=a"b',
+        "schema=a%20b",
+    ],
 )
-def test_an_option_that_does_not_exist_is_an_error_of_the_address(postgres_server: PostgresServer, option: str, cli: Cli) -> None:
+def test_an_option_that_does_not_exist_is_an_error_of_the_address(
+    postgres_server: PostgresServer, option: str, cli: Cli
+) -> None:
     address = f"{postgres_server.address('postgres')}?{option}"
     with pytest.raises(AddressError) as caught:
         open_corpus(address)
     assert postgres_server.password not in "".join(traceback.format_exception(caught.value))
     result = cli(address, "--debug", "status")
-    assert result.exit_code == AddressError.exit_code and postgres_server.password not in result.output
+    assert (
+        result.exit_code == AddressError.exit_code and postgres_server.password not in result.output
+    )
 
 
-@pytest.mark.parametrize("address", ["postgresql://unspool:hunter2@host:port/app", "postgresql://unspool:hunter2@[::1/app"])
-def test_an_address_that_cannot_be_read_is_refused_without_its_password(address: str, cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://unspool:hunter2@host:port/app", "postgresql://unspool:hunter2@[::1/app"],
+)
+def test_an_address_that_cannot_be_read_is_refused_without_its_password(
+    address: str, cli: Cli
+) -> None:
     with pytest.raises(AddressError) as caught:
         open_corpus(address)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value))
@@ -221,7 +292,9 @@ def test_an_address_that_cannot_be_read_is_refused_without_its_password(address:
     assert result.exit_code == AddressError.exit_code and "hunter2" not in result.output
 
 
-def test_a_port_among_the_options_that_is_no_number_is_an_error_of_the_address(postgres_server: PostgresServer) -> None:
+def test_a_port_among_the_options_that_is_no_number_is_an_error_of_the_address(
+    postgres_server: PostgresServer,
+) -> None:
     with pytest.raises(AddressError):
         open_corpus(f"{postgres_server.address('postgres')}?port=abc")
 
@@ -231,7 +304,10 @@ def test_a_port_among_the_options_that_is_no_number_is_an_error_of_the_address(p
 
 def test_a_statement_that_takes_too_long_is_broken_off(database: str) -> None:
     with open_corpus(database, statement_timeout_s=1) as corpus:
-        with pytest.raises(ServiceTimeoutError, match="UNSPOOL_STATEMENT_TIMEOUT_S") as caught, corpus._parts.catalog.read() as connection:
+        with (
+            pytest.raises(ServiceTimeoutError, match="UNSPOOL_STATEMENT_TIMEOUT_S") as caught,
+            corpus._parts.catalog.read() as connection,
+        ):
             connection.exec_driver_sql("SELECT pg_sleep(60)")
         assert caught.value.retryable
         corpus.put(doc("a.md", "the walrus sleeps"))
@@ -252,9 +328,15 @@ def test_a_lock_that_another_holds_for_too_long_is_given_up_on(database: str) ->
 
 
 def test_waiting_for_a_connection_of_the_pool_ends_with_the_setting_to_raise(database: str) -> None:
-    catalog = Catalog.open(database, connecting=Connecting(pool_size=1, pool_overflow=0, pool_timeout_s=1))
+    catalog = Catalog.open(
+        database, connecting=Connecting(pool_size=1, pool_overflow=0, pool_timeout_s=1)
+    )
     try:
-        with catalog.read(), pytest.raises(ServiceTimeoutError, match="UNSPOOL_POOL_SIZE") as caught, catalog.read():
+        with (
+            catalog.read(),
+            pytest.raises(ServiceTimeoutError, match="UNSPOOL_POOL_SIZE") as caught,
+            catalog.read(),
+        ):
             pass
         assert caught.value.retryable
         with catalog.read() as connection:
@@ -266,7 +348,9 @@ def test_waiting_for_a_connection_of_the_pool_ends_with_the_setting_to_raise(dat
 def test_a_pool_of_one_connection_is_enough_for_everything(database: str, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("the walrus sleeps on the ice")
     (tmp_path / "b.md").write_text("the penguin swims in the sea")
-    with open_corpus(database, pool_size=1, pool_overflow=0, pool_timeout_s=2, exact_below=1) as corpus:
+    with open_corpus(
+        database, pool_size=1, pool_overflow=0, pool_timeout_s=2, exact_below=1
+    ) as corpus:
         corpus.index(tmp_path, project="zoo")
         page = corpus.search("walrus penguin", limit=1)
         assert page.continuation is not None and not page.warnings
@@ -274,7 +358,11 @@ def test_a_pool_of_one_connection_is_enough_for_everything(database: str, tmp_pa
         assert paths(corpus.related("a.md")) == ["b.md"]
         assert corpus.nearest(corpus.embed("penguin"), k=1)[0].chunk.path == "b.md"
         assert corpus.count() == corpus.count(project="zoo") == 2
-        assert corpus.status()[0].chunks == 2 and corpus.size_bytes() > 0 and len(corpus.documents(project="zoo")) == 2
+        assert (
+            corpus.status()[0].chunks == 2
+            and corpus.size_bytes() > 0
+            and len(corpus.documents(project="zoo")) == 2
+        )
         corpus.refresh()
         assert corpus.forget(project="zoo", path="a.md") == corpus.forget(project="zoo") == 1
 
@@ -283,7 +371,11 @@ def test_a_pool_of_one_connection_is_enough_for_several_projects_at_once(databas
     with open_corpus(database, pool_size=1, pool_overflow=0, pool_timeout_s=2) as corpus:
         for project in ("first", "second", "third"):
             corpus.put(doc("a.md", f"the walrus of the {project}", project=project))
-        assert {hit.chunk.project for hit in corpus.search("walrus", projects="*").hits} == {"first", "second", "third"}
+        assert {hit.chunk.project for hit in corpus.search("walrus", projects="*").hits} == {
+            "first",
+            "second",
+            "third",
+        }
         assert len(corpus.nearest(corpus.embed("walrus"), projects="*")) == 3
 
 
@@ -291,7 +383,9 @@ def test_a_pool_of_one_connection_is_enough_for_several_projects_at_once(databas
 
 
 @pytest.mark.parametrize("may_create", [False, True])
-def test_a_user_who_may_not_make_the_extension_is_told_who_can(database: str, postgres_server: PostgresServer, may_create: bool) -> None:
+def test_a_user_who_may_not_make_the_extension_is_told_who_can(
+    database: str, postgres_server: PostgresServer, may_create: bool
+) -> None:
     user, password = role(postgres_server)
     if may_create:  # schemas, that is; the bundled pgvector is not a trusted extension
         sql(database, f"GRANT CREATE ON DATABASE {database_of(database)} TO {user}")
@@ -301,9 +395,15 @@ def test_a_user_who_may_not_make_the_extension_is_told_who_can(database: str, po
     assert everything(database) == before
 
 
-def test_a_plain_user_needs_an_administrator_for_the_extension_alone(database: str, postgres_server: PostgresServer, cli: Cli) -> None:
+def test_a_plain_user_needs_an_administrator_for_the_extension_alone(
+    database: str, postgres_server: PostgresServer, cli: Cli
+) -> None:
     user, password = role(postgres_server)
-    sql(database, f"GRANT CREATE ON DATABASE {database_of(database)} TO {user}", "CREATE EXTENSION vector")
+    sql(
+        database,
+        f"GRANT CREATE ON DATABASE {database_of(database)} TO {user}",
+        "CREATE EXTENSION vector",
+    )
     address = postgres_server.address(database_of(database), user=user, password=password)
     with open_corpus(address, exact_below=1) as corpus:
         corpus.put(doc("a.md", "the walrus sleeps"), doc("b.md", "the penguin swims"))
@@ -315,7 +415,9 @@ def test_a_plain_user_needs_an_administrator_for_the_extension_alone(database: s
     assert cli(address, "migrate", "base", "--yes").exit_code == 0
 
 
-def test_a_server_without_pgvector_is_told_where_to_get_it(crippled_server: PostgresServer, cli: Cli) -> None:
+def test_a_server_without_pgvector_is_told_where_to_get_it(
+    crippled_server: PostgresServer, cli: Cli
+) -> None:
     address = crippled_server.create_database()
     before = everything(address)
     with pytest.raises(ConfigError, match="pgvector"):
@@ -325,8 +427,14 @@ def test_a_server_without_pgvector_is_told_where_to_get_it(crippled_server: Post
     assert everything(address) == before
 
 
-def test_a_pgvector_that_is_too_old_is_refused_for_a_new_catalog_and_found_by_doctor_in_an_old_one(database: str, cli: Cli) -> None:
-    sql(database, "CREATE EXTENSION vector", "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'")
+def test_a_pgvector_that_is_too_old_is_refused_for_a_new_catalog_and_found_by_doctor_in_an_old_one(
+    database: str, cli: Cli
+) -> None:
+    sql(
+        database,
+        "CREATE EXTENSION vector",
+        "UPDATE pg_extension SET extversion = '0.7.4' WHERE extname = 'vector'",
+    )
     before = everything(database)
     with pytest.raises(ConfigError, match=r"0\.7\.4.*0\.8\.0.*ALTER EXTENSION vector UPDATE"):
         open_corpus(database)
@@ -336,13 +444,22 @@ def test_a_pgvector_that_is_too_old_is_refused_for_a_new_catalog_and_found_by_do
     assert cli(database, "doctor").exit_code == 0
     sql(database, "UPDATE pg_extension SET extversion = '0.8.2' WHERE extname = 'vector'")
     result = cli(database, "doctor")
-    assert result.exit_code == 2 and "0.8.2" in result.output and "ALTER EXTENSION vector UPDATE" in result.output
+    assert (
+        result.exit_code == 2
+        and "0.8.2" in result.output
+        and "ALTER EXTENSION vector UPDATE" in result.output
+    )
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
-def test_a_database_that_is_not_in_utf8_is_refused(postgres_server: PostgresServer, encoding: str, cli: Cli) -> None:
+def test_a_database_that_is_not_in_utf8_is_refused(
+    postgres_server: PostgresServer, encoding: str, cli: Cli
+) -> None:
     name = f"t_{secrets.token_hex(6)}"
-    sql(postgres_server.address("postgres"), f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+    sql(
+        postgres_server.address("postgres"),
+        f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0",
+    )
     address = postgres_server.address(name)
     before = everything(address)
     try:
@@ -360,7 +477,12 @@ def test_a_database_that_is_not_in_utf8_is_refused(postgres_server: PostgresServ
 
 @pytest.mark.parametrize("table", ["mine", "documents", "alembic_version"])
 def test_the_tables_of_another_program_are_left_alone(database: str, table: str, cli: Cli) -> None:
-    sql(database, "CREATE SCHEMA unspool", f"CREATE TABLE unspool.{table} (version_num text)", f"INSERT INTO unspool.{table} VALUES ('theirs')")
+    sql(
+        database,
+        "CREATE SCHEMA unspool",
+        f"CREATE TABLE unspool.{table} (version_num text)",
+        f"INSERT INTO unspool.{table} VALUES ('theirs')",
+    )
     before = everything(database)
     with pytest.raises(ConflictError):
         open_corpus(database)
@@ -370,8 +492,12 @@ def test_the_tables_of_another_program_are_left_alone(database: str, table: str,
     assert sql(database, f"SELECT * FROM unspool.{table}") == [("theirs",)]
 
 
-@pytest.mark.parametrize("table", ["documents", "segments", "words", "word_counts", "word_totals", "vectors_1"])
-def test_a_catalog_that_lacks_a_table_is_a_conflict_and_doctor_says_which(database: str, table: str, cli: Cli) -> None:
+@pytest.mark.parametrize(
+    "table", ["documents", "segments", "words", "word_counts", "word_totals", "vectors_1"]
+)
+def test_a_catalog_that_lacks_a_table_is_a_conflict_and_doctor_says_which(
+    database: str, table: str, cli: Cli
+) -> None:
     fill(database)
     sql(database, f"DROP TABLE unspool.{table} CASCADE")
     if table == "vectors_1":  # made of what the catalog has
@@ -405,7 +531,9 @@ def test_a_catalog_of_an_older_version_is_brought_up_to_date(database: str, revi
     assert sql(database, "SELECT version_num FROM unspool.alembic_version") == [(schema.HEAD,)]
 
 
-def test_the_catalog_of_another_embedder_is_a_conflict_never_nonsense(database: str, cli: Cli) -> None:
+def test_the_catalog_of_another_embedder_is_a_conflict_never_nonsense(
+    database: str, cli: Cli
+) -> None:
     fill(database)
     sql(database, "UPDATE unspool.spaces SET embedder = 'other:model', dimension = 384")
     with pytest.raises(ConflictError, match="other:model"):
@@ -424,7 +552,9 @@ def test_a_vector_of_another_length_is_refused(database: str, length: int) -> No
         assert corpus.nearest(corpus.embed("walrus"))
 
 
-def test_another_user_without_rights_on_the_schema_is_refused_and_a_reader_can_only_read(database: str, postgres_server: PostgresServer) -> None:
+def test_another_user_without_rights_on_the_schema_is_refused_and_a_reader_can_only_read(
+    database: str, postgres_server: PostgresServer
+) -> None:
     fill(database)
     user, password = role(postgres_server)
     address = postgres_server.address(database_of(database), user=user, password=password)
@@ -474,7 +604,9 @@ def test_what_no_database_takes_is_an_error_of_the_input_or_kept_out(database: s
 
 
 @pytest.mark.parametrize("value", ["a\x00", "\ud800"])
-def test_a_filter_by_what_no_database_takes_finds_nothing_or_is_refused(database: str, value: str) -> None:
+def test_a_filter_by_what_no_database_takes_finds_nothing_or_is_refused(
+    database: str, value: str
+) -> None:
     fill(database)
     with open_corpus(database) as corpus:
         try:
@@ -490,7 +622,9 @@ def test_a_filter_by_a_time_that_no_file_has_finds_nothing(database: str) -> Non
 
 
 def test_a_thread_that_meets_an_error_gives_its_connection_back(database: str) -> None:
-    with open_corpus(database, pool_size=2, pool_overflow=0, pool_timeout_s=5, statement_timeout_s=1) as corpus:
+    with open_corpus(
+        database, pool_size=2, pool_overflow=0, pool_timeout_s=5, statement_timeout_s=1
+    ) as corpus:
         failures: list[str] = []
 
         def fail() -> None:
@@ -530,9 +664,25 @@ main()
 
 
 @pytest.mark.parametrize("module", ["psycopg", "pgvector"])
-def test_without_the_driver_the_error_holds_the_command_that_installs_it(tmp_path: Path, module: str) -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("UNSPOOL_")}
+def test_without_the_driver_the_error_holds_the_command_that_installs_it(
+    tmp_path: Path, module: str
+) -> None:
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("UNSPOOL_")
+    }
     command = [sys.executable, "-c", BLOCKED, module]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=environment)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+    )
     assert "pip install 'unspool[postgres]'" in done.stderr
-    assert done.returncode == MissingDependencyError.exit_code and "hunter2" not in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == MissingDependencyError.exit_code
+        and "hunter2" not in done.stdout + done.stderr
+        and "Traceback" not in done.stderr
+    )

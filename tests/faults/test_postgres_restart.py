@@ -1,4 +1,6 @@
-"""A server that is restarted or killed, and a client that is killed, in the middle of it all: nothing is lost, nothing is there twice."""
+"""A server that is restarted or killed, and a client that is killed, in the middle of it all:
+nothing is lost, nothing is there twice.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from unspool.catalog import Catalog
 from unspool.errors import UnspoolError
 from unspool.indexing import pipeline
 
-psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'")
+psycopg = pytest.importorskip(
+    "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
+)
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +52,12 @@ def rows(address: str, statement: str) -> list[tuple[object, ...]]:
         return list(connection.execute(statement).fetchall())
 
 
-def undisturbed(server: PostgresServer, database: str, folder: Path) -> dict[str, list[tuple[object, ...]]]:
-    """What a database holds that a folder was indexed into without anything happening. The project gets the number that it has in the other one,
-    where a run that was killed may have taken an earlier: the places of words depend on it."""
+def undisturbed(
+    server: PostgresServer, database: str, folder: Path
+) -> dict[str, list[tuple[object, ...]]]:
+    """What a database holds that a folder was indexed into without anything happening. The project
+    gets the number that it has in the other one, where a run that was killed may have taken an
+    earlier: the places of words depend on it."""
     fresh = server.create_database()
     ((number,),) = rows(database, "SELECT id FROM projects")
     with open_corpus(fresh, jobs=1) as corpus:
@@ -65,8 +72,14 @@ def holdings(address: str) -> dict[str, list[tuple[object, ...]]]:
     """What is stored of each chunk."""
     assert rows(address, "SELECT count(*) FROM projects") == [(1,)]
     return {
-        "documents": rows(address, "SELECT path, sha256, status, chunk_count FROM documents ORDER BY path"),
-        "chunks": rows(address, "SELECT c.id, path, position, text, text_sha FROM chunks c JOIN documents d ON d.id = document_id ORDER BY 1"),
+        "documents": rows(
+            address, "SELECT path, sha256, status, chunk_count FROM documents ORDER BY path"
+        ),
+        "chunks": rows(
+            address,
+            "SELECT c.id, path, position, text, text_sha FROM chunks c JOIN documents d ON d.id "
+            "= document_id ORDER BY 1",
+        ),
         "vectors": rows(address, "SELECT chunk_id, vector::text FROM vectors_1 ORDER BY 1"),
         "words": rows(address, "SELECT chunk_id, keys, body::text FROM words ORDER BY 1"),
         "counts": rows(address, "SELECT key, chunks FROM word_counts WHERE chunks > 0 ORDER BY 1"),
@@ -86,7 +99,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 class Worker(threading.Thread):
-    """Does something again and again until it is told to stop; keeps what it did and what went wrong."""
+    """Does something again and again until it is told to stop; keeps what it did and what went
+    wrong.
+    """
 
     def __init__(self, task: Callable[[int], None]) -> None:
         super().__init__(daemon=True)
@@ -116,11 +131,21 @@ def test_a_restarted_server_costs_errors_that_can_be_retried_and_nothing_else(
     durable_server: PostgresServer, database: str, how: str, away_s: float
 ) -> None:
     with open_corpus(database) as corpus:
-        corpus.put(*[doc(f"old/{number}.md", f"the old walrus {name(number)} eats fish") for number in range(20)])
+        corpus.put(
+            *[
+                doc(f"old/{number}.md", f"the old walrus {name(number)} eats fish")
+                for number in range(20)
+            ]
+        )
 
         def putting(which: int) -> Callable[[int], None]:
             def put(number: int) -> None:
-                corpus.put(doc(f"{which}/{number}.md", f"the walrus {name(number)} of writer {name(which)} swims"))
+                corpus.put(
+                    doc(
+                        f"{which}/{number}.md",
+                        f"the walrus {name(number)} of writer {name(which)} swims",
+                    )
+                )
 
             return put
 
@@ -134,7 +159,10 @@ def test_a_restarted_server_costs_errors_that_can_be_retried_and_nothing_else(
 
             return read
 
-        writers, readers = [Worker(putting(which)) for which in range(4)], [Worker(reading(which)) for which in range(4)]
+        writers, readers = (
+            [Worker(putting(which)) for which in range(4)],
+            [Worker(reading(which)) for which in range(4)],
+        )
         workers = [*writers, *readers]
         for worker in workers:
             worker.start()
@@ -143,29 +171,40 @@ def test_a_restarted_server_costs_errors_that_can_be_retried_and_nothing_else(
         time.sleep(away_s)
         durable_server.start_again()
         marks = {worker: len(worker.done) for worker in workers}
-        until(lambda: all(len(worker.done) > marks[worker] + 1 for worker in workers), "everybody does something again, with the same corpus")
+        until(
+            lambda: all(len(worker.done) > marks[worker] + 1 for worker in workers),
+            "everybody does something again, with the same corpus",
+        )
         for worker in workers:
             worker.end()
 
-        assert away_s < 4 or all(reader.errors for reader in readers), "a server that is away for so long is not waited for"
+        assert away_s < 4 or all(reader.errors for reader in readers), (
+            "a server that is away for so long is not waited for"
+        )
         for worker in workers:
             for error in worker.errors:
                 assert isinstance(error, UnspoolError) and error.retryable, repr(error)
         found = assert_no_orphans(database)
         there = Counter(path for _, path in found.documents)
         for which, writer in enumerate(writers):
-            assert {path: there[path] for path in (f"{which}/{number}.md" for number in writer.done)} == {
-                f"{which}/{number}.md": 1 for number in writer.done
-            }
+            assert {
+                path: there[path] for path in (f"{which}/{number}.md" for number in writer.done)
+            } == {f"{which}/{number}.md": 1 for number in writer.done}
             assert found.documents[("notes", f"{which}/{writer.done[-1]}.md")][0] == "indexed"
-        assert paths(corpus.search(f"walrus {name(writers[2].done[-1])} of writer {name(2)}"))[0] == f"2/{writers[2].done[-1]}.md"
+        assert (
+            paths(corpus.search(f"walrus {name(writers[2].done[-1])} of writer {name(2)}"))[0]
+            == f"2/{writers[2].done[-1]}.md"
+        )
 
 
 def tree(folder: Path, files: int = 150) -> Path:
     return write(
         folder,
         {
-            f"d{number % 7}/m{number}.py": f'"""Module {number} about {name(number)}."""\n\n\ndef load_{number}(path):\n    return "{name(number)}"\n'
+            f"d{number % 7}/m{number}.py": (
+                f'"""Module {number} about {name(number)}."""\n\n\ndef load_{number}(path):\n    '
+                f'return "{name(number)}"\n'
+            )
             for number in range(files)
         },
     )
@@ -173,9 +212,18 @@ def tree(folder: Path, files: int = 150) -> Path:
 
 @pytest.mark.parametrize("away_s", [0.5, 4.0])
 def test_a_server_that_is_killed_while_a_tree_is_indexed_loses_nothing(
-    durable_server: PostgresServer, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, away_s: float
+    durable_server: PostgresServer,
+    database: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    away_s: float,
 ) -> None:
-    for limit, value in {"COMMIT_CHUNKS": 25, "COMMIT_DOCUMENTS": 15, "BATCH_FILES": 5, "CLAIM_FILES": 30}.items():
+    for limit, value in {
+        "COMMIT_CHUNKS": 25,
+        "COMMIT_DOCUMENTS": 15,
+        "BATCH_FILES": 5,
+        "CLAIM_FILES": 30,
+    }.items():
         monkeypatch.setattr(pipeline, limit, value)
     folder = tree(tmp_path / "tree")
     committed = threading.Event()
@@ -267,13 +315,30 @@ print(json.dumps({"codes": codes, "last": ended(run(task["database"]))}))
 """
 
 
-@pytest.mark.parametrize(("seed", "kills", "files", "workers"), [(1, 4, 120, False), (2, 2, 40, True)], ids=["in one process", "with workers"])
+@pytest.mark.parametrize(
+    ("seed", "kills", "files", "workers"),
+    [(1, 4, 120, False), (2, 2, 40, True)],
+    ids=["in one process", "with workers"],
+)
 def test_a_run_whose_process_is_killed_is_finished_by_the_next(
-    durable_server: PostgresServer, database: str, tmp_path: Path, seed: int, kills: int, files: int, workers: bool
+    durable_server: PostgresServer,
+    database: str,
+    tmp_path: Path,
+    seed: int,
+    kills: int,
+    files: int,
+    workers: bool,
 ) -> None:
     folder = tree(tmp_path / "tree", files)
     scratch = durable_server.create_database()
-    task = {"seed": seed, "kills": kills, "workers": workers, "tree": str(folder), "database": database, "scratch": scratch}
+    task = {
+        "seed": seed,
+        "kills": kills,
+        "workers": workers,
+        "tree": str(folder),
+        "database": database,
+        "scratch": scratch,
+    }
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", CLIENT, json.dumps(task)],
         capture_output=True,
@@ -288,7 +353,9 @@ def test_a_run_whose_process_is_killed_is_finished_by_the_next(
     assert set(result["codes"]) <= {0, -9}, done.stderr
     assert -9 in result["codes"], "no run was killed before its end"
     assert_no_orphans(database)
-    assert without_leftovers(holdings(database)) == without_leftovers(undisturbed(durable_server, database, folder))
+    assert without_leftovers(holdings(database)) == without_leftovers(
+        undisturbed(durable_server, database, folder)
+    )
     with open_corpus(database) as corpus:
         again = corpus.index(folder, project="tree")
         assert (again.added, again.updated, again.removed, again.unchanged) == (0, 0, 0, files)
@@ -296,7 +363,9 @@ def test_a_run_whose_process_is_killed_is_finished_by_the_next(
     durable_server.drop_database(scratch)
 
 
-def without_leftovers(found: dict[str, list[tuple[object, ...]]]) -> dict[str, list[tuple[object, ...]]]:
+def without_leftovers(
+    found: dict[str, list[tuple[object, ...]]],
+) -> dict[str, list[tuple[object, ...]]]:
     """Vectors of texts that were there once may be kept for when they come back."""
     texts = {row[4] for row in found["chunks"]}
     return {**found, "embeddings": [row for row in found["embeddings"] if row[0] in texts]}
@@ -314,10 +383,14 @@ def test_a_transaction_that_loses_a_deadlock_is_tried_again(database: str) -> No
     def add(first: str, second: str) -> None:
         def work(connection: sa.Connection) -> None:
             calls[first] += 1
-            connection.exec_driver_sql(f"UPDATE meta SET value = value::int + 1 WHERE key = '{first}'")
+            connection.exec_driver_sql(
+                f"UPDATE meta SET value = value::int + 1 WHERE key = '{first}'"
+            )
             if calls[first] == 1:
                 meeting.wait()  # both hold what the other one wants next
-            connection.exec_driver_sql(f"UPDATE meta SET value = value::int + 1 WHERE key = '{second}'")
+            connection.exec_driver_sql(
+                f"UPDATE meta SET value = value::int + 1 WHERE key = '{second}'"
+            )
 
         try:
             catalog.transact(work)
@@ -332,10 +405,15 @@ def test_a_transaction_that_loses_a_deadlock_is_tried_again(database: str) -> No
     catalog.close()
     assert errors == []
     assert sorted(calls.values()) == [1, 2]
-    assert rows(database, "SELECT key, value FROM meta WHERE key IN ('a', 'b') ORDER BY 1") == [("a", "2"), ("b", "2")]
+    assert rows(database, "SELECT key, value FROM meta WHERE key IN ('a', 'b') ORDER BY 1") == [
+        ("a", "2"),
+        ("b", "2"),
+    ]
 
 
-def test_a_transaction_is_tried_again_while_the_server_restarts_and_happens_once(durable_server: PostgresServer, database: str) -> None:
+def test_a_transaction_is_tried_again_while_the_server_restarts_and_happens_once(
+    durable_server: PostgresServer, database: str
+) -> None:
     catalog = Catalog.open(database)
     with catalog.write() as connection:
         connection.exec_driver_sql("INSERT INTO meta (key, value) VALUES ('a', '0')")
@@ -379,11 +457,20 @@ def test_two_writers_of_the_same_words_in_many_projects_never_lose_a_put(databas
         def put(corpus: Corpus, which: int) -> None:
             try:
                 for number in range(15):
-                    corpus.put(doc(f"{which}-{number}.md", "the same words every time", project=f"p{(number * (1 + 2 * which)) % 5}"))
+                    corpus.put(
+                        doc(
+                            f"{which}-{number}.md",
+                            "the same words every time",
+                            project=f"p{(number * (1 + 2 * which)) % 5}",
+                        )
+                    )
             except BaseException as error:  # noqa: BLE001 - whatever it is, the test names it
                 errors.append(error)
 
-        threads = [threading.Thread(target=put, args=(corpus, which)) for which, corpus in enumerate((one, other, one, other))]
+        threads = [
+            threading.Thread(target=put, args=(corpus, which))
+            for which, corpus in enumerate((one, other, one, other))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,6 @@
-"""Going over to another embedder, killed at random instants and begun again: every answer comes from one whole space, and no work is done twice."""
+"""Going over to another embedder, killed at random instants and begun again: every answer comes
+from one whole space, and no work is done twice.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,28 @@ from typing import Any
 import pytest
 
 import unspool
-from support import ENGINES, Place, Places, address_of, assert_no_orphans, beside, doc, name, open_corpus, settings_for
+from support import (
+    ENGINES,
+    Place,
+    Places,
+    address_of,
+    assert_no_orphans,
+    beside,
+    doc,
+    name,
+    open_corpus,
+    settings_for,
+)
 
 KILLS, TEXTS = 8, 160
-PORTION, SAMPLE = 4, 2  # as below: texts that are embedded and kept together, texts that are verified
+# as below: texts that are embedded and kept together, texts that are verified
+PORTION, SAMPLE = 4, 2
 A, B = "hashing:a", "hashing:b"
 QUERIES = ("the walrus near the island", "cache eviction")
 
-# Imports once, then forks a child for each attempt, so that a kill costs the attempt and not the start of Python. Portions are small and the
-# embedder takes its time, so that kills fall everywhere.
+# Imports once, then forks a child for each attempt, so that a kill costs the attempt and not the
+# start of Python. Portions are small and the embedder takes its time, so that kills fall
+# everywhere.
 SERVER = """
 import json, os, signal, sys, time
 task = json.loads(sys.argv[1])
@@ -77,7 +92,14 @@ def engine(request: pytest.FixtureRequest) -> str:
 def documents() -> list[unspool.Document]:
     words = "walrus cache eviction parse config token island".split()
     chance = random.Random(0)
-    return [doc(f"{number}.md", f"{name(number)} {' '.join(chance.choices(words, k=12))}", f"p{number % 3}") for number in range(TEXTS)]
+    return [
+        doc(
+            f"{number}.md",
+            f"{name(number)} {' '.join(chance.choices(words, k=12))}",
+            f"p{number % 3}",
+        )
+        for number in range(TEXTS)
+    ]
 
 
 def fill(place: Place, embedder: str) -> list[Any]:
@@ -89,7 +111,10 @@ def fill(place: Place, embedder: str) -> list[Any]:
 
 
 def answers(corpus: unspool.Corpus) -> list[Any]:
-    pages = [corpus.search(query, projects="*", alpha=alpha, limit=2 * TEXTS) for query, alpha in zip(QUERIES, (1.0, 0.5), strict=True)]
+    pages = [
+        corpus.search(query, projects="*", alpha=alpha, limit=2 * TEXTS)
+        for query, alpha in zip(QUERIES, (1.0, 0.5), strict=True)
+    ]
     return [[(hit.chunk.id, round(hit.score, 5)) for hit in page.hits] for page in pages]
 
 
@@ -100,10 +125,25 @@ class Attempts:
         self._process = process
         self._threads = ThreadPoolExecutor(1)
 
-    def run(self, place: Place, embedder: str, *, delay: float | None = None, afresh: bool = False, corpus: unspool.Corpus | None = None) -> Any:
-        """How one ended, what it took, the texts embedded since one began afresh, and what the corpus answered meanwhile."""
+    def run(
+        self,
+        place: Place,
+        embedder: str,
+        *,
+        delay: float | None = None,
+        afresh: bool = False,
+        corpus: unspool.Corpus | None = None,
+    ) -> Any:
+        """How one ended, what it took, the texts embedded since one began afresh, and what the
+        corpus answered meanwhile.
+        """
         assert self._process.stdin is not None and self._process.stdout is not None
-        order = {"database": address_of(place), "embedder": embedder, "delay": delay, "afresh": afresh}
+        order = {
+            "database": address_of(place),
+            "embedder": embedder,
+            "delay": delay,
+            "afresh": afresh,
+        }
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         line = self._threads.submit(self._process.stdout.readline)
@@ -118,10 +158,16 @@ class Attempts:
 
 @contextmanager
 def attempts(folder: Path) -> Iterator[Attempts]:
-    task = {"tests": str(Path(__file__).parent.parent), "log": str(folder / "log"), "sample": SAMPLE}
+    task = {
+        "tests": str(Path(__file__).parent.parent),
+        "log": str(folder / "log"),
+        "sample": SAMPLE,
+    }
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     command = [sys.executable, "-W", "ignore", "-c", SERVER, json.dumps(task)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         made = Attempts(process)
         try:
             yield made
@@ -132,7 +178,9 @@ def attempts(folder: Path) -> Iterator[Attempts]:
 
 
 @pytest.mark.usefixtures("hashing")
-def test_whenever_it_is_killed_answers_are_whole_and_the_next_attempt_goes_on(places: Places, tmp_path: Path) -> None:
+def test_whenever_it_is_killed_answers_are_whole_and_the_next_attempt_goes_on(
+    places: Places, tmp_path: Path
+) -> None:
     place, undisturbed = places.new(), places.new()
     whole = {B: fill(undisturbed, B), A: fill(place, A)}
     chance = random.Random(7)
@@ -149,14 +197,18 @@ def test_whenever_it_is_killed_answers_are_whole_and_the_next_attempt_goes_on(pl
             kills += result["code"] == -9
             with open_corpus(place, embedder=used_in(place)) as other:
                 now = used_in(place)
-                assert answers(other) == whole[now], "a new corpus does not answer from the space in use"
+                assert answers(other) == whole[now], (
+                    "a new corpus does not answer from the space in use"
+                )
             order = [used, *([target] if now == target else [])]
             for seen in [*result["seen"], answers(corpus)]:
                 for at, answer in enumerate(seen):
                     while order and answer != whole[order[0]][at]:
                         order.pop(0)
                     assert order, "an answer is of neither space, or of the old one after the new"
-            assert result["embedded"] <= TEXTS + begun * (PORTION + SAMPLE), "what was embedded before the kill was embedded again"
+            assert result["embedded"] <= TEXTS + begun * (PORTION + SAMPLE), (
+                "what was embedded before the kill was embedded again"
+            )
             used = now
             if result["code"] == 0:
                 assert now == target
@@ -176,7 +228,9 @@ def used_in(place: Place) -> str:
 
 
 @pytest.mark.usefixtures("hashing")
-def test_what_was_left_behind_by_one_who_was_killed_while_dropping_is_removed_by_the_next(catalog_file: Path) -> None:
+def test_what_was_left_behind_by_one_who_was_killed_while_dropping_is_removed_by_the_next(
+    catalog_file: Path,
+) -> None:
     whole = fill(catalog_file, A)
     used = next(catalog_file.parent.glob("*.derived/p1/vectors-*"))
     left = shutil.copytree(used, used.with_name("vectors-99"))

@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 
 from servers import PostgresServer
-from support import ENGINES, Place, Places, address_of, assert_no_orphans, beside, doc, open_corpus, paths, write
+from support import (
+    ENGINES,
+    Place,
+    Places,
+    address_of,
+    assert_no_orphans,
+    beside,
+    doc,
+    open_corpus,
+    paths,
+    write,
+)
 from unspool.catalog import sqlite as catalog_sqlite
 from unspool.errors import ServiceTimeoutError
 
@@ -50,13 +61,27 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(places: Places, tmp_path: Path) -> None:
-    files = {f"d{n % 5}/f{n}.py": f'"""The walrus {n}."""\n\n\ndef walrus_{n}():\n    return {n}\n' for n in range(70)}
-    one, two = write(tmp_path / "one", files), write(tmp_path / "two", dict(list(files.items())[:40]))
+def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(
+    places: Places, tmp_path: Path
+) -> None:
+    files = {
+        f"d{n % 5}/f{n}.py": f'"""The walrus {n}."""\n\n\ndef walrus_{n}():\n    return {n}\n'
+        for n in range(70)
+    }
+    one, two = (
+        write(tmp_path / "one", files),
+        write(tmp_path / "two", dict(list(files.items())[:40])),
+    )
     shared, alone = places.new(), places.new()
     with open_corpus(shared) as corpus:
         corpus.put(doc("start.md", "The first walrus.", "start"))
-    tasks = [("index", one, "one"), ("index", one, "one"), ("index", two, "two"), ("search", one, ""), ("search", one, "")]
+    tasks = [
+        ("index", one, "one"),
+        ("index", one, "one"),
+        ("index", two, "two"),
+        ("search", one, ""),
+        ("search", one, ""),
+    ]
     started = []
     for number, (does, tree, project) in enumerate(tasks):
         task = {
@@ -67,7 +92,14 @@ def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(places:
             "ready": str(tmp_path / f"ready{number}"),
             "go": str(tmp_path / "go"),
         }
-        started.append(subprocess.Popen([sys.executable, "-c", WORK, json.dumps(task)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-c", WORK, json.dumps(task)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
     try:
         deadline = threading.Event()
         for _ in range(1200):
@@ -79,7 +111,9 @@ def test_processes_that_index_and_search_one_catalog_at_once_all_succeed(places:
     finally:
         for process in started:
             process.kill()
-    assert [process.returncode for process in started] == [0] * len(tasks), [error for _, error in results]
+    assert [process.returncode for process in started] == [0] * len(tasks), [
+        error for _, error in results
+    ]
     reports = [json.loads(out) for out, _ in results]
     assert reports[0]["added"] + reports[1]["added"] == 70
     assert reports[2]["added"] == 40
@@ -115,7 +149,11 @@ connection.close()
 def test_a_catalog_that_another_process_locks_for_a_moment_is_waited_for(database: Place) -> None:
     with open_corpus(database) as corpus:
         corpus.put(doc("a.md", "walrus"))
-        holder = subprocess.Popen([sys.executable, "-c", HOLD, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(database)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         try:
             assert holder.stdout is not None
             assert holder.stdin is not None
@@ -130,13 +168,18 @@ def test_a_catalog_that_another_process_locks_for_a_moment_is_waited_for(databas
             holder.stdout.close()
 
 
-def test_a_catalog_that_stays_locked_is_a_timeout_that_can_be_tried_again(catalog_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_stays_locked_is_a_timeout_that_can_be_tried_again(
+    catalog_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     open_corpus(catalog_file).close()
     monkeypatch.setattr(catalog_sqlite, "BUSY_TIMEOUT_MS", 200)
     blocker = sqlite3.connect(catalog_file, isolation_level=None)
     blocker.execute("BEGIN IMMEDIATE")
     try:
-        with open_corpus(catalog_file) as corpus, pytest.raises(ServiceTimeoutError, match="locked") as caught:
+        with (
+            open_corpus(catalog_file) as corpus,
+            pytest.raises(ServiceTimeoutError, match="locked") as caught,
+        ):
             corpus.put(doc("a.md", "walrus"))
         assert (caught.value.retryable, caught.value.exit_code) == (True, 3)
     finally:
@@ -146,7 +189,9 @@ def test_a_catalog_that_stays_locked_is_a_timeout_that_can_be_tried_again(catalo
         assert paths(corpus.search("walrus")) == ["a.md"]
 
 
-def test_a_project_that_stays_locked_is_a_timeout_that_can_be_tried_again(postgres_server: PostgresServer, tmp_path: Path) -> None:
+def test_a_project_that_stays_locked_is_a_timeout_that_can_be_tried_again(
+    postgres_server: PostgresServer, tmp_path: Path
+) -> None:
     with Places(tmp_path, postgres_server) as places:
         place = places.new()
         with open_corpus(place, statement_timeout_s=1) as corpus:

@@ -1,4 +1,6 @@
-"""A catalog that cannot be written: it is searched all the same, and what would write says so and loses nothing."""
+"""A catalog that cannot be written: it is searched all the same, and what would write says so
+and loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fill_catalog(place: Path, tree: Path) -> None:
     with open_corpus(place, jobs=1) as corpus:
         corpus.index(tree)
-        said = unspool.Conversation(project="chat", id="c1", messages=(unspool.Message(text="the owl"),))
+        said = unspool.Conversation(
+            project="chat", id="c1", messages=(unspool.Message(text="the owl"),)
+        )
         corpus.remember(said)
         corpus.history("calls", project="tree").append("a body")
         corpus.refresh()
@@ -70,7 +74,15 @@ def unspool_in(base: Path, prefix: Callable[..., list[str]]) -> Unspool:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = prefix(sys.executable, "-m", "unspool", *arguments)
         place = base / "disk" / "catalog.db"
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment(place), cwd=base)
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=environment(place),
+            cwd=base,
+        )
 
     return run
 
@@ -97,7 +109,9 @@ def run(request: pytest.FixtureRequest) -> Unspool:
     return found
 
 
-def test_commands_that_read_work_and_those_that_write_name_the_file_and_the_reason(run: Unspool, folder: Path) -> None:
+def test_commands_that_read_work_and_those_that_write_name_the_file_and_the_reason(
+    run: Unspool, folder: Path
+) -> None:
     before = contents(folder / "disk")
     for command in READS:
         done = run(*command)
@@ -136,7 +150,9 @@ def test_a_path_that_was_indexed_before_is_searched_as_it_was(run: Unspool) -> N
     assert run("search", "walrus", ".").returncode == 3  # which is not indexed
 
 
-def test_doctor_reports_that_nothing_can_be_written(run: Unspool, request: pytest.FixtureRequest) -> None:
+def test_doctor_reports_that_nothing_can_be_written(
+    run: Unspool, request: pytest.FixtureRequest
+) -> None:
     checks = {one["name"]: one for one in json.loads(run("doctor", "--json").stdout)["checks"]}
     if "full" in request.fixturenames:
         assert not checks["disk"]["ok"]
@@ -147,7 +163,9 @@ def test_doctor_reports_that_nothing_can_be_written(run: Unspool, request: pytes
     assert checks["continuations"]["ok"]
 
 
-def test_a_search_of_an_index_that_is_up_to_date_writes_nothing_into_its_folder(folder: Path, tmp_path: Path) -> None:
+def test_a_search_of_an_index_that_is_up_to_date_writes_nothing_into_its_folder(
+    folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(folder / "disk", tmp_path / "disk")
     before = contents(tmp_path / "disk" / "catalog.db.derived")
     with open_corpus(tmp_path / "disk" / "catalog.db") as corpus:
@@ -175,7 +193,9 @@ def test_a_log_that_a_killed_process_has_left_is_read(folder: Path, tmp_path: Pa
     assert str(place) in refused.stderr
 
 
-def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_the_same(folder: Path, tmp_path: Path) -> None:
+def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_the_same(
+    folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(folder / "disk", tmp_path / "disk")
     place = tmp_path / "disk" / "catalog.db"
     with open_corpus(place) as corpus:
@@ -187,7 +207,9 @@ def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_
     assert len({hit["path"] for hit in page["hits"]} & {f"late{n}.md" for n in range(300)}) == 300
 
 
-def test_a_page_warns_of_what_neither_the_index_nor_memory_holds(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_warns_of_what_neither_the_index_nor_memory_holds(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from unspool.embedded import store
 
     monkeypatch.setattr(store, "TAIL_LIMIT", 2)
@@ -244,7 +266,9 @@ def test_what_another_process_writes_into_a_catalog_that_was_read_without_locks_
             assert sorted(paths(reader.search("second walrus"))) == ["a.md", "b.md"]
 
 
-def test_a_file_of_continuations_is_read_where_it_cannot_be_written(folder: Path, tmp_path: Path) -> None:
+def test_a_file_of_continuations_is_read_where_it_cannot_be_written(
+    folder: Path, tmp_path: Path
+) -> None:
     shutil.copytree(folder / "disk", tmp_path / "disk")
     place = tmp_path / "disk" / "catalog.db"
     with open_corpus(place) as corpus:
@@ -261,7 +285,9 @@ def test_a_service_answers_reads_and_refuses_writes(folder: Path) -> None:
     serve = (sys.executable, "-m", "unspool", "serve", "--port", "0", "--root", str(folder))
     command = disks.read_only(folder / "disk", *serve)
     place = folder / "disk" / "catalog.db"
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment(place), cwd=folder) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment(place), cwd=folder
+    ) as process:
         assert process.stderr is not None
         try:
             line = process.stderr.readline()

@@ -28,14 +28,21 @@ from unspool.vectors.options import VectorOptions
 from unspool.windows import AskedProject, Question
 
 PAGES = 5
-WORDS = "walrus fish island coast cache eviction token parse garden tomato water harvest moon copper violin river".split()
+WORDS = (
+    "walrus fish island coast cache eviction token parse garden tomato water harvest moon copper "
+    "violin river"
+).split()
 
 
 def write(database: Place, count: int) -> None:
     with open_corpus(database) as corpus:
         corpus.put(
             *(
-                doc(f"{name(at)}.txt", f"{name(at)} {WORDS[at % 16]} {WORDS[at // 16 % 16]} {WORDS[at * 7 % 16]} {name(at % 29)}")
+                doc(
+                    f"{name(at)}.txt",
+                    f"{name(at)} {WORDS[at % 16]} {WORDS[at // 16 % 16]} {WORDS[at * 7 % 16]} "
+                    f"{name(at % 29)}",
+                )
                 for at in range(count)
             )
         )
@@ -65,7 +72,10 @@ def hits_of(corpus: unspool.Corpus, query: str, alpha: float) -> list[tuple[Any,
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
 def test_64_threads_walk_64_queries_as_if_each_were_alone(shelf: Place, kind: str) -> None:
-    queries = [(f"{WORDS[at % 16]} {WORDS[at * 5 % 16]} {WORDS[at // 16]}", (1.0, 0.0, 0.4)[at % 3]) for at in range(64)]
+    queries = [
+        (f"{WORDS[at % 16]} {WORDS[at * 5 % 16]} {WORDS[at // 16]}", (1.0, 0.0, 0.4)[at % 3])
+        for at in range(64)
+    ]
     with open_corpus(shelf, continuations=kind) as alone:
         expected = [hits_of(alone, query, alpha) for query, alpha in queries]
     ready = threading.Barrier(64)
@@ -82,7 +92,9 @@ def test_64_threads_walk_64_queries_as_if_each_were_alone(shelf: Place, kind: st
 
 @pytest.mark.parametrize("prefetch", ["on", "off"])
 @pytest.mark.parametrize("alpha", [1.0, 0.0, 0.4], ids=["meaning", "word", "hybrid"])
-def test_8_threads_that_go_past_the_window_together_get_the_same_page(shelf: Place, alpha: float, prefetch: str) -> None:
+def test_8_threads_that_go_past_the_window_together_get_the_same_page(
+    shelf: Place, alpha: float, prefetch: str
+) -> None:
     def ask(_: int) -> tuple[Any, ...]:
         ready.wait()
         page = corpus.more(continuation)
@@ -104,14 +116,21 @@ def test_8_threads_that_go_past_the_window_together_get_the_same_page(shelf: Pla
 
 
 def test_walks_go_on_while_threads_write(database: Place) -> None:
-    """Every walk ends, with nothing twice and nothing lost that nobody touched, whatever is put and forgotten meanwhile."""
+    """Every walk ends, with nothing twice and nothing lost that nobody touched, whatever is put
+    and forgotten meanwhile.
+    """
     write(database, 300)
     done = threading.Event()
 
     def churn() -> int:
         rounds = 0
         while not done.is_set() and rounds < 60:
-            corpus.put(*(doc(f"{name(at)}.txt", f"{name(at)} walrus moon {rounds} {name(rounds)}") for at in range(2 * (rounds % 25), 300, 50)))
+            corpus.put(
+                *(
+                    doc(f"{name(at)}.txt", f"{name(at)} walrus moon {rounds} {name(rounds)}")
+                    for at in range(2 * (rounds % 25), 300, 50)
+                )
+            )
             corpus.put(doc("comes.txt", f"walrus violin {rounds}"))
             corpus.forget(project="notes", path="comes.txt")
             rounds += 1
@@ -136,7 +155,8 @@ def test_walks_go_on_while_threads_write(database: Place) -> None:
             done.set()
         assert writer.result() > 0
     with beside(database, windows=True) as kept:
-        assert kept.rows("SELECT max(number) FROM segments")[0][0] < 30  # a walk does not run after the writer for ever
+        # a walk does not run after the writer for ever
+        assert kept.rows("SELECT max(number) FROM segments")[0][0] < 30
 
 
 # Killed on the way
@@ -159,9 +179,15 @@ with unspool.open(settings=settings) as corpus:
 
 
 @pytest.mark.parametrize("kind", ["stored", "signed"])
-def test_a_walk_goes_on_after_the_process_that_began_it_is_killed(shelf: Place, tmp_path: Path, kind: str) -> None:
+def test_a_walk_goes_on_after_the_process_that_began_it_is_killed(
+    shelf: Place, tmp_path: Path, kind: str
+) -> None:
     killed = subprocess.run(
-        [sys.executable, "-c", SEARCH, address_of(shelf), f"continuations={kind}"], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", SEARCH, address_of(shelf), f"continuations={kind}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     with open_corpus(shelf) as corpus:
@@ -169,7 +195,12 @@ def test_a_walk_goes_on_after_the_process_that_began_it_is_killed(shelf: Place, 
         for number, continuation in enumerate(killed.stdout.split(), 2):
             page = page.more()
             ran = subprocess.run(
-                [sys.executable, "-c", MORE, address_of(shelf), continuation], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=True
+                [sys.executable, "-c", MORE, address_of(shelf), continuation],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                cwd=tmp_path,
+                check=True,
             )
             assert ran.stdout.split() == [str(number), *(str(hit.chunk.id) for hit in page.hits)]
             assert corpus.more(continuation).hits == page.hits
@@ -214,20 +245,35 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
         embedder = Slow(corpus._parts.embedder)
         space_id = corpus._parts.ready().space_id
     store = open_store(
-        catalog, space_id=space_id, space=f"{embedder.name}@{embedder.revision}", dimension=embedder.dimension, options=VectorOptions()
+        catalog,
+        space_id=space_id,
+        space=f"{embedder.name}@{embedder.revision}",
+        dimension=embedder.dimension,
+        options=VectorOptions(),
     )
     events: list[Any] = []
 
     def finder(windows: Windows) -> Finder:
         queries = QueryCache(embedder, None, size=0, lifetime_s=100)
         habits = Habits(window=20, prefetch=False, lifetime_s=1000, signed=True, key=b"key")
-        return Finder(catalog=catalog, store=store, embedder=embedder, windows=windows, queries=queries, habits=habits, emit=events.append)
+        return Finder(
+            catalog=catalog,
+            store=store,
+            embedder=embedder,
+            windows=windows,
+            queries=queries,
+            habits=habits,
+            emit=events.append,
+        )
 
     with catalog.read() as connection:
         rows = projects.all_projects(connection)
     planned = plan_for("walrus violin", embedder, alpha=1.0, limit=100, window=20)
     question = Question(
-        query="walrus violin", projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows), alpha=planned.alpha, limit=100
+        query="walrus violin",
+        projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows),
+        alpha=planned.alpha,
+        limit=100,
     )
     windows = Windows(catalog.home())
     made = finder(windows)

@@ -41,7 +41,10 @@ RECIPE = Recipe(
     seconds=60,
     memory_bytes=350_000_000,
 )
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory limits and the sizes of pipes are Linux's own; run it there")
+LINUX = pytest.mark.skipif(
+    sys.platform != "linux",
+    reason="memory limits and the sizes of pipes are Linux's own; run it there",
+)
 
 
 def works(tree: Path) -> list[Work]:
@@ -50,21 +53,38 @@ def works(tree: Path) -> list[Work]:
 
 def prepare_all(recipe: Recipe, batches: list[list[Work]], *, jobs: int = 1) -> dict[str, Outcome]:
     with closing(Pool(recipe, jobs)) as pool:
-        return {outcome.path: outcome for outcomes in pool.map(iter(batches)) for outcome in outcomes}
+        return {
+            outcome.path: outcome for outcomes in pool.map(iter(batches)) for outcome in outcomes
+        }
 
 
 def slow_tree(folder: Path) -> Path:
     """Three notes, and between them a document that takes more than ten seconds to read."""
-    tree = write(folder / "tree", {f"{name}.md": f"# {name}\n\nAbout a walrus.\n" for name in ("a", "b", "z")})
+    tree = write(
+        folder / "tree",
+        {f"{name}.md": f"# {name}\n\nAbout a walrus.\n" for name in ("a", "b", "z")},
+    )
     (tree / "m.docx").write_bytes(attacks.docx_of_paragraphs(200_000))
     return tree
 
 
 @LINUX
-def test_a_worker_that_is_stopped_in_the_middle_of_an_answer_sends_all_of_it(tmp_path: Path) -> None:
+def test_a_worker_that_is_stopped_in_the_middle_of_an_answer_sends_all_of_it(
+    tmp_path: Path,
+) -> None:
     """A write that a signal interrupts may end halfway."""
-    tree = write(tmp_path / "tree", {"long.md": "\n\n".join(f"Paragraph {number} about walruses and fish." for number in range(5_000))})
-    with closing(Child("unspool.indexing.workers:serve")) as worker, ThreadPoolExecutor(1) as reader:
+    tree = write(
+        tmp_path / "tree",
+        {
+            "long.md": "\n\n".join(
+                f"Paragraph {number} about walruses and fish." for number in range(5_000)
+            )
+        },
+    )
+    with (
+        closing(Child("unspool.indexing.workers:serve")) as worker,
+        ThreadPoolExecutor(1) as reader,
+    ):
         worker.send(RECIPE)
         worker.send(works(tree))
         assert worker.receive() == Phase(0)
@@ -79,20 +99,28 @@ def test_a_worker_that_is_stopped_in_the_middle_of_an_answer_sends_all_of_it(tmp
         assert sum(len(chunk.text) for chunk in document.chunks) > PIPE_BYTES
 
 
-def test_a_file_that_takes_too_long_fails_alone_and_its_error_names_the_limit(tmp_path: Path) -> None:
+def test_a_file_that_takes_too_long_fails_alone_and_its_error_names_the_limit(
+    tmp_path: Path,
+) -> None:
     tree = slow_tree(tmp_path)
     outcomes = prepare_all(replace(RECIPE, seconds=3), [works(tree)])
-    assert [path for path, outcome in outcomes.items() if isinstance(outcome, PreparedDocument)] == ["a.md", "b.md", "z.md"]
+    assert [
+        path for path, outcome in outcomes.items() if isinstance(outcome, PreparedDocument)
+    ] == ["a.md", "b.md", "z.md"]
     failed = outcomes["m.docx"]
     assert isinstance(failed, Failed)
     assert "the limit of 3 seconds" in failed.error
 
 
 @LINUX
-def test_a_file_that_needs_too_much_memory_fails_alone_and_its_error_names_the_limit(tmp_path: Path) -> None:
+def test_a_file_that_needs_too_much_memory_fails_alone_and_its_error_names_the_limit(
+    tmp_path: Path,
+) -> None:
     tree = write(tmp_path / "tree", {f"{name}.md": f"About walrus {name}." for name in ("a", "z")})
     (tree / "m.docx").write_bytes(attacks.docx_of_cells(600, 200))
-    (tree / "n.pdf").write_bytes(attacks.pdf_of_content(b"BT /F1 12 Tf (" + b"walrus " * 5_000_000 + b") Tj ET"))
+    (tree / "n.pdf").write_bytes(
+        attacks.pdf_of_content(b"BT /F1 12 Tf (" + b"walrus " * 5_000_000 + b") Tj ET")
+    )
     outcomes = prepare_all(replace(RECIPE, memory_bytes=120_000_000), [works(tree)])
     for name in ("m.docx", "n.pdf"):
         failed = outcomes.pop(name)
@@ -105,7 +133,11 @@ def test_a_file_that_needs_too_much_memory_fails_alone_and_its_error_names_the_l
 def test_a_file_whose_worker_is_killed_fails_alone(tmp_path: Path) -> None:
     with closing(Pool(RECIPE, 1)) as pool:
         threading.Timer(0, _kill_at_slow_file, [pool]).start()
-        outcomes = {outcome.path: outcome for some in pool.map(iter([works(slow_tree(tmp_path))])) for outcome in some}
+        outcomes = {
+            outcome.path: outcome
+            for some in pool.map(iter([works(slow_tree(tmp_path))]))
+            for outcome in some
+        }
     failed = outcomes.pop("m.docx")
     assert isinstance(failed, Failed)
     assert "died" in failed.error
@@ -143,5 +175,7 @@ def test_a_run_reports_the_slow_file_and_indexes_the_others(tmp_path: Path, jobs
     with open_corpus(tmp_path / "catalog.db", jobs=jobs) as corpus:
         report = corpus.index(slow_tree(tmp_path), project="tree")
         assert (report.added, report.failed) == (3, 1)
-        assert [(failure.path, "the limit of 3 seconds" in failure.error) for failure in report.failures] == [("m.docx", True)]
+        assert [
+            (failure.path, "the limit of 3 seconds" in failure.error) for failure in report.failures
+        ] == [("m.docx", True)]
         assert len(corpus.documents(status="indexed")) == 3

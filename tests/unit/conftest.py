@@ -25,9 +25,13 @@ def origin(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def password_server(origin: Path) -> Iterator[tuple[str, list[str | None]]]:
-    """Address of that bare copy on a server that asks for a password, and the headers that the server got."""
+    """Address of that bare copy on a server that asks for a password, and the headers that the
+    server got.
+    """
     seen: list[str | None] = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (Guarded,), {"folder": origin.parent, "seen": seen}))
+    server = ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (Guarded,), {"folder": origin.parent, "seen": seen})
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"127.0.0.1:{server.server_port}/origin.git", seen

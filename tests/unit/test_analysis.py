@@ -11,13 +11,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.words import analysis
-from unspool.words.analysis import PADDING, PADDING_TERMS, PATH_WEIGHT, STOP_WORDS, chunk_terms, matcher, terms
+from unspool.words.analysis import (
+    PADDING,
+    PADDING_TERMS,
+    PATH_WEIGHT,
+    STOP_WORDS,
+    chunk_terms,
+    matcher,
+    terms,
+)
 
 
 @pytest.mark.parametrize(
     "spellings",
     [
-        ["parseConfig", "parse_config", "parse config", "ParseConfig", "PARSE_CONFIG", "parse-config", "parse.config()", "__parse_config__"],
+        [
+            "parseConfig",
+            "parse_config",
+            "parse config",
+            "ParseConfig",
+            "PARSE_CONFIG",
+            "parse-config",
+            "parse.config()",
+            "__parse_config__",
+        ],
         ["HTTPServer", "http_server", "http server", "HttpServer", "HTTP_SERVER"],
         ["utf8Decoder", "utf_8_decoder", "UTF 8 decoders"],
         ["indexing documents", "indexed document", "indexDocuments"],
@@ -73,7 +90,9 @@ def test_hashes_and_base64_give_no_terms() -> None:
 
 @given(st.text(max_size=200))
 def test_terms_never_hold_what_the_word_index_splits_by(text: str) -> None:
-    """The index joins them by spaces and splits by white space: anything else would be two terms there."""
+    """The index joins them by spaces and splits by white space: anything else would be two terms
+    there.
+    """
     assert all(term and not re.search(r"\s", term) for term in terms(text))
 
 
@@ -83,14 +102,35 @@ def test_a_text_has_the_terms_of_its_parts(left: str, right: str) -> None:
 
 
 words = st.sampled_from(
-    ["parseConfig", "parse", "config", "Größe", "東京タワー", "a", "the", "x1", "_private", "don't", "e.g.", "\n", "  ", "—", "😀"]
+    [
+        "parseConfig",
+        "parse",
+        "config",
+        "Größe",
+        "東京タワー",
+        "a",
+        "the",
+        "x1",
+        "_private",
+        "don't",
+        "e.g.",
+        "\n",
+        "  ",
+        "—",
+        "😀",
+    ]
 )
 
 
-@given(st.lists(words, max_size=30).map(" ".join), st.sampled_from(["parse config", "größe", "東京", "x1", "nothing here"]))
+@given(
+    st.lists(words, max_size=30).map(" ".join),
+    st.sampled_from(["parse config", "größe", "東京", "x1", "nothing here"]),
+)
 def test_matches_are_exactly_the_words_that_hold_a_wanted_term(text: str, query: str) -> None:
     wanted = frozenset(terms(query))
-    expected = [found.span() for found in re.finditer(r"\w+", text) if wanted & set(terms(found.group()))]
+    expected = [
+        found.span() for found in re.finditer(r"\w+", text) if wanted & set(terms(found.group()))
+    ]
     assert [(start, end) for start, end, _ in matcher(wanted).find(text)] == expected
 
 
@@ -99,27 +139,57 @@ def test_nothing_wanted_matches_nothing() -> None:
 
 
 def test_a_chunk_is_found_by_its_text_its_path_its_headings_and_its_symbol() -> None:
-    found = chunk_terms(kind="code", path="src/cache.py", title="Storage", headings="Guide\nEviction", symbol="Cache.evict", text="oldest entry")
+    found = chunk_terms(
+        kind="code",
+        path="src/cache.py",
+        title="Storage",
+        headings="Guide\nEviction",
+        symbol="Cache.evict",
+        text="oldest entry",
+    )
     assert set(terms("oldest entry cache storage guide eviction evict")) <= set(found)
     assert found.count("src") == PATH_WEIGHT
     assert PADDING not in found
 
 
-def test_a_message_is_found_by_its_text_its_day_its_speaker_and_its_title_but_not_by_its_id() -> None:
-    found = chunk_terms(kind="chat", path="walrus/17", title="Boats", headings="Saturday, 4 May 2024", symbol="Ann Ünal", text="they sail")
-    assert sorted(set(found) - {PADDING}) == sorted(set(terms("they sail Saturday 4 May 2024 Ann Ünal Boats")))
-    assert chunk_terms(kind="chat", path="x", title="", headings="", symbol="", text="") == [PADDING] * PADDING_TERMS
+def test_a_message_is_found_by_its_text_its_day_its_speaker_and_its_title_but_not_by_its_id() -> (
+    None
+):
+    found = chunk_terms(
+        kind="chat",
+        path="walrus/17",
+        title="Boats",
+        headings="Saturday, 4 May 2024",
+        symbol="Ann Ünal",
+        text="they sail",
+    )
+    assert sorted(set(found) - {PADDING}) == sorted(
+        set(terms("they sail Saturday 4 May 2024 Ann Ünal Boats"))
+    )
+    assert (
+        chunk_terms(kind="chat", path="x", title="", headings="", symbol="", text="")
+        == [PADDING] * PADDING_TERMS
+    )
 
 
 @given(st.text(max_size=50))
 def test_nobody_can_ask_for_what_makes_messages_as_long_as_each_other(text: str) -> None:
     assert PADDING not in terms(text)
-    assert chunk_terms(kind="chat", path="", title=text, headings="", symbol="", text=text).count(PADDING) == PADDING_TERMS
+    assert (
+        chunk_terms(kind="chat", path="", title=text, headings="", symbol="", text=text).count(
+            PADDING
+        )
+        == PADDING_TERMS
+    )
 
 
 def test_threads_get_the_same_terms_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a table that is cleared all the time and threads that switch all the time, a shared stemmer would mix words up."""
-    texts = [f"running{i} parseConfig{i} indexedDocuments testing{i % 7} 東京{i}" for i in range(400)]
+    """With a table that is cleared all the time and threads that switch all the time, a shared
+    stemmer would mix words up.
+    """
+    texts = [
+        f"running{i} parseConfig{i} indexedDocuments testing{i % 7} 東京{i}" for i in range(400)
+    ]
     expected = [terms(text) for text in texts]
     monkeypatch.setattr(analysis, "_MAX_REMEMBERED", 10)
     interval = sys.getswitchinterval()

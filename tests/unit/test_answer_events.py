@@ -31,8 +31,18 @@ def test_the_data_of_each_event(data: bytes, wanted: list[str]) -> None:
     assert list(events([data])) == wanted
 
 
-@given(texts=st.lists(st.text(min_size=1).filter(lambda text: not set(text) & set("\r\n") and not text.startswith(" ")), max_size=5), data=st.data())
-def test_however_the_bytes_are_cut_the_events_are_the_same(texts: list[str], data: st.DataObject) -> None:
+@given(
+    texts=st.lists(
+        st.text(min_size=1).filter(
+            lambda text: not set(text) & set("\r\n") and not text.startswith(" ")
+        ),
+        max_size=5,
+    ),
+    data=st.data(),
+)
+def test_however_the_bytes_are_cut_the_events_are_the_same(
+    texts: list[str], data: st.DataObject
+) -> None:
     end = data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"]))
     whole = b"".join(b"data: " + text.encode("utf-8", "replace") + end + end for text in texts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))

@@ -1,4 +1,6 @@
-"""BM25 as an inner product of sparse vectors: the same numbers as BM25 written out, in places that stay, under keys that find everything."""
+"""BM25 as an inner product of sparse vectors: the same numbers as BM25 written out, in places
+that stay, under keys that find everything.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,12 @@ def written_out(query: set[str], chunk: list[str], among: list[list[str]]) -> fl
         frequency = chunk.count(term)
         holding = sum(term in other for other in among)
         rarity = math.log(1 + (len(among) - holding + 0.5) / (holding + 0.5))
-        total += rarity * frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * len(chunk) / AVERAGE_LENGTH))
+        total += (
+            rarity
+            * frequency
+            * (K1 + 1)
+            / (frequency + K1 * (1 - B + B * len(chunk) / AVERAGE_LENGTH))
+        )
     return total
 
 
@@ -35,15 +42,21 @@ def test_the_inner_product_is_bm25(among: list[list[str]], query: set[str], proj
     places = Places(project)
     holding = Counter(term for chunk in among for term in set(chunk))
     asked = {places[term]: inverse_document_frequency(holding[term], len(among)) for term in query}
-    assume(len({places[term] for term in (*holding, *query)}) == len({*holding, *query}))  # a quarter of a billion places, yet it may happen
+    # a quarter of a billion places, yet it may happen
+    assume(len({places[term] for term in (*holding, *query)}) == len({*holding, *query}))
     for chunk in among:
         body = terms.body(places, chunk)
-        product = sum(asked.get(at, 0.0) * weight for at, weight in zip(body.places.tolist(), body.weights.tolist(), strict=True))
+        product = sum(
+            asked.get(at, 0.0) * weight
+            for at, weight in zip(body.places.tolist(), body.weights.tolist(), strict=True)
+        )
         assert product == pytest.approx(written_out(query, chunk, among), rel=1e-5, abs=1e-6)
 
 
 @given(projects, st.lists(words, min_size=1, max_size=50))
-def test_a_term_has_one_place_in_a_project_whoever_asks_and_in_whatever_order(project: int, some: list[str]) -> None:
+def test_a_term_has_one_place_in_a_project_whoever_asks_and_in_whatever_order(
+    project: int, some: list[str]
+) -> None:
     first, second = Places(project), Places(project)
     expected = {term: first[term] for term in some}
     assert {term: second[term] for term in reversed(some)} == expected
@@ -78,19 +91,31 @@ def test_no_terms_make_an_empty_vector() -> None:
 
 
 @given(st.lists(words, min_size=1, max_size=300), projects)
-def test_a_body_is_in_order_each_place_once_with_the_level_of_its_weight(chunk: list[str], project: int) -> None:
+def test_a_body_is_in_order_each_place_once_with_the_level_of_its_weight(
+    chunk: list[str], project: int
+) -> None:
     body = terms.body(Places(project), chunk)
-    assert (body.places.dtype, body.weights.dtype, body.keys.dtype) == (np.int32, np.float32, np.int32)
-    assert np.all(np.diff(body.places) > 0) and len(body.places) == len({Places(project)[term] for term in chunk})
+    assert (body.places.dtype, body.weights.dtype, body.keys.dtype) == (
+        np.int32,
+        np.float32,
+        np.int32,
+    )
+    assert np.all(np.diff(body.places) > 0) and len(body.places) == len(
+        {Places(project)[term] for term in chunk}
+    )
     assert np.all(body.weights > 0) and np.all(body.weights < K1 + 1)
     assert set(body.keys.tolist()) <= set(terms.keys_of(body.places.tolist()))
-    for at, weight, key in zip(body.places.tolist(), body.weights.tolist(), body.keys.tolist(), strict=True):
+    for at, weight, key in zip(
+        body.places.tolist(), body.weights.tolist(), body.keys.tolist(), strict=True
+    ):
         assert key == 4 * at + sum(weight >= np.float32(level) for level in LEVELS)
 
 
 @given(st.lists(words, max_size=100), projects)
 def test_the_binary_form_is_what_pgvector_reads(chunk: list[str], project: int) -> None:
-    pgvector = pytest.importorskip("pgvector", reason="pgvector is not installed; pip install 'unspool[postgres]'")
+    pgvector = pytest.importorskip(
+        "pgvector", reason="pgvector is not installed; pip install 'unspool[postgres]'"
+    )
     body = terms.body(Places(project), chunk)
     read = pgvector.SparseVector.from_binary(body.to_binary())
     assert read.dimensions() == PLACES
@@ -102,8 +127,12 @@ places_asked = st.dictionaries(st.integers(0, 50), st.floats(0.01, 10), min_size
 
 
 @given(places_asked, st.data(), st.integers(0, 300))
-def test_the_keys_that_bring_the_most_come_first_until_there_are_enough(query: dict[int, float], data: st.DataObject, enough: int) -> None:
-    counts = data.draw(st.dictionaries(st.sampled_from(terms.keys_of(query)), st.integers(1, 200), max_size=20))
+def test_the_keys_that_bring_the_most_come_first_until_there_are_enough(
+    query: dict[int, float], data: st.DataObject, enough: int
+) -> None:
+    counts = data.draw(
+        st.dictionaries(st.sampled_from(terms.keys_of(query)), st.integers(1, 200), max_size=20)
+    )
     chosen = terms.leading(query, counts, enough)
     assert len(chosen) == len(set(chosen)) and set(chosen) <= counts.keys()
     total = sum(counts[key] for key in chosen)
@@ -118,6 +147,10 @@ def test_the_keys_that_bring_the_most_come_first_until_there_are_enough(query: d
 
 @given(st.integers(1, 10_000))
 def test_a_term_is_worth_more_the_rarer_it_is_and_never_less_than_nothing(total: int) -> None:
-    worth = [inverse_document_frequency(frequency, total) for frequency in range(0, total + 1, max(1, total // 20))]
+    worth = [
+        inverse_document_frequency(frequency, total)
+        for frequency in range(0, total + 1, max(1, total // 20))
+    ]
     assert worth == sorted(worth, reverse=True) and min(worth) > 0
-    assert inverse_document_frequency(total + 5, total) > 0  # a count that another writer has just raised
+    # a count that another writer has just raised
+    assert inverse_document_frequency(total + 5, total) > 0

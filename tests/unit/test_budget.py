@@ -47,7 +47,10 @@ def forms(fitted: list[Fitted]) -> str:
 
 
 items = st.lists(
-    st.tuples(st.integers(1, 60), st.integers(1, 20), st.integers(1, 8)).map(lambda row: item(max(row[0], row[1]), row[1], row[2])), max_size=15
+    st.tuples(st.integers(1, 60), st.integers(1, 20), st.integers(1, 8)).map(
+        lambda row: item(max(row[0], row[1]), row[1], row[2])
+    ),
+    max_size=15,
 )
 
 
@@ -78,7 +81,9 @@ def test_the_first_hit_does_not_hide_the_others() -> None:
 
 
 @given(items, st.integers(1, 300))
-def test_the_budget_is_never_exceeded_and_each_form_costs_what_it_says(some: list[Chunk], max_tokens: int) -> None:
+def test_the_budget_is_never_exceeded_and_each_form_costs_what_it_says(
+    some: list[Chunk], max_tokens: int
+) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
     assert sum(one.tokens for one in fitted) <= max_tokens
     for chunk, one in zip(some, fitted, strict=False):
@@ -87,13 +92,17 @@ def test_the_budget_is_never_exceeded_and_each_form_costs_what_it_says(some: lis
 
 
 @given(items, st.integers(1, 300))
-def test_a_page_is_empty_only_if_not_even_the_first_location_fits(some: list[Chunk], max_tokens: int) -> None:
+def test_a_page_is_empty_only_if_not_even_the_first_location_fits(
+    some: list[Chunk], max_tokens: int
+) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
     assert bool(fitted) == bool(some and count(header(some[0])) <= max_tokens)
 
 
 @given(items, st.integers(1, 300))
-def test_what_ends_a_page_is_only_that_the_next_location_does_not_fit(some: list[Chunk], max_tokens: int) -> None:
+def test_what_ends_a_page_is_only_that_the_next_location_does_not_fit(
+    some: list[Chunk], max_tokens: int
+) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
     if len(fitted) < len(some):
         locations = [count(header(chunk)) for chunk in some[: len(fitted) + 1]]
@@ -101,7 +110,9 @@ def test_what_ends_a_page_is_only_that_the_next_location_does_not_fit(some: list
 
 
 @given(items, st.integers(1, 300))
-def test_no_form_could_be_better_without_hiding_a_hit_that_follows(some: list[Chunk], max_tokens: int) -> None:
+def test_no_form_could_be_better_without_hiding_a_hit_that_follows(
+    some: list[Chunk], max_tokens: int
+) -> None:
     """Each hit has the best form that leaves room for the locations that could be shown anyway."""
     fitted = fit(some, max_tokens=max_tokens, count=count)
     for index, one in enumerate(fitted):
@@ -110,5 +121,7 @@ def test_no_form_could_be_better_without_hiding_a_hit_that_follows(some: list[Ch
         used = sum(other.tokens for other in fitted[:index])
         after = sum(count(header(chunk)) for chunk in some[index + 1 : len(fitted)])
         chunk = some[index]
-        better = count(header(chunk)) + (count(chunk.text) if one.form is Form.SNIPPET else count(cut(chunk).text))
+        better = count(header(chunk)) + (
+            count(chunk.text) if one.form is Form.SNIPPET else count(cut(chunk).text)
+        )
         assert used + better + after > max_tokens

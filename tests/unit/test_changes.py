@@ -31,7 +31,15 @@ def state(
     origin: Origin = Origin.FILE,
 ) -> DocumentState:
     return DocumentState(
-        id=abs(hash(path)), path=path, sha256="s", size_bytes=size, modified_ns=modified, status=status, recipe=recipe, origin=origin, run_id=run
+        id=abs(hash(path)),
+        path=path,
+        sha256="s",
+        size_bytes=size,
+        modified_ns=modified,
+        status=status,
+        recipe=recipe,
+        origin=origin,
+        run_id=run,
     )
 
 
@@ -76,7 +84,9 @@ def case(changes: Changes) -> str:
     ],
 )
 def test_the_decision_tree(file: Found | None, known: DocumentState | None, expected: str) -> None:
-    changes = plan([file] if file else [], {known.path: known} if known else {}, recipe=RECIPE, live_runs=LIVE)
+    changes = plan(
+        [file] if file else [], {known.path: known} if known else {}, recipe=RECIPE, live_runs=LIVE
+    )
     assert case(changes) == expected
 
 
@@ -92,15 +102,27 @@ def test_the_decision_tree(file: Found | None, known: DocumentState | None, expe
         (state(recipe="other"), ""),
     ],
 )
-def test_a_fingerprint_is_trusted_only_if_the_document_was_once_finished_and_cut_the_same_way(known: DocumentState, trusted: str) -> None:
+def test_a_fingerprint_is_trusted_only_if_the_document_was_once_finished_and_cut_the_same_way(
+    known: DocumentState, trusted: str
+) -> None:
     changes = plan([found()], {known.path: known}, recipe=RECIPE, live_runs=LIVE)
     assert [work.known_sha for work in changes.suspect] == [trusted]
 
 
-@pytest.mark.parametrize(("size", "modified", "expected"), [(10, 100, "skip"), (11, 100, "new"), (10, 101, "new")])
-def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_changes(size: int, modified: int, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("size", "modified", "expected"), [(10, 100, "skip"), (11, 100, "new"), (10, 101, "new")]
+)
+def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_changes(
+    size: int, modified: int, expected: str
+) -> None:
     skip = Skip(path="a.py", reason="binary")
-    changes = plan([found(size=size, modified=modified)], {}, recipe=RECIPE, live_runs=LIVE, known_skips={"a.py": (10, 100, skip)})
+    changes = plan(
+        [found(size=size, modified=modified)],
+        {},
+        recipe=RECIPE,
+        live_runs=LIVE,
+        known_skips={"a.py": (10, 100, skip)},
+    )
     assert case(changes) == expected
     assert changes.skips == ((skip,) if expected == "skip" else ())
 
@@ -116,13 +138,17 @@ def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_cha
         ([""], ["src/a.py", "src/deep/b.py", "srcs.py"]),
     ],
 )
-def test_what_lies_in_a_folder_that_could_not_be_listed_is_kept(unread: list[str], kept: list[str]) -> None:
+def test_what_lies_in_a_folder_that_could_not_be_listed_is_kept(
+    unread: list[str], kept: list[str]
+) -> None:
     known = {path: state(path) for path in ("src/a.py", "src/deep/b.py", "srcs.py")}
     changes = plan([], known, recipe=RECIPE, live_runs=LIVE, unread=unread)
     assert sorted(set(known) - {one.path for one in changes.removed}) == kept
 
 
-paths = st.sampled_from([f"{folder}{name}.py" for folder in ("", "src/", "src/deep/") for name in "abcd"])
+paths = st.sampled_from(
+    [f"{folder}{name}.py" for folder in ("", "src/", "src/deep/") for name in "abcd"]
+)
 files = st.dictionaries(paths, st.tuples(st.integers(0, 2), st.integers(0, 2)))
 documents = st.dictionaries(
     paths,
@@ -138,11 +164,21 @@ skips = st.dictionaries(paths, st.tuples(st.integers(0, 2), st.integers(0, 2)))
 
 
 @given(files, documents, skips, st.lists(st.sampled_from(["", "src", "src/deep"]), max_size=1))
-def test_every_file_and_every_document_ends_in_exactly_one_case(on_disk: dict, in_catalog: dict, left_out: dict, unread: list[str]) -> None:
+def test_every_file_and_every_document_ends_in_exactly_one_case(
+    on_disk: dict, in_catalog: dict, left_out: dict, unread: list[str]
+) -> None:
     here = [found(path, size=size, modified=modified) for path, (size, modified) in on_disk.items()]
-    known = {path: state(path, size=row[0], modified=row[1], status=row[2], recipe=row[3], run=row[4]) for path, row in in_catalog.items()}
-    known_skips = {path: (size, modified, Skip(path=path, reason="binary")) for path, (size, modified) in left_out.items()}
-    changes = plan(here, known, recipe=RECIPE, live_runs=LIVE, unread=unread, known_skips=known_skips)
+    known = {
+        path: state(path, size=row[0], modified=row[1], status=row[2], recipe=row[3], run=row[4])
+        for path, row in in_catalog.items()
+    }
+    known_skips = {
+        path: (size, modified, Skip(path=path, reason="binary"))
+        for path, (size, modified) in left_out.items()
+    }
+    changes = plan(
+        here, known, recipe=RECIPE, live_runs=LIVE, unread=unread, known_skips=known_skips
+    )
     named = [
         *(work.found.path for work in changes.new),
         *(work.found.path for work in changes.suspect),
@@ -157,4 +193,8 @@ def test_every_file_and_every_document_ends_in_exactly_one_case(on_disk: dict, i
     assert all(work.found.path not in known for work in changes.new)
     assert all(work.found.path in known for work in changes.suspect)
     if not unread:
-        assert removed == {path for path, row in in_catalog.items() if path not in on_disk and not (row[2] is Status.INDEXING and row[4] == 7)}
+        assert removed == {
+            path
+            for path, row in in_catalog.items()
+            if path not in on_disk and not (row[2] is Status.INDEXING and row[4] == 7)
+        }

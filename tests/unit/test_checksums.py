@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from unspool.embedded import checksums
 from unspool.embedded.checksums import Checksums, Column, DamagedError
 
-quick = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+quick = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,9 @@ def write(file: Path, *pieces: bytes) -> Checksums:
 
 @quick
 @given(st.lists(st.binary(max_size=200), max_size=6))
-def test_checksums_do_not_depend_on_how_the_bytes_were_appended(tmp_path: Path, pieces: list[bytes]) -> None:
+def test_checksums_do_not_depend_on_how_the_bytes_were_appended(
+    tmp_path: Path, pieces: list[bytes]
+) -> None:
     one, many = tmp_path / "one", tmp_path / "many"
     one.unlink(missing_ok=True)
     many.unlink(missing_ok=True)
@@ -40,7 +44,9 @@ def test_checksums_do_not_depend_on_how_the_bytes_were_appended(tmp_path: Path, 
 @quick
 @given(st.binary(min_size=1, max_size=400), st.data())
 @pytest.mark.parametrize("eager", [0, 10**6])
-def test_no_changed_byte_is_ever_returned(tmp_path: Path, eager: int, data_bytes: bytes, data: st.DataObject) -> None:
+def test_no_changed_byte_is_ever_returned(
+    tmp_path: Path, eager: int, data_bytes: bytes, data: st.DataObject
+) -> None:
     file = tmp_path / "column"
     sums = write(file, data_bytes)
     hurt = bytearray(data_bytes)
@@ -59,7 +65,9 @@ def test_no_changed_byte_is_ever_returned(tmp_path: Path, eager: int, data_bytes
         assert read == data_bytes[start:stop]
 
 
-def test_a_lazy_column_verifies_only_the_blocks_that_it_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lazy_column_verifies_only_the_blocks_that_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(checksums, "EAGER_BYTES", 0)
     file = tmp_path / "column"
     sums = write(file, bytes(range(256)))
@@ -80,13 +88,29 @@ def test_blocks_that_an_earlier_view_verified_are_not_read_again(tmp_path: Path)
     content = bytearray(file.read_bytes())
     content[10] = 7  # in a full block that `first` has verified
     file.write_bytes(content)
-    assert Column.open(file, longer, np.uint8, previous=first).slice(64, 200).tolist() == [0] * 36 + [1] * 100
+    assert (
+        Column.open(file, longer, np.uint8, previous=first).slice(64, 200).tolist()
+        == [0] * 36 + [1] * 100
+    )
     with pytest.raises(DamagedError, match="block 0"):
         Column.open(file, longer, np.uint8)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"checksum": 1, "state": "{}"}', b'{"checksum": 1, "state": 2}', b"\xff\xfe"])
-def test_a_state_file_that_is_not_as_it_was_written_is_damage(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"checksum": 1, "state": "{}"}',
+        b'{"checksum": 1, "state": 2}',
+        b"\xff\xfe",
+    ],
+)
+def test_a_state_file_that_is_not_as_it_was_written_is_damage(
+    tmp_path: Path, content: bytes
+) -> None:
     assert checksums.read_state(tmp_path) is None
     checksums.write_state(tmp_path, {"rows": 3})
     assert checksums.read_state(tmp_path) == {"rows": 3}
@@ -96,7 +120,9 @@ def test_a_state_file_that_is_not_as_it_was_written_is_damage(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("size", [1, 63, 65, 100])
-def test_a_damaged_block_does_not_get_a_new_checksum_when_it_grows(tmp_path: Path, size: int) -> None:
+def test_a_damaged_block_does_not_get_a_new_checksum_when_it_grows(
+    tmp_path: Path, size: int
+) -> None:
     file = tmp_path / "column"
     sums = write(file, bytes(size))
     file.write_bytes(bytes(size - 1) + b"\x01")

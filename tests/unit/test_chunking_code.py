@@ -65,7 +65,20 @@ const api = { get(x) { return x; }, put: (y) => y };
 Shop.prototype.close = function () {};
 """,
         "half",
-        ["limit", "half", "walk", "Shop", "constructor", "open", "start", "port", "api", "get", "put", "close"],
+        [
+            "limit",
+            "half",
+            "walk",
+            "Shop",
+            "constructor",
+            "open",
+            "start",
+            "port",
+            "api",
+            "get",
+            "put",
+            "close",
+        ],
     ),
     "typescript": (
         """
@@ -390,7 +403,9 @@ def test_symbols_carry_the_name_of_what_encloses_or_owns_them(language: str, sym
 
 
 def method(name: str, lines: int = 4) -> str:
-    return f"    def {name}(self):\n" + "".join(f"        step_{i} = self.call({i}, {i})\n" for i in range(lines))
+    return f"    def {name}(self):\n" + "".join(
+        f"        step_{i} = self.call({i}, {i})\n" for i in range(lines)
+    )
 
 
 def test_a_small_file_is_one_piece() -> None:
@@ -399,7 +414,9 @@ def test_a_small_file_is_one_piece() -> None:
 
 
 def test_a_large_class_is_cut_between_its_methods_and_its_head_leads() -> None:
-    text = 'class Store:\n    """Keeps things."""\n\n' + "\n".join(method(name, 8) for name in ("open", "close", "read"))
+    text = 'class Store:\n    """Keeps things."""\n\n' + "\n".join(
+        method(name, 8) for name in ("open", "close", "read")
+    )
     pieces = cut(text, "python", limit=120, target=110)
     assert [piece.symbol for piece in pieces] == ["Store", "Store.close", "Store.read"]
     assert [piece.defines for piece in pieces] == [("Store", "open"), ("close",), ("read",)]
@@ -424,7 +441,10 @@ def test_small_neighbours_share_a_piece_but_two_large_definitions_do_not() -> No
     small = "".join(f"def small_{i}():\n    return {i}\n\n" for i in range(6))
     large = "".join(f"def large_{i}():\n" + "    call(1, 2)\n" * 11 + "\n" for i in range(2))
     pieces = cut(small + large, "python", limit=200, target=160)
-    assert [piece.defines for piece in pieces] == [(*(f"small_{i}" for i in range(6)), "large_0"), ("large_1",)]
+    assert [piece.defines for piece in pieces] == [
+        (*(f"small_{i}" for i in range(6)), "large_0"),
+        ("large_1",),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -442,7 +462,9 @@ def test_small_neighbours_share_a_piece_but_two_large_definitions_do_not() -> No
         ("kotlin", "/** Works. */\n@JvmStatic\n", "fun work(x: Int): Int { return x }\n"),
     ],
 )
-def test_comments_and_decorators_stay_with_the_definition_they_precede(language: str, lead: str, definition: str) -> None:
+def test_comments_and_decorators_stay_with_the_definition_they_precede(
+    language: str, lead: str, definition: str
+) -> None:
     opening = "<?php\n" if language == "php" else ""
     fillers = [lead + re.sub(r"\bwork\b", f"work{i}", definition) for i in range(8)]
     text = opening + "\n".join(fillers)
@@ -477,12 +499,18 @@ def test_brace_on_its_own_line_stays_with_its_signature() -> None:
     body = "".join(f"        Call({i}, {i});\n" for i in range(30))
     text = "class A\n{\n    void Run()\n    {\n" + body + "    }\n}\n"
     pieces = cut(text, "csharp", limit=80, target=60)
-    assert texts(text, pieces)[0].startswith("class A\n{\n    void Run()\n    {\n        Call(0, 0);")
+    assert texts(text, pieces)[0].startswith(
+        "class A\n{\n    void Run()\n    {\n        Call(0, 0);"
+    )
     assert {piece.symbol for piece in pieces[1:]} == {"A.Run"}
 
 
 def test_html_and_css_are_cut_between_elements_and_rules() -> None:
-    html = "<html><body>\n" + "".join(f"<section>\n  <p>word {i} and more</p>\n</section>\n" for i in range(20)) + "</body></html>\n"
+    html = (
+        "<html><body>\n"
+        + "".join(f"<section>\n  <p>word {i} and more</p>\n</section>\n" for i in range(20))
+        + "</body></html>\n"
+    )
     for part in texts(html, cut(html, "html", limit=100, target=60))[1:]:
         assert part.lstrip().startswith(("<section>", "</body>"))
     css = "".join(f".name-{i} {{\n  color: red;\n  margin: 0;\n}}\n" for i in range(20))
@@ -492,7 +520,9 @@ def test_html_and_css_are_cut_between_elements_and_rules() -> None:
 
 
 def test_offsets_are_characters_whatever_the_script() -> None:
-    text = "# 漢字 é 🙂\nname = '🙂🙂'\n\n" + "".join(f"def größe_{i}():\n    return '漢字🙂 {i}'\n\n" for i in range(30))
+    text = "# 漢字 é 🙂\nname = '🙂🙂'\n\n" + "".join(
+        f"def größe_{i}():\n    return '漢字🙂 {i}'\n\n" for i in range(30)
+    )
     pieces = cut(text, "python", limit=60, target=40)
     for piece, part in zip(pieces, texts(text, pieces), strict=True):
         assert part.startswith(("# 漢", "def größe_"))
@@ -514,7 +544,9 @@ def test_a_minified_megabyte_is_cut_in_seconds_with_few_counts() -> None:
         calls += 1
         return len(text) // 3 + 1
 
-    text = "var a=[" + ",".join(f"{{x:{i},f:function(){{return {i}}}}}" for i in range(30_000)) + "]"
+    text = (
+        "var a=[" + ",".join(f"{{x:{i},f:function(){{return {i}}}}}" for i in range(30_000)) + "]"
+    )
     pieces = chunk(text, language="javascript", kind=Kind.CODE, limit=512, count=counted)
     assert max(piece.token_count for piece in pieces) <= 512
     assert calls < 5 * len(pieces)
@@ -542,12 +574,19 @@ def test_deep_nesting_is_cut_without_recursion(language: str, text: str) -> None
 @pytest.mark.parametrize("language", sorted(GRAMMARS))
 def test_no_grammar_hangs_on_what_it_cannot_read(language: str) -> None:
     broken = "<a {{b:>c:d(e f)"  # the tsx grammar by itself never comes back from this
-    for text in (broken, "".join(random.Random(7).choices("abc(){}[];:,.'\"\n \t=+-*/<>!@#$%^&", k=20_000)), "é🙂" * 20_000, "x " * 20_000):
+    for text in (
+        broken,
+        "".join(random.Random(7).choices("abc(){}[];:,.'\"\n \t=+-*/<>!@#$%^&", k=20_000)),
+        "é🙂" * 20_000,
+        "x " * 20_000,
+    ):
         pieces = cut(text, language)
         assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
 
 
-def test_a_text_whose_parse_takes_too_much_memory_is_cut_by_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_whose_parse_takes_too_much_memory_is_cut_by_lines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(syntax, "_BLOCKS", 100_000)
     text = "int f() { return 0; }\n" + "a<" * 30_000
     monkeypatch.setattr(syntax, "_UNCLOSED_AT_MOST", len(text))
@@ -556,13 +595,23 @@ def test_a_text_whose_parse_takes_too_much_memory_is_cut_by_lines(monkeypatch: p
     assert "".join("".join(texts(text, pieces)).split()) == "".join(text.split())
 
 
-def test_a_statement_with_countless_unclosed_angle_brackets_is_not_parsed_but_many_shifts_are() -> None:
+def test_a_statement_with_countless_unclosed_angle_brackets_is_not_parsed_but_many_shifts_are() -> (
+    None
+):
     assert syntax.parse("a<" * 20_000, "typescript") is None
-    assert syntax.parse("enum A {\n" + "".join(f"  B{i} = 1 << 3,\n" for i in range(6_000)) + "}\n", "typescript") is not None
+    assert (
+        syntax.parse(
+            "enum A {\n" + "".join(f"  B{i} = 1 << 3,\n" for i in range(6_000)) + "}\n",
+            "typescript",
+        )
+        is not None
+    )
 
 
 @pytest.mark.parametrize("language", ["python", "tsx"])
-def test_a_text_whose_parse_takes_too_long_is_cut_by_lines(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_whose_parse_takes_too_long_is_cut_by_lines(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "f(1)\n" * 4_000
     assert syntax.parse(text, language) is not None
     monkeypatch.setattr(syntax, "_SECONDS", 0.0)
@@ -578,7 +627,9 @@ def test_a_missing_grammar_falls_back_to_lines(monkeypatch: pytest.MonkeyPatch) 
     assert all(part.startswith("proc") for part in texts(text, pieces))
 
 
-def test_a_failure_inside_a_grammar_is_not_hidden(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+def test_a_failure_inside_a_grammar_is_not_hidden(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: object
+) -> None:
     (tmp_path / "tree_sitter_broken.py").write_text("import surely_not_there\n")  # type: ignore[attr-defined]
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(GRAMMARS, "broken", ("tree_sitter_broken", "language"))
@@ -590,7 +641,10 @@ def test_several_threads_cut_at_once() -> None:
     text = "".join(f"def f{i}():\n    return {i}\n\n" for i in range(300))
     expected = cut(text, "python", limit=60)
     results: list[list[Piece]] = []
-    threads = [threading.Thread(target=lambda: results.append(cut(text, "python", limit=60))) for _ in range(6)]
+    threads = [
+        threading.Thread(target=lambda: results.append(cut(text, "python", limit=60)))
+        for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -46,7 +46,9 @@ from unspool.domain.documents import Kind
         (".gitignore", "", "ini"),
     ],
 )
-def test_the_language_is_told_by_name_then_extension_then_first_line(path: str, head: str, language: str) -> None:
+def test_the_language_is_told_by_name_then_extension_then_first_line(
+    path: str, head: str, language: str
+) -> None:
     assert language_of(path, head) == language
 
 
@@ -71,6 +73,15 @@ def test_the_language_decides_the_kind(language: str, kind: Kind) -> None:
 
 
 def test_importing_the_package_loads_no_grammar() -> None:
-    script = "import sys, unspool.chunking; print([name for name in sys.modules if name.startswith('tree_sitter_')])"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    script = (
+        "import sys, unspool.chunking; print([name for name in sys.modules if "
+        "name.startswith('tree_sitter_')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
     assert done.stdout.strip() == "[]"

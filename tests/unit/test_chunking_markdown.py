@@ -48,17 +48,32 @@ GUIDE = f"""# Guide
 
 def test_a_piece_knows_the_path_and_level_of_its_heading() -> None:
     pieces = cut(GUIDE, limit=40, target=30)
-    assert paths(pieces) == [("Guide",), ("Guide", "Install"), ("Guide", "Install", "Linux"), ("Guide", "Install", "Windows"), ("Guide", "Use")]
+    assert paths(pieces) == [
+        ("Guide",),
+        ("Guide", "Install"),
+        ("Guide", "Install", "Linux"),
+        ("Guide", "Install", "Windows"),
+        ("Guide", "Use"),
+    ]
     assert [piece.level for piece in pieces] == [1, 2, 3, 3, 2]
 
 
 def test_a_piece_begins_with_its_heading_line() -> None:
     pieces = cut(GUIDE, limit=40, target=30)
-    assert [GUIDE[piece.start : piece.end].split("\n")[0] for piece in pieces] == ["# Guide", "## Install", "### Linux", "### Windows", "## Use"]
+    assert [GUIDE[piece.start : piece.end].split("\n")[0] for piece in pieces] == [
+        "# Guide",
+        "## Install",
+        "### Linux",
+        "### Windows",
+        "## Use",
+    ]
 
 
 def test_small_sections_share_a_piece_only_under_the_same_parent() -> None:
-    text = f"# A\n\n## B\n\n### one\n\n{words(9)}\n\n### two\n\n{words(9)}\n\n{words(40)}\n\n## C\n\n### three\n\n{words(9)}\n\n{words(40)}\n"
+    text = (
+        f"# A\n\n## B\n\n### one\n\n{words(9)}\n\n### two\n\n{words(9)}\n\n{words(40)}\n\n## C\n"
+        f"\n### three\n\n{words(9)}\n\n{words(40)}\n"
+    )
     for piece in cut(text, limit=80, target=60):
         part = text[piece.start : piece.end]
         assert not ("### two" in part and "### three" in part)
@@ -75,8 +90,13 @@ def test_a_rule_after_a_blank_line_or_a_list_is_no_heading() -> None:
 
 
 def test_what_looks_like_a_heading_in_a_fence_is_none() -> None:
-    text = f"# A\n\n````sh\n# not one\n```\n# nor this\n~~~~\n````\n\n{words(30)}\n\n~~~\n# no\n```\n~~~\n\n## B\n\n{words(30)}\n"
-    assert [path[-1] for path in paths(cut(text, limit=50, target=20))] == ["A", "A", "A", "B"] or {p[-1] for p in paths(cut(text))} == {"A", "B"}
+    text = (
+        f"# A\n\n````sh\n# not one\n```\n# nor this\n~~~~\n````\n\n{words(30)}\n\n~~~\n# no\n"
+        f"```\n~~~\n\n## B\n\n{words(30)}\n"
+    )
+    assert [path[-1] for path in paths(cut(text, limit=50, target=20))] == ["A", "A", "A", "B"] or {
+        p[-1] for p in paths(cut(text))
+    } == {"A", "B"}
     assert {heading for path in paths(cut(text)) for heading in path} == {"A", "B"}
 
 
@@ -123,16 +143,27 @@ def test_a_table_is_not_cut_where_it_fits() -> None:
 
 
 def test_rst_levels_follow_the_order_of_the_styles() -> None:
-    text = f"=====\nGuide\n=====\n\n{words(30)}\n\nInstall\n=======\n\n{words(30)}\n\nLinux\n-----\n\n{words(30)}\n\nUse\n===\n\n{words(30)}\n"
+    text = (
+        f"=====\nGuide\n=====\n\n{words(30)}\n\nInstall\n=======\n\n{words(30)}\n\nLinux\n-----\n"
+        f"\n{words(30)}\n\nUse\n===\n\n{words(30)}\n"
+    )
     pieces = cut(text, "rst", limit=50, target=36)
-    assert paths(pieces) == [("Guide",), ("Guide", "Install"), ("Guide", "Install", "Linux"), ("Guide", "Use")]
+    assert paths(pieces) == [
+        ("Guide",),
+        ("Guide", "Install"),
+        ("Guide", "Install", "Linux"),
+        ("Guide", "Use"),
+    ]
     assert [piece.level for piece in pieces] == [1, 2, 3, 2]
     assert text[pieces[0].start :].startswith("=====\nGuide")
     assert title_of(text, "rst") == "Guide"
 
 
 def test_rst_transitions_and_tables_are_no_headings() -> None:
-    text = f"Title\n=====\n\n{words(30)}\n\n-----\n\n====  ====\na     b\n====  ====\n\nlast line of\na paragraph\n-----------\n\n{words(30)}\n"
+    text = (
+        f"Title\n=====\n\n{words(30)}\n\n-----\n\n====  ====\na     b\n====  ====\n\nlast line "
+        f"of\na paragraph\n-----------\n\n{words(30)}\n"
+    )
     assert {heading for path in paths(cut(text, "rst")) for heading in path} == {"Title"}
 
 

@@ -18,7 +18,11 @@ from unspool.errors import InputError
 
 LANGUAGES = [*sorted(GRAMMARS), "markdown", "rst", "text", "json", "yaml", "csv", "perl"]
 
-quick = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+quick = settings(
+    max_examples=120,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 def words(text: str) -> int:
@@ -45,21 +49,45 @@ def check(text: str, pieces: list[Piece], *, limit: int, count: Callable[[str], 
         assert piece.token_count <= limit or len(part) == 1
         assert part.strip()
         assert not part[-1].isspace()
-        assert "\n" not in part[: len(part) - len(part.lstrip())], "a piece starts on its first line that is not blank"
-        assert piece.lines == (text.count("\n", 0, piece.start) + 1, text.count("\n", 0, piece.end) + 1)
+        assert "\n" not in part[: len(part) - len(part.lstrip())], (
+            "a piece starts on its first line that is not blank"
+        )
+        assert piece.lines == (
+            text.count("\n", 0, piece.start) + 1,
+            text.count("\n", 0, piece.end) + 1,
+        )
         covered[piece.start : piece.end] = [True] * (piece.end - piece.start)
-    missed = [index for index, is_covered in enumerate(covered) if not is_covered and not text[index].isspace()]
+    missed = [
+        index
+        for index, is_covered in enumerate(covered)
+        if not is_covered and not text[index].isspace()
+    ]
     assert not missed
 
 
-def run(text: str, language: str, *, limit: int, target: int | None = None, count: Callable[[str], int] = words) -> list[Piece]:
-    pieces = chunk(text, language=language, kind=kind_of(language), limit=limit, target=target, count=count)
+def run(
+    text: str,
+    language: str,
+    *,
+    limit: int,
+    target: int | None = None,
+    count: Callable[[str], int] = words,
+) -> list[Piece]:
+    pieces = chunk(
+        text, language=language, kind=kind_of(language), limit=limit, target=target, count=count
+    )
     check(text, pieces, limit=limit, count=count)
     return pieces
 
 
-any_text = st.text(st.characters(exclude_categories=()), max_size=400)  # lone surrogates and NULs included
-tricky = st.text(st.sampled_from(list("ab1 .,;:#=-~`|*{}[]()<>\"'\\\n\r\t\f\x00\u2028\u0301\u200d\ufe0f🙂漢é\ud800\ufeff")), max_size=600)
+# lone surrogates and NULs included
+any_text = st.text(st.characters(exclude_categories=()), max_size=400)
+tricky = st.text(
+    st.sampled_from(
+        list("ab1 .,;:#=-~`|*{}[]()<>\"'\\\n\r\t\f\x00\u2028\u0301\u200d\ufe0f🙂漢é\ud800\ufeff")
+    ),
+    max_size=600,
+)
 codeish = st.lists(
     st.sampled_from(
         [
@@ -110,24 +138,38 @@ limits = st.integers(4, 60)
 
 @quick
 @given(any_text, st.sampled_from(LANGUAGES), limits)
-def test_any_text_is_covered_once_in_order_within_the_limit(text: str, language: str, limit: int) -> None:
+def test_any_text_is_covered_once_in_order_within_the_limit(
+    text: str, language: str, limit: int
+) -> None:
     run(text, language, limit=limit)
 
 
 @quick
 @given(tricky, st.sampled_from(LANGUAGES), limits, st.sampled_from([words, bytes_of, characters]))
-def test_tricky_characters_are_covered_whatever_a_token_is(text: str, language: str, limit: int, count: Callable[[str], int]) -> None:
+def test_tricky_characters_are_covered_whatever_a_token_is(
+    text: str, language: str, limit: int, count: Callable[[str], int]
+) -> None:
     run(text, language, limit=limit, count=count)
 
 
 @settings(quick, max_examples=300)
-@given(codeish, st.sampled_from(["\n", "\r\n"]), st.sampled_from(LANGUAGES), limits, st.one_of(st.none(), st.integers(1, 80)))
-def test_broken_code_is_covered_whatever_its_line_ends(lines: list[str], newline: str, language: str, limit: int, target: int | None) -> None:
+@given(
+    codeish,
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(LANGUAGES),
+    limits,
+    st.one_of(st.none(), st.integers(1, 80)),
+)
+def test_broken_code_is_covered_whatever_its_line_ends(
+    lines: list[str], newline: str, language: str, limit: int, target: int | None
+) -> None:
     run(newline.join(lines), language, limit=limit, target=target)
 
 
 @quick
-@given(st.text(st.sampled_from(" \t\n\r\f\x0b\u2028\u00a0"), max_size=50), st.sampled_from(LANGUAGES))
+@given(
+    st.text(st.sampled_from(" \t\n\r\f\x0b\u2028\u00a0"), max_size=50), st.sampled_from(LANGUAGES)
+)
 def test_white_space_alone_gives_nothing(text: str, language: str) -> None:
     assert run(text, language, limit=10) == []
 
@@ -154,7 +196,15 @@ def test_only_a_newline_ends_a_line() -> None:
 
 @pytest.mark.parametrize("language", ["python", "json", "text", "markdown"])
 @pytest.mark.parametrize(
-    "text", ["x" * 300_000, "x " * 150_000, "é🙂" * 100_000, " " * 300_000 + "x", "x\n" * 100_000, ",".join("0123456789" * 20_000)]
+    "text",
+    [
+        "x" * 300_000,
+        "x " * 150_000,
+        "é🙂" * 100_000,
+        " " * 300_000 + "x",
+        "x\n" * 100_000,
+        ",".join("0123456789" * 20_000),
+    ],
 )
 def test_enormous_texts_take_a_linear_number_of_counts(text: str, language: str) -> None:
     counted = 0
@@ -166,7 +216,9 @@ def test_enormous_texts_take_a_linear_number_of_counts(text: str, language: str)
 
     pieces = chunk(text, language=language, kind=kind_of(language), limit=512, count=count)
     assert max(piece.token_count for piece in pieces) <= 512
-    assert "".join("".join(text[piece.start : piece.end] for piece in pieces).split()) == "".join(text.split())
+    assert "".join("".join(text[piece.start : piece.end] for piece in pieces).split()) == "".join(
+        text.split()
+    )
     assert counted < 8 * len(text) + 10_000
 
 
@@ -186,7 +238,9 @@ def test_with_the_real_tokenizer_no_piece_exceeds_the_limit() -> None:
         pytest.skip("wordllama is not installed; pip install wordllama")
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(Path(spec.origin).parent / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    tokenizer = Tokenizer.from_file(
+        str(Path(spec.origin).parent / "tokenizers" / "l2_supercat_tokenizer_config.json")
+    )
 
     def count(text: str) -> int:
         return len(tokenizer.encode(text, add_special_tokens=False).ids)

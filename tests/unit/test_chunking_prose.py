@@ -12,8 +12,15 @@ def count(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text))
 
 
-def parts(text: str, *, language: str = "text", kind: Kind = Kind.DOCS, limit: int = 60, target: int = 40) -> list[str]:
-    return [text[piece.start : piece.end] for piece in chunk(text, language=language, kind=kind, limit=limit, target=target, count=count)]
+def parts(
+    text: str, *, language: str = "text", kind: Kind = Kind.DOCS, limit: int = 60, target: int = 40
+) -> list[str]:
+    return [
+        text[piece.start : piece.end]
+        for piece in chunk(
+            text, language=language, kind=kind, limit=limit, target=target, count=count
+        )
+    ]
 
 
 def test_paragraphs_are_packed_whole() -> None:
@@ -48,8 +55,15 @@ def test_data_is_cut_at_top_level_lines() -> None:
 
 
 def test_json_is_not_cut_before_a_closing_bracket() -> None:
-    text = "{\n" + "".join(f'  "k{i}": {{\n    "a": [\n      1\n    ]\n  }},\n' for i in range(30)) + '  "end": 1\n}\n'
-    assert not any(part.lstrip().startswith(("}", "]")) for part in parts(text, language="json", kind=Kind.DATA))
+    text = (
+        "{\n"
+        + "".join(f'  "k{i}": {{\n    "a": [\n      1\n    ]\n  }},\n' for i in range(30))
+        + '  "end": 1\n}\n'
+    )
+    assert not any(
+        part.lstrip().startswith(("}", "]"))
+        for part in parts(text, language="json", kind=Kind.DATA)
+    )
 
 
 def test_rows_stay_whole() -> None:
@@ -59,7 +73,10 @@ def test_rows_stay_whole() -> None:
 
 def test_code_without_a_grammar_is_cut_at_unindented_lines_after_blank_ones() -> None:
     text = "".join(f"sub f{i} {{\n  my $x = {i};\n\n  return $x;\n}}\n\n" for i in range(30))
-    assert all(part.startswith("sub") and part.endswith("}") for part in parts(text, language="perl", kind=Kind.CODE))
+    assert all(
+        part.startswith("sub") and part.endswith("}")
+        for part in parts(text, language="perl", kind=Kind.CODE)
+    )
 
 
 def test_indentation_longer_than_the_limit_is_left_out() -> None:

@@ -1,4 +1,6 @@
-"""Citations: what counts as one, what is taken out, and that it makes no difference how the text was cut."""
+"""Citations: what counts as one, what is taken out, and that it makes no difference how the text
+was cut.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def checked(text: str, shown: int = 3) -> tuple[str, list[int], int]:
         ("So 【9】(see there).", "So(see there).", [], 1),
     ],
 )
-def test_numbers_that_were_shown_stay_and_others_go(text: str, wanted: str, used: list[int], dropped: int) -> None:
+def test_numbers_that_were_shown_stay_and_others_go(
+    text: str, wanted: str, used: list[int], dropped: int
+) -> None:
     assert checked(text) == (wanted, used, dropped)
 
 
@@ -97,7 +101,17 @@ def test_no_more_is_held_back_than_could_be_a_citation() -> None:
 
 PARTS = st.one_of(
     st.sampled_from(
-        [*"[ ] ( ) ` `` ``` ~~~ , ; - – 0 1 2 3 7 99 a é . [1] [9] [1,9] a[0] [1](x) 【 】 ［7］".split(), "\n", " ", "\u00a0", " [2]", "[1, 9]"]
+        [
+            *(
+                "[ ] ( ) ` `` ``` ~~~ , ; - – 0 1 2 3 7 99 a é . [1] [9] [1,9] a[0] [1](x) 【 】 "
+                "［7］"
+            ).split(),
+            "\n",
+            " ",
+            "\u00a0",
+            " [2]",
+            "[1, 9]",
+        ]
     ),
     st.text(max_size=5),
 )
@@ -112,7 +126,9 @@ def test_however_a_text_is_cut_the_result_is_the_same(text: str, cuts: list[int]
     citations = Citations(3)
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     pieces = [citations.feed(text[a:b]) for a, b in pairwise(places)]
-    assert ("".join(pieces) + citations.finish(), citations.used, citations.dropped) == checked(text)
+    assert ("".join(pieces) + citations.finish(), citations.used, citations.dropped) == checked(
+        text
+    )
 
 
 @quick

@@ -1,4 +1,6 @@
-"""The pure parts of the client: addresses and names, what answers mean, when a call is made again, and what takes several calls."""
+"""The pure parts of the client: addresses and names, what answers mean, when a call is made
+again, and what takes several calls.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models import needed
-from unspool import Conversation, Document, IndexReport, Message, Progress, RememberReport, Settings, errors
+from unspool import (
+    Conversation,
+    Document,
+    IndexReport,
+    Message,
+    Progress,
+    RememberReport,
+    Settings,
+    errors,
+)
 from unspool.domain.documents import MAX_NAME_LENGTH, storable
 from unspool.domain.jobs import Job, JobState
 from unspool.errors import (
@@ -54,19 +65,30 @@ def service(address: str = PLACE, key: str = KEY) -> Service:
 
 def answer(status: int, body: Any = None, **headers: str) -> httpx2.Response:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return httpx2.Response(status, content=content, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    return httpx2.Response(
+        status,
+        content=content,
+        headers={name.replace("_", "-"): value for name, value in headers.items()},
+    )
 
 
-def refused(code: str, message: str = "no", *, status: int = 400, request_id: str = "r1", **headers: str) -> httpx2.Response:
-    return answer(status, {"error": {"code": code, "message": message, "request_id": request_id}}, **headers)
+def refused(
+    code: str, message: str = "no", *, status: int = 400, request_id: str = "r1", **headers: str
+) -> httpx2.Response:
+    return answer(
+        status, {"error": {"code": code, "message": message, "request_id": request_id}}, **headers
+    )
 
 
 # Names
 
-NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="*,"), min_size=1, max_size=30).map(str.strip)
+NAMES = st.text(
+    st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="*,"), min_size=1, max_size=30
+).map(str.strip)
 PROJECTS = NAMES.filter(lambda name: bool(name) and len(name) <= MAX_NAME_LENGTH)
 PATHS = st.one_of(
-    st.sampled_from([".", "..", "a/../b", "/", "//", "%2F", "%", "a?b#c", " ", "日本/ä"]), st.text(min_size=1, max_size=30).filter(storable)
+    st.sampled_from([".", "..", "a/../b", "/", "//", "%2F", "%", "a?b#c", " ", "日本/ä"]),
+    st.text(min_size=1, max_size=30).filter(storable),
 )
 
 
@@ -74,27 +96,52 @@ PATHS = st.one_of(
 def test_a_name_is_one_part_of_the_address_whatever_it_holds(project: str, path: str) -> None:
     for call, further in (
         (calls.read(project, path, first=1, last=None), ["documents", path]),
-        (calls.append_messages(project, path, [Message(text="x")]), ["conversations", path, "messages"]),
+        (
+            calls.append_messages(project, path, [Message(text="x")]),
+            ["conversations", path, "messages"],
+        ),
     ):
         sent = httpx2.URL(service().url(call)).raw_path.decode("ascii").partition("?")[0]
-        assert [unquote(part) for part in sent.split("/")] == ["", "v1", "projects", project, *further]
+        assert [unquote(part) for part in sent.split("/")] == [
+            "",
+            "v1",
+            "projects",
+            project,
+            *further,
+        ]
 
 
 @given(after=PATHS)
 def test_what_follows_the_question_mark_arrives_as_it_was(after: str) -> None:
     call = calls.documents("p", status=None, after=after, limit=7)
     query = httpx2.URL(service().url(call)).query.decode("ascii")
-    assert parse_qs(query, keep_blank_values=True, strict_parsing=True) == {"after": [after], "limit": ["7"]}
+    assert parse_qs(query, keep_blank_values=True, strict_parsing=True) == {
+        "after": [after],
+        "limit": ["7"],
+    }
 
 
-@pytest.mark.parametrize("address", ["http://?q", "ftp://host", "http://host:port", "http://host:0", "http://[::1", "http://.host", "host:9999"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://?q",
+        "ftp://host",
+        "http://host:port",
+        "http://host:0",
+        "http://[::1",
+        "http://.host",
+        "host:9999",
+    ],
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(AddressError) as found:
         service(address)
     assert address not in str(found.value)
 
 
-@pytest.mark.parametrize("address", ["http://ann:secret@host", "http://host?key=secret", "http://host#secret"])
+@pytest.mark.parametrize(
+    "address", ["http://ann:secret@host", "http://host?key=secret", "http://host#secret"]
+)
 def test_an_address_with_a_password_is_refused_and_not_repeated(address: str) -> None:
     with pytest.raises(AddressError, match="UNSPOOL_KEY") as found:
         service(address)
@@ -115,7 +162,13 @@ def test_a_key_that_no_header_takes_is_refused_and_not_repeated(key: str) -> Non
 def test_a_key_goes_unencrypted_to_this_machine_alone_without_a_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for address in ("http://localhost:1", "http://127.0.0.9:1", "http://[::1]:1", "http://dev.localhost", "https://example.org"):
+        for address in (
+            "http://localhost:1",
+            "http://127.0.0.9:1",
+            "http://[::1]:1",
+            "http://dev.localhost",
+            "https://example.org",
+        ):
             service(address)
         service("http://example.org", key="")
     with pytest.warns(UserWarning, match="without encryption") as told:
@@ -127,7 +180,11 @@ def test_a_key_goes_unencrypted_to_this_machine_alone_without_a_warning() -> Non
 
 
 def _classes() -> list[type[UnspoolError]]:
-    return [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, UnspoolError)]
+    return [
+        one
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, UnspoolError)
+    ]
 
 
 @pytest.mark.parametrize("kind", _classes(), ids=lambda kind: kind.__name__)
@@ -140,9 +197,18 @@ def test_every_error_arrives_as_what_it_is(kind: type[UnspoolError]) -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, UnauthenticatedError), (404, NotFoundError), (409, ConflictError), (418, InputError), (500, ServiceError), (503, UnreachableError)],
+    [
+        (401, UnauthenticatedError),
+        (404, NotFoundError),
+        (409, ConflictError),
+        (418, InputError),
+        (500, ServiceError),
+        (503, UnreachableError),
+    ],
 )
-def test_a_code_of_a_newer_service_is_known_by_its_status(status: int, kind: type[UnspoolError]) -> None:
+def test_a_code_of_a_newer_service_is_known_by_its_status(
+    status: int, kind: type[UnspoolError]
+) -> None:
     assert type(service().error_of(refused("of_tomorrow", status=status))) is kind
 
 
@@ -160,11 +226,23 @@ def test_a_key_is_never_in_what_is_said_of_an_error() -> None:
 
 @pytest.mark.parametrize("status", [502, 503, 504, 429])
 def test_what_stands_before_a_service_and_cannot_reach_it_is_told(status: int) -> None:
-    assert isinstance(service().error_of(answer(status, b"<html>Bad Gateway</html>")), UnreachableError)
+    assert isinstance(
+        service().error_of(answer(status, b"<html>Bad Gateway</html>")), UnreachableError
+    )
 
 
-@pytest.mark.parametrize("response", [answer(404, b"<html>"), answer(404, {"detail": "Not Found"}), answer(400, [1]), answer(500, {"error": "no"})])
-def test_an_answer_of_somebody_else_is_told_from_one_of_a_service(response: httpx2.Response) -> None:
+@pytest.mark.parametrize(
+    "response",
+    [
+        answer(404, b"<html>"),
+        answer(404, {"detail": "Not Found"}),
+        answer(400, [1]),
+        answer(500, {"error": "no"}),
+    ],
+)
+def test_an_answer_of_somebody_else_is_told_from_one_of_a_service(
+    response: httpx2.Response,
+) -> None:
     found = service().error_of(response)
     assert type(found) is ServiceError
     assert "unspool serve" in str(found)
@@ -174,7 +252,9 @@ def test_a_redirection_is_not_followed() -> None:
     assert "elsewhere" in str(service().error_of(answer(301, b"", location="http://example.org")))
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"hits": 7}', b'{"hits": [{}]}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"hits": 7}', b'{"hits": [{}]}', b"[" * 100_000]
+)
 def test_what_cannot_be_read_is_an_error_that_says_so(body: bytes) -> None:
     call = calls.nearest(Preferences(), [1.0], k=1, projects=None, where=None)
     with pytest.raises(ServiceError, match="cannot be read"):
@@ -183,11 +263,37 @@ def test_what_cannot_be_read_is_an_error_that_says_so(body: bytes) -> None:
 
 def test_keys_of_a_newer_service_are_left_out() -> None:
     status = {"project": "p", "stream": "s", "records": 1, "newest": None, "colour": "red"}
-    assert service().value(calls.streams("p"), answer(200, {"streams": [status], "more": 1}))[0].stream == "s"
-    report = dict.fromkeys(("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded", "seconds"), 0)
+    assert (
+        service().value(calls.streams("p"), answer(200, {"streams": [status], "more": 1}))[0].stream
+        == "s"
+    )
+    report = dict.fromkeys(
+        (
+            "added",
+            "updated",
+            "unchanged",
+            "removed",
+            "failed",
+            "busy",
+            "chunks",
+            "embedded",
+            "seconds",
+        ),
+        0,
+    )
     masked = {"path": "x", "line": 1, "kind": "password", "colour": "red"}
-    body = {**report, "project": "p", "skipped": {}, "masked": [masked], "failures": [], "warnings": []}
-    assert service().value(calls.put([Document(path="x", text="")]), answer(200, body)).masked[0].line == 1
+    body = {
+        **report,
+        "project": "p",
+        "skipped": {},
+        "masked": [masked],
+        "failures": [],
+        "warnings": [],
+    }
+    assert (
+        service().value(calls.put([Document(path="x", text="")]), answer(200, body)).masked[0].line
+        == 1
+    )
 
 
 # Again
@@ -204,13 +310,19 @@ def test_keys_of_a_newer_service_are_left_out() -> None:
         (calls.status(), NotFoundError("none"), False),
         (calls.forget("p", "x"), UnreachableError("away"), False),
         (calls.forget("p", "x"), ThrottledError("slow", retry_after=2), True),
-        (calls.append_messages("p", "x", [Message(text="a", id="1")]), UnreachableError("away"), True),
+        (
+            calls.append_messages("p", "x", [Message(text="a", id="1")]),
+            UnreachableError("away"),
+            True,
+        ),
         (calls.append_messages("p", "x", [Message(text="a")]), UnreachableError("away"), False),
         (calls.put([Document(path="x", text="")]), UnreachableError("away"), True),
         (calls.put([Document(path="x", text="", version=3)]), UnreachableError("away"), False),
     ],
 )
-def test_a_call_is_made_again_where_that_may_help_and_does_no_harm(call: Call[Any], error: UnspoolError, repeated: bool) -> None:
+def test_a_call_is_made_again_where_that_may_help_and_does_no_harm(
+    call: Call[Any], error: UnspoolError, repeated: bool
+) -> None:
     assert (service().pause(call, error, 1) is not None) == repeated
     assert service().pause(call, error, 4) is None
 
@@ -219,7 +331,10 @@ def test_a_call_is_made_again_where_that_may_help_and_does_no_harm(call: Call[An
 
 
 def play(flow: flows.Flow[Any], reply: Callable[[Call[Any]], Any]) -> tuple[list[str], Any]:
-    """Run a flow with somebody who answers its calls; what is an exception is raised there. Returns what was sent, and the end."""
+    """Run a flow with somebody who answers its calls; what is an exception is raised there.
+
+    Returns what was sent, and the end.
+    """
     sent: list[str] = []
     given: Any = None
     while True:
@@ -237,11 +352,19 @@ def play(flow: flows.Flow[Any], reply: Callable[[Call[Any]], Any]) -> tuple[list
 
 def job(state: JobState, *, done: int = 0, **more: Any) -> Job:
     return Job(
-        id="j1", project="p", source="x", state=state, created_at=datetime.now(UTC), progress=Progress(task="indexing", done=done, total=9), **more
+        id="j1",
+        project="p",
+        source="x",
+        state=state,
+        created_at=datetime.now(UTC),
+        progress=Progress(task="indexing", done=done, total=9),
+        **more,
     )
 
 
-def indexing(*answers: Any, on_progress: Callable[[Progress], None] | None = None) -> tuple[list[str], Any]:
+def indexing(
+    *answers: Any, on_progress: Callable[[Progress], None] | None = None
+) -> tuple[list[str], Any]:
     """What an indexing run does when these are the answers, one after the other."""
     waiting = list(answers)
     flow = flows.index("/srv/x", project="p", ref="", on_progress=on_progress, made=service().made)
@@ -249,14 +372,22 @@ def indexing(*answers: Any, on_progress: Callable[[Progress], None] | None = Non
 
 
 START, LOOK, CANCEL = "POST /v1/projects/p/index", "GET /v1/jobs/j1", "DELETE /v1/jobs/j1"
-REPORT = dict.fromkeys(("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded", "seconds"), 0)
+REPORT = dict.fromkeys(
+    ("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded", "seconds"),
+    0,
+)
 REPORT |= {"project": "p", "skipped": {}, "masked": [], "failures": [], "warnings": []}
 
 
 def test_a_job_is_watched_to_its_end() -> None:
     told: list[int] = []
     running = [job(JobState.RUNNING, done=done) for done in (1, 1, 2)]
-    sent, end = indexing(job(JobState.QUEUED), *running, job(JobState.DONE, done=9, report=REPORT), on_progress=lambda one: told.append(one.done))
+    sent, end = indexing(
+        job(JobState.QUEUED),
+        *running,
+        job(JobState.DONE, done=9, report=REPORT),
+        on_progress=lambda one: told.append(one.done),
+    )
     assert (sent, end) == ([START, *[LOOK] * 4], IndexReport(project="p"))
     assert told == [1, 2, 9]
 
@@ -283,7 +414,12 @@ def test_whoever_stops_watching_stops_the_job() -> None:
     def complain(_: Progress) -> None:
         raise InputError("enough")
 
-    sent, end = indexing(job(JobState.QUEUED), job(JobState.RUNNING), NotFoundError("it is over"), on_progress=complain)
+    sent, end = indexing(
+        job(JobState.QUEUED),
+        job(JobState.RUNNING),
+        NotFoundError("it is over"),
+        on_progress=complain,
+    )
     assert (sent, str(end)) == ([START, LOOK, CANCEL], "enough")
 
 
@@ -308,7 +444,9 @@ def test_documents_are_sent_in_as_few_requests_as_there_can_be() -> None:
 
     sent, end = play(flows.put(_documents(12), most=most), reply)
     assert (sum(sizes), len(sent) > 1, len(sent) <= 3) == (12, True, True)
-    assert end == IndexReport(project="p", added=12, seconds=round(0.1 * len(sent), 3), warnings=("slow",))
+    assert end == IndexReport(
+        project="p", added=12, seconds=round(0.1 * len(sent), 3), warnings=("slow",)
+    )
     most = 10**9
     assert len(play(flows.put(_documents(1_001), most=most), reply)[0]) == 2
 
@@ -321,25 +459,39 @@ def test_a_service_that_takes_less_at_once_is_sent_halves() -> None:
 
     sent, end = play(flows.put(_documents(5), most=10**9), reply)
     assert (end.added, len(sent)) == (5, 5)
-    assert isinstance(play(flows.put(_documents(1), most=10**9), lambda call: TooLargeError("too much"))[1], TooLargeError)
+    assert isinstance(
+        play(flows.put(_documents(1), most=10**9), lambda call: TooLargeError("too much"))[1],
+        TooLargeError,
+    )
 
 
 def test_a_conversation_that_is_refused_does_not_keep_the_others_out(tmp_path: Path) -> None:
-    lines = [json.dumps({"id": f"c{number}", "messages": [{"role": "user", "content": "x"}]}) for number in range(9)]
+    lines = [
+        json.dumps({"id": f"c{number}", "messages": [{"role": "user", "content": "x"}]})
+        for number in range(9)
+    ]
     (tmp_path / "export.jsonl").write_text("\n".join(lines))
 
     def reply(call: Call[Any]) -> Any:
         assert call.body is not None
         ids = [one["id"] for one in call.body["conversations"]]
-        return InputError("not this one") if "c5" in ids else RememberReport(project="p", added=len(ids))
+        return (
+            InputError("not this one")
+            if "c5" in ids
+            else RememberReport(project="p", added=len(ids))
+        )
 
-    _, end = play(flows.load(tmp_path / "export.jsonl", project="p", on_progress=None, most=10**9), reply)
+    _, end = play(
+        flows.load(tmp_path / "export.jsonl", project="p", on_progress=None, most=10**9), reply
+    )
     assert (end.added, end.bad_count) == (8, 1)
     assert (end.bad[0].source, end.bad[0].reason) == ("c5", "not this one")
 
 
 def test_conversations_that_belong_together_are_sent_together() -> None:
-    some = [Conversation(id=str(number), messages=[Message(text="x" * 10_000)]) for number in range(50)]
+    some = [
+        Conversation(id=str(number), messages=[Message(text="x" * 10_000)]) for number in range(50)
+    ]
     sent, _ = play(flows.save(some), lambda call: RememberReport(project="conversations"))
     assert len(sent) == 1
 
@@ -361,19 +513,26 @@ def test_a_project_without_a_name_is_called_after_its_folder() -> None:
             found.append((call.path.split("/")[3], (call.body or {})["source"]))
             return job(JobState.DONE, report=REPORT)
 
-        _, end = play(flows.index(source, project=None, ref="", on_progress=None, made=service().made), reply)
+        _, end = play(
+            flows.index(source, project=None, ref="", on_progress=None, made=service().made), reply
+        )
         return found[0] if found else type(end)
 
     assert started("/srv/shop/") == started("/srv/shop/src/deep") == ("shop", "/srv/shop")
     assert started("/srv/other") == ("other", "/srv/other")
     assert started("C:\\work\\mine") == ("mine", "C:\\work\\mine")
     assert started("/srv/taken") is InputError
-    assert started("https://example.org/ann/tools.git") == ("tools", "https://example.org/ann/tools.git")
+    assert started("https://example.org/ann/tools.git") == (
+        "tools",
+        "https://example.org/ann/tools.git",
+    )
 
 
 def test_only_settings_that_somebody_has_set_are_sent(tmp_path: Path) -> None:
     assert Preferences.of(Settings.load(environment={}, folder=tmp_path)) == Preferences()
-    given = Settings.load(environment={"UNSPOOL_LIMIT": "10", "UNSPOOL_PROJECT": "p"}, folder=tmp_path)
+    given = Settings.load(
+        environment={"UNSPOOL_LIMIT": "10", "UNSPOOL_PROJECT": "p"}, folder=tmp_path
+    )
     assert Preferences.of(given) == Preferences(limit=10, project="p")
     assert Preferences.of(Settings(max_tokens=5)) == Preferences(max_tokens=5)
 

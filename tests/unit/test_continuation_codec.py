@@ -27,7 +27,11 @@ from unspool.windows import ENTRY, AskedProject, Frontier, Question, Segment
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 NAME = bytes(range(10))
 bookmarks = st.builds(
-    Bookmark, position=st.integers(0, 2**14 - 1), number=st.integers(1, 2**14 - 1), shown=st.integers(0, 2**14 - 1), spent=st.integers(0, 2_000_000)
+    Bookmark,
+    position=st.integers(0, 2**14 - 1),
+    number=st.integers(1, 2**14 - 1),
+    shown=st.integers(0, 2**14 - 1),
+    spent=st.integers(0, 2_000_000),
 )
 legal = st.tuples(st.integers(0, 100_000), st.integers(0, 2_000_000)).map(
     lambda both: Bookmark(position=both[0], number=both[0] // 10 + 1, shown=both[0], spent=both[1])
@@ -45,7 +49,9 @@ def test_what_is_written_is_read_again(name: bytes, at: Bookmark) -> None:
 
 
 @given(names, legal)
-def test_every_place_that_the_settings_allow_can_be_written_and_read(name: bytes, at: Bookmark) -> None:
+def test_every_place_that_the_settings_allow_can_be_written_and_read(
+    name: bytes, at: Bookmark
+) -> None:
     """An index gives up to 100 000 chunks (`max_k`), and `max_total_tokens` may be 2 000 000."""
     text = continuations.write(name, at, catalog="mine", key=b"k")
     assert text is not None
@@ -53,26 +59,47 @@ def test_every_place_that_the_settings_allow_can_be_written_and_read(name: bytes
 
 
 def test_a_place_that_does_not_fit_is_not_written() -> None:
-    assert continuations.write(NAME, Bookmark(position=2**30, number=2**30, shown=2**30, spent=2**30), catalog="mine", key=b"k") is None
+    assert (
+        continuations.write(
+            NAME,
+            Bookmark(position=2**30, number=2**30, shown=2**30, spent=2**30),
+            catalog="mine",
+            key=b"k",
+        )
+        is None
+    )
 
 
 def test_names_differ_and_begin_with_the_kind() -> None:
     made = {continuations.new_name() for _ in range(500)}
     assert len(made) == 500
-    assert all(len(name) == continuations.NAME_BYTES and name[0] >> 5 == continuations.STORED for name in made)
+    assert all(
+        len(name) == continuations.NAME_BYTES and name[0] >> 5 == continuations.STORED
+        for name in made
+    )
 
 
-@pytest.mark.parametrize("at", [Bookmark(position=5, number=2, shown=5), Bookmark(position=170, number=18, shown=170, spent=5000)])
+@pytest.mark.parametrize(
+    "at",
+    [
+        Bookmark(position=5, number=2, shown=5),
+        Bookmark(position=170, number=18, shown=170, spent=5000),
+    ],
+)
 def test_a_change_of_any_one_character_is_seen(at: Bookmark) -> None:
     text = continuations.write(NAME, at, catalog="mine", key=b"k")
     for place, was in enumerate(text):
         for other in ALPHABET.replace(was, "") + " +/=é\x00":
             with pytest.raises(ContinuationError):
-                continuations.read(text[:place] + other + text[place + 1 :], catalog="mine", key=b"k")
+                continuations.read(
+                    text[:place] + other + text[place + 1 :], catalog="mine", key=b"k"
+                )
 
 
 def test_a_cut_or_lengthened_one_is_malformed() -> None:
-    text = continuations.write(NAME, Bookmark(position=5, number=2, shown=5), catalog="mine", key=b"k")
+    text = continuations.write(
+        NAME, Bookmark(position=5, number=2, shown=5), catalog="mine", key=b"k"
+    )
     for size in range(len(text)):
         with pytest.raises(MalformedContinuationError):
             continuations.read(text[:size], catalog="mine", key=b"k")
@@ -81,16 +108,23 @@ def test_a_cut_or_lengthened_one_is_malformed() -> None:
             continuations.read(text + more, catalog="mine", key=b"k")
 
 
-@given(st.text() | st.text(alphabet=ALPHABET, max_size=40) | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
+@given(
+    st.text()
+    | st.text(alphabet=ALPHABET, max_size=40)
+    | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape"))
+)
 def test_arbitrary_text_is_no_continuation(text: str) -> None:
     with pytest.raises(ContinuationError):
         continuations.read(text, catalog="mine", key=b"k")
 
 
 @given(st.text(max_size=20), st.text(max_size=20), names, bookmarks)
-def test_one_of_another_catalog_is_foreign_or_the_same(mine: str, theirs: str, name: bytes, at: Bookmark) -> None:
+def test_one_of_another_catalog_is_foreign_or_the_same(
+    mine: str, theirs: str, name: bytes, at: Bookmark
+) -> None:
     text = continuations.write(name, at, catalog=theirs, key=b"k")
-    if continuations.write(name, at, catalog=mine, key=b"k") == text:  # one fingerprint in 256 is shared
+    # one fingerprint in 256 is shared
+    if continuations.write(name, at, catalog=mine, key=b"k") == text:
         assert continuations.read(text, catalog=mine, key=b"k") == (name, at)
     else:
         with pytest.raises(ForeignContinuationError):
@@ -100,7 +134,14 @@ def test_one_of_another_catalog_is_foreign_or_the_same(mine: str, theirs: str, n
 # Those that carry their walk
 
 SEAL = Seal(key=b"secret", catalog="mine", caller="ann", lifetime_s=100, now=1000)
-QUESTION = Question(query="walrus", projects=(AskedProject(1, "notes", 3),), alpha=0.4, limit=10, where={"path": "a*"}, space_id=7)
+QUESTION = Question(
+    query="walrus",
+    projects=(AskedProject(1, "notes", 3),),
+    alpha=0.4,
+    limit=10,
+    where={"path": "a*"},
+    space_id=7,
+)
 
 
 def segment(size: int, *, exhausted: bool = False) -> Segment:
@@ -108,7 +149,13 @@ def segment(size: int, *, exhausted: bool = False) -> Segment:
     entries["id"] = np.arange(size) + 10
     entries["text_key"] = np.arange(size) + 5_000_000
     entries["score"] = np.linspace(1, 0, size)
-    return Segment(number=0, start=0, served=Served.WINDOW, entries=entries, frontier=Frontier(depth=200, exhausted=exhausted, scale=(0.0,) * 6))
+    return Segment(
+        number=0,
+        start=0,
+        served=Served.WINDOW,
+        entries=entries,
+        frontier=Frontier(depth=200, exhausted=exhausted, scale=(0.0,) * 6),
+    )
 
 
 def signed(size: int, at: Bookmark, seal: Seal = SEAL) -> str:
@@ -124,7 +171,9 @@ def test_a_signed_one_carries_the_walk(size: int, data: st.DataObject) -> None:
     walk, place = SignedWalk.resumed(SEAL, signed(size, at), space_id=7)
     assert (walk.question, place) == (QUESTION, at)
     whole = segment(size).entries
-    assert walk.given().ids.tolist() == whole["id"][: at.position + len(walk.last().entries)].tolist()
+    assert (
+        walk.given().ids.tolist() == whole["id"][: at.position + len(walk.last().entries)].tolist()
+    )
     assert walk.last().entries.tolist() == whole[at.position : at.position + 60].tolist()
     assert walk.given().text_keys == frozenset(whole["text_key"][: at.position + 60].tolist())
 
@@ -153,7 +202,11 @@ def test_a_change_anywhere_in_a_signed_one_is_seen() -> None:
             SignedWalk.resumed(SEAL, text[:place], space_id=7)
 
 
-@given(st.text() | st.text(alphabet=ALPHABET) | st.binary(max_size=200).map(lambda data: continuations.to_text(b"\x20" + data)))
+@given(
+    st.text()
+    | st.text(alphabet=ALPHABET)
+    | st.binary(max_size=200).map(lambda data: continuations.to_text(b"\x20" + data))
+)
 def test_arbitrary_text_is_no_signed_continuation(text: str) -> None:
     with pytest.raises(ContinuationError):
         SignedWalk.resumed(SEAL, text, space_id=7)
@@ -169,11 +222,15 @@ def test_arbitrary_text_is_no_signed_continuation(text: str) -> None:
         (SEAL, 8, OutdatedContinuationError),
     ],
 )
-def test_a_signed_one_is_refused_with_its_reason(seal: Seal, space_id: int, error: type[ContinuationError]) -> None:
+def test_a_signed_one_is_refused_with_its_reason(
+    seal: Seal, space_id: int, error: type[ContinuationError]
+) -> None:
     text = signed(30, Bookmark(position=10, number=2, shown=10))
     with pytest.raises(error) as caught:
         SignedWalk.resumed(seal, text, space_id=space_id)
-    assert (caught.value.question == QUESTION) == (error in (ExpiredContinuationError, OutdatedContinuationError))
+    assert (caught.value.question == QUESTION) == (
+        error in (ExpiredContinuationError, OutdatedContinuationError)
+    )
     SignedWalk.resumed(replace(SEAL, now=1099), text, space_id=7)
 
 

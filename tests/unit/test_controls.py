@@ -1,4 +1,6 @@
-"""Characters that a terminal obeys: people see another one, programs an escape of the same value."""
+"""Characters that a terminal obeys: people see another one, programs an escape of the same
+value.
+"""
 
 from __future__ import annotations
 
@@ -57,4 +59,6 @@ def test_every_character_that_unicode_calls_a_control_is_covered() -> None:
         character = chr(code)
         if is_unsafe(character) and character != "\t":
             assert clean(character) != character, hex(code)
-            assert not is_unsafe(escape_json(json.dumps(character, ensure_ascii=False))[1]), hex(code)
+            assert not is_unsafe(escape_json(json.dumps(character, ensure_ascii=False))[1]), hex(
+                code
+            )

@@ -19,7 +19,12 @@ def test_chatgpt_gives_the_branch_that_was_read_last(tmp_path: Path) -> None:
     ((talk,), bad) = exports.read(path)
     assert conversations.detect(path) is Format.CHATGPT
     assert exports.texts(talk) == [("user", "Which knot holds best?"), ("assistant", "A bowline.")]
-    assert (talk.id, talk.title, talk.url, talk.project) == ("6f1c", "Knots", "https://chatgpt.com/c/6f1c", "chats")
+    assert (talk.id, talk.title, talk.url, talk.project) == (
+        "6f1c",
+        "Knots",
+        "https://chatgpt.com/c/6f1c",
+        "chats",
+    )
     assert talk.created_at == datetime.fromtimestamp(1_700_000_000, UTC)
     assert talk.messages[0].at == datetime.fromtimestamp(1_700_000_000.5, UTC)
     assert [message.id for message in talk.messages] == ["q", "new"]
@@ -30,21 +35,57 @@ def test_chatgpt_content_of_several_kinds(tmp_path: Path) -> None:
     image = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://x"}
     voice = {"content_type": "audio_transcription", "text": "spoken words"}
     said = [
-        ("multimodal", "user", {"content_type": "multimodal_text", "parts": [image, "What is this?"]}, {}),
+        (
+            "multimodal",
+            "user",
+            {"content_type": "multimodal_text", "parts": [image, "What is this?"]},
+            {},
+        ),
         ("picture", "user", {"content_type": "multimodal_text", "parts": [image]}, {}),
         ("voice", "user", {"content_type": "multimodal_text", "parts": [voice]}, {}),
-        ("thoughts", "assistant", {"content_type": "thoughts", "thoughts": [{"content": "hm"}]}, {}),
-        ("call", "assistant", {"content_type": "code", "language": "python", "text": "print(1)"}, {"recipient": "python"}),
+        (
+            "thoughts",
+            "assistant",
+            {"content_type": "thoughts", "thoughts": [{"content": "hm"}]},
+            {},
+        ),
+        (
+            "call",
+            "assistant",
+            {"content_type": "code", "language": "python", "text": "print(1)"},
+            {"recipient": "python"},
+        ),
         ("output", "tool", {"content_type": "execution_output", "text": "1"}, {"name": "python"}),
-        ("quote", "tool", {"content_type": "tether_quote", "url": "https://example.org", "text": "as it is written"}, {"name": "browser"}),
-        ("display", "tool", {"content_type": "tether_browsing_display", "result": "a page", "summary": None}, {"name": "browser"}),
-        ("profile", "user", {"content_type": "user_editable_context", "user_profile": "I sail."}, {}),
+        (
+            "quote",
+            "tool",
+            {
+                "content_type": "tether_quote",
+                "url": "https://example.org",
+                "text": "as it is written",
+            },
+            {"name": "browser"},
+        ),
+        (
+            "display",
+            "tool",
+            {"content_type": "tether_browsing_display", "result": "a page", "summary": None},
+            {"name": "browser"},
+        ),
+        (
+            "profile",
+            "user",
+            {"content_type": "user_editable_context", "user_profile": "I sail."},
+            {},
+        ),
     ]
     mapping, parent = {}, None
     for name, role, content, more in said:
         mapping[name] = exports.node(name, parent, role, content, **more)
         parent = name
-    path = exports.written(tmp_path / "c.json", [exports.chatgpt(mapping=mapping, current_node="profile")])
+    path = exports.written(
+        tmp_path / "c.json", [exports.chatgpt(mapping=mapping, current_node="profile")]
+    )
     ((talk,), bad) = exports.read(path)
     assert exports.texts(talk) == [
         ("user", "What is this?"),
@@ -59,7 +100,9 @@ def test_chatgpt_content_of_several_kinds(tmp_path: Path) -> None:
     assert bad == []
 
 
-def test_chatgpt_without_a_current_node_takes_the_youngest_leaf_and_circles_end(tmp_path: Path) -> None:
+def test_chatgpt_without_a_current_node_takes_the_youngest_leaf_and_circles_end(
+    tmp_path: Path,
+) -> None:
     young = exports.chatgpt("young", current_node=None)
     young["mapping"]["old"]["message"]["create_time"] = 1_700_000_900
     circle = exports.chatgpt("circle", current_node="q")
@@ -77,7 +120,11 @@ def test_chatgpt_archives_with_several_files(tmp_path: Path) -> None:
             "chat.html": b"<html>",
             "user.json": {"id": "u"},
             "conversations-000.json": [exports.chatgpt("one")],
-            "conversations-001.json": [exports.chatgpt("two"), exports.chatgpt("one"), {"mapping": 3}],
+            "conversations-001.json": [
+                exports.chatgpt("two"),
+                exports.chatgpt("one"),
+                {"mapping": 3},
+            ],
         },
     )
     tally = Tally()
@@ -97,7 +144,10 @@ def test_an_unpacked_archive_is_read_like_the_archive(tmp_path: Path) -> None:
 
 
 def test_claude_gives_text_and_tools_but_no_thoughts(tmp_path: Path) -> None:
-    path = exports.zipped(tmp_path / "data.zip", {"conversations.json": [exports.claude()], "users.json": [], "projects.json": []})
+    path = exports.zipped(
+        tmp_path / "data.zip",
+        {"conversations.json": [exports.claude()], "users.json": [], "projects.json": []},
+    )
     ((talk,), bad) = exports.read(path)
     assert conversations.detect(path) is Format.CLAUDE
     assert exports.texts(talk) == [
@@ -114,14 +164,37 @@ def test_claude_gives_text_and_tools_but_no_thoughts(tmp_path: Path) -> None:
 
 def test_claude_messages_without_blocks_and_with_files_alone(tmp_path: Path) -> None:
     said = [
-        {"uuid": "1", "sender": "human", "text": "An older export", "created_at": "2024-01-01T00:00:00Z"},
-        {"uuid": "2", "sender": "human", "text": "", "content": [], "attachments": [{"file_name": "notes.txt", "extracted_content": "long"}]},
+        {
+            "uuid": "1",
+            "sender": "human",
+            "text": "An older export",
+            "created_at": "2024-01-01T00:00:00Z",
+        },
+        {
+            "uuid": "2",
+            "sender": "human",
+            "text": "",
+            "content": [],
+            "attachments": [{"file_name": "notes.txt", "extracted_content": "long"}],
+        },
         {"uuid": "3", "sender": "assistant", "text": "", "content": []},
         7,
-        {"uuid": "5", "sender": "human", "text": "Look", "attachments": [{"file_name": "", "extracted_content": "pasted"}, {"file_name": "x.png"}]},
+        {
+            "uuid": "5",
+            "sender": "human",
+            "text": "Look",
+            "attachments": [
+                {"file_name": "", "extracted_content": "pasted"},
+                {"file_name": "x.png"},
+            ],
+        },
         {"uuid": "6", "sender": "human", "text": "", "files": [{"file_name": "x.png"}]},
     ]
-    (talk, other), bad = exports.read(exports.written(tmp_path / "c.json", [exports.claude(chat_messages=said), exports.claude("a2")]))
+    (talk, other), bad = exports.read(
+        exports.written(
+            tmp_path / "c.json", [exports.claude(chat_messages=said), exports.claude("a2")]
+        )
+    )
     assert exports.texts(talk) == [
         ("user", "An older export"),
         ("user", "[file notes.txt]\nlong"),
@@ -134,7 +207,12 @@ def test_claude_messages_without_blocks_and_with_files_alone(tmp_path: Path) -> 
 
 def test_conversations_in_which_nothing_was_said_are_counted(tmp_path: Path) -> None:
     tally = Tally()
-    talks, bad = exports.read(exports.written(tmp_path / "c.json", [exports.claude("x", chat_messages=[]), exports.claude("y")]), tally)
+    talks, bad = exports.read(
+        exports.written(
+            tmp_path / "c.json", [exports.claude("x", chat_messages=[]), exports.claude("y")]
+        ),
+        tally,
+    )
     assert [talk.id for talk in talks] == ["y"]
     assert tally.empty == 1
     assert bad == []
@@ -148,7 +226,10 @@ def test_slack_gives_a_conversation_for_each_channel_and_day(tmp_path: Path, for
             exports.written(path / name, value)
     else:
         prefix = "workspace/" if "folder" in form else ""
-        path = exports.zipped(tmp_path / "export.zip", {prefix + name: value for name, value in exports.slack_files().items()})
+        path = exports.zipped(
+            tmp_path / "export.zip",
+            {prefix + name: value for name, value in exports.slack_files().items()},
+        )
     talks, bad = exports.read(path)
     assert conversations.detect(path) is Format.SLACK
     assert bad == []
@@ -163,7 +244,11 @@ def test_slack_gives_a_conversation_for_each_channel_and_day(tmp_path: Path, for
         ("builds", "Build 7 passed"),
         ("Bob Baker", "on it"),
     ]
-    assert [message.kind for message in monday.messages] == [AuthorKind.USER, AuthorKind.ASSISTANT, AuthorKind.USER]
+    assert [message.kind for message in monday.messages] == [
+        AuthorKind.USER,
+        AuthorKind.ASSISTANT,
+        AuthorKind.USER,
+    ]
     assert monday.messages[0].at == datetime(2026, 1, 5, 8, 0, 0, 100, UTC)
     assert exports.texts(tuesday) == [("Cy", "https://example.org")]
     assert exports.texts(direct) == [("Bob Baker", "[file map.png]")]
@@ -173,17 +258,46 @@ def test_slack_gives_a_conversation_for_each_channel_and_day(tmp_path: Path, for
     ("attachments", "text"),
     [
         (
-            [{"fallback": "[no preview available]", "blocks": [{"type": "section", "text": {"type": "mrkdwn", "text": "Disk of <@U1> is full"}}]}],
+            [
+                {
+                    "fallback": "[no preview available]",
+                    "blocks": [
+                        {
+                            "type": "section",
+                            "text": {"type": "mrkdwn", "text": "Disk of <@U1> is full"},
+                        }
+                    ],
+                }
+            ],
             "Disk of @Ann is full",
         ),
-        ([{"fallback": "all in one", "pretext": "Opened", "title": "Fix it", "text": "At last"}], "Opened\nFix it\nAt last"),
-        ([{"fields": [{"title": "Host", "value": "db1"}, {"value": "alone"}, 7]}, {"text": "second"}], "Host: db1\nalone\nsecond"),
+        (
+            [{"fallback": "all in one", "pretext": "Opened", "title": "Fix it", "text": "At last"}],
+            "Opened\nFix it\nAt last",
+        ),
+        (
+            [
+                {"fields": [{"title": "Host", "value": "db1"}, {"value": "alone"}, 7]},
+                {"text": "second"},
+            ],
+            "Host: db1\nalone\nsecond",
+        ),
         ([{"fallback": "only this"}, {"text": None, "title": 5}], "only this"),
     ],
 )
-def test_a_slack_message_without_text_says_what_is_attached(tmp_path: Path, attachments: list[object], text: str) -> None:
+def test_a_slack_message_without_text_says_what_is_attached(
+    tmp_path: Path, attachments: list[object], text: str
+) -> None:
     files = exports.slack_files()
-    files["general/2026-01-06.json"] = [{"subtype": "bot_message", "username": "watch", "text": "", "ts": "1767690000.0", "attachments": attachments}]
+    files["general/2026-01-06.json"] = [
+        {
+            "subtype": "bot_message",
+            "username": "watch",
+            "text": "",
+            "ts": "1767690000.0",
+            "attachments": attachments,
+        }
+    ]
     talks, bad = exports.read(exports.zipped(tmp_path / "s.zip", files))
     assert exports.texts(talks[-1]) == [("watch", text)]
     assert bad == []
@@ -191,8 +305,14 @@ def test_a_slack_message_without_text_says_what_is_attached(tmp_path: Path, atta
 
 def test_bad_records_of_slack_are_told_by_file_and_number(tmp_path: Path) -> None:
     files = exports.slack_files()
-    files["general/2026-01-05.json"] = [{"user": "U1", "text": "kept", "ts": "never"}, 5, {"user": "U1", "text": ["x"], "ts": "1767600000.1"}]
-    files["general/2026-01-07.json"] = b'[{"user": "U1", "text": "before the break", "ts": "1767700000.1"}, {"user"'
+    files["general/2026-01-05.json"] = [
+        {"user": "U1", "text": "kept", "ts": "never"},
+        5,
+        {"user": "U1", "text": ["x"], "ts": "1767600000.1"},
+    ]
+    files["general/2026-01-07.json"] = (
+        b'[{"user": "U1", "text": "before the break", "ts": "1767700000.1"}, {"user"'
+    )
     talks, bad = exports.read(exports.zipped(tmp_path / "s.zip", files))
     assert [one.position for one in bad] == [
         "general/2026-01-05.json record 1",
@@ -200,14 +320,24 @@ def test_bad_records_of_slack_are_told_by_file_and_number(tmp_path: Path) -> Non
         "general/2026-01-05.json record 3",
         "general/2026-01-07.json record 2",
     ]
-    assert {text for talk in talks for _, text in exports.texts(talk)} >= {"kept", "before the break"}
+    assert {text for talk in talks for _, text in exports.texts(talk)} >= {
+        "kept",
+        "before the break",
+    }
 
 
 @pytest.mark.parametrize("day", ["2026-02-30", "0001-01-01", "9999-12-31"])
 def test_a_slack_day_that_cannot_be_is_read_without_a_time(tmp_path: Path, day: str) -> None:
-    files = {"users.json": [], f"general/{day}.json": [{"user": "U1", "text": "kept", "ts": "1767690000.0"}]}
+    files = {
+        "users.json": [],
+        f"general/{day}.json": [{"user": "U1", "text": "kept", "ts": "1767690000.0"}],
+    }
     ((talk,), bad) = exports.read(exports.zipped(tmp_path / "s.zip", files))
-    assert (talk.id, talk.created_at, exports.texts(talk)) == (f"general/{day}", None, [("U1", "kept")])
+    assert (talk.id, talk.created_at, exports.texts(talk)) == (
+        f"general/{day}",
+        None,
+        [("U1", "kept")],
+    )
     assert [one.position for one in bad] == [f"general/{day}.json"]
 
 
@@ -221,9 +351,17 @@ def test_the_same_slack_message_twice_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_slack_day_of_very_many_messages_is_several_conversations(tmp_path: Path) -> None:
-    day = [{"user": "U1", "text": f"m{number}", "ts": f"{1767600000 + number}.0"} for number in range(20_001)]
-    talks, bad = exports.read(exports.zipped(tmp_path / "s.zip", {"users.json": [], "general/2026-01-05.json": day}))
-    assert [(talk.id, len(talk.messages)) for talk in talks] == [("general/2026-01-05", 20_000), ("general/2026-01-05#2", 1)]
+    day = [
+        {"user": "U1", "text": f"m{number}", "ts": f"{1767600000 + number}.0"}
+        for number in range(20_001)
+    ]
+    talks, bad = exports.read(
+        exports.zipped(tmp_path / "s.zip", {"users.json": [], "general/2026-01-05.json": day})
+    )
+    assert [(talk.id, len(talk.messages)) for talk in talks] == [
+        ("general/2026-01-05", 20_000),
+        ("general/2026-01-05#2", 1),
+    ]
     assert bad == []
 
 
@@ -241,7 +379,13 @@ def test_links_in_a_slack_folder_are_reported_and_not_followed(tmp_path: Path) -
 def test_names_with_tricks_in_an_archive_are_no_days(tmp_path: Path) -> None:
     day = [{"user": "U1", "text": "x", "ts": "1767600000.1"}]
     path = exports.zipped(
-        tmp_path / "s.zip", {"users.json": [], "../../2026-01-05.json": day, "../../up/2026-01-05.json": day, "ok/2026-01-05.json": day}
+        tmp_path / "s.zip",
+        {
+            "users.json": [],
+            "../../2026-01-05.json": day,
+            "../../up/2026-01-05.json": day,
+            "ok/2026-01-05.json": day,
+        },
     )
     talks, _ = exports.read(path)
     assert [talk.id for talk in talks] == ["ok/2026-01-05"]

@@ -1,4 +1,6 @@
-"""Files as they come: truncated, empty, binary, in other encodings, archives with tricks, and how much of them is read."""
+"""Files as they come: truncated, empty, binary, in other encodings, archives with tricks, and
+how much of them is read.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("form", SAMPLES)
-def test_a_file_cut_at_any_byte_gives_what_is_before_the_cut_and_says_so(tmp_path: Path, form: str) -> None:
+def test_a_file_cut_at_any_byte_gives_what_is_before_the_cut_and_says_so(
+    tmp_path: Path, form: str
+) -> None:
     whole = SAMPLES[form]
     path = tmp_path / "cut"
     path.write_bytes(whole)
@@ -45,13 +49,20 @@ def test_a_file_cut_at_any_byte_gives_what_is_before_the_cut_and_says_so(tmp_pat
         assert talks == all_[: len(talks)]
         assert len(talks) >= most
         most = len(talks)
-        assert bad or len(talks) == len(all_) or whole[:cut].endswith(b"\n") or whole[cut : cut + 1] == b"\n", f"nothing was said of the cut at {cut}"
+        assert (
+            bad
+            or len(talks) == len(all_)
+            or whole[:cut].endswith(b"\n")
+            or whole[cut : cut + 1] == b"\n"
+        ), f"nothing was said of the cut at {cut}"
     assert most >= len(all_) - 1
 
 
 @pytest.mark.parametrize("form", ["chatgpt", "slack"])
 def test_an_archive_cut_at_any_byte_never_breaks_the_reader(tmp_path: Path, form: str) -> None:
-    members = {"conversations.json": [exports.chatgpt()]} if form == "chatgpt" else exports.slack_files()
+    members = (
+        {"conversations.json": [exports.chatgpt()]} if form == "chatgpt" else exports.slack_files()
+    )
     whole = exports.zipped(tmp_path / "whole.zip", members).read_bytes()
     path = tmp_path / "cut.zip"
     for cut in range(0, len(whole), 7):
@@ -79,7 +90,10 @@ def test_an_empty_file_is_told(tmp_path: Path, content: bytes) -> None:
         conversations.detect(tmp_path / "c.json")
 
 
-@pytest.mark.parametrize("content", [bytes(range(256)), b"\x89PNG\r\n\x1a\n\x00\x00", gzip.compress(b"[]", mtime=0), b"\x00" * 100])
+@pytest.mark.parametrize(
+    "content",
+    [bytes(range(256)), b"\x89PNG\r\n\x1a\n\x00\x00", gzip.compress(b"[]", mtime=0), b"\x00" * 100],
+)
 def test_a_binary_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "c.json").write_bytes(content)
     with pytest.raises(InputError, match="is binary"):
@@ -117,7 +131,10 @@ def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError) as raised:
         conversations.detect(tmp_path / "pipe")
-    assert str(raised.value) == f"{tmp_path / 'pipe'} is neither a file nor a folder; give an export of conversations"
+    assert (
+        str(raised.value)
+        == f"{tmp_path / 'pipe'} is neither a file nor a folder; give an export of conversations"
+    )
     with pytest.raises(InputError, match="too long"):
         conversations.detect(tmp_path / ("a" * 300))
     with pytest.raises(InputError, match="project name"):
@@ -149,8 +166,13 @@ def test_bytes_that_are_not_utf8_are_reported(tmp_path: Path) -> None:
 
 def test_an_archive_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
     path = tmp_path / "bomb.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("conversations.json", "w") as member:
-        member.write(b'[{"id": "before", "messages": [{"text": "kept"}]}, {"id": "bomb", "messages": [{"text": "')
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("conversations.json", "w") as member,
+    ):
+        member.write(
+            b'[{"id": "before", "messages": [{"text": "kept"}]}, {"id": "bomb", "messages": [{"text": "'
+        )
         for _ in range(70):
             member.write(b"a" * 2**20)
         member.write(b'"}]}]')
@@ -178,7 +200,9 @@ def test_an_archive_without_conversations_is_refused(tmp_path: Path) -> None:
         conversations.detect(exports.zipped(tmp_path / "empty.zip", {}))
 
 
-def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_too_long_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1_000)
     rows = [PLAIN[0], {"id": "long", "messages": [{"text": "x" * 200_000}]}, PLAIN[1]]
     talks, bad = exports.read(exports.lines(tmp_path / "c.jsonl", *rows))
@@ -186,17 +210,29 @@ def test_a_line_that_is_too_long_is_left_out(tmp_path: Path, monkeypatch: pytest
     assert [one.position for one in bad] == ["line 2"]
 
 
-def test_a_conversation_that_is_too_large_or_too_deep_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversation_that_is_too_large_or_too_deep_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "MAX_ITEM_COST", 10_000)
     deep = "[" * 500 + "]" * 500
-    text = json.dumps([PLAIN[0], {"id": "large", "messages": [{"text": "x" * 20_000}]}, PLAIN[1], {"id": "deep", "messages": 0}, PLAIN[2]])
+    text = json.dumps(
+        [
+            PLAIN[0],
+            {"id": "large", "messages": [{"text": "x" * 20_000}]},
+            PLAIN[1],
+            {"id": "deep", "messages": 0},
+            PLAIN[2],
+        ]
+    )
     (tmp_path / "c.json").write_text(text.replace('"messages": 0', f'"messages": {deep}'))
     talks, bad = exports.read(tmp_path / "c.json")
     assert [talk.id for talk in talks] == ["a", "b", "c"]
     assert [one.position for one in bad] == ["conversation 2", "conversation 4"]
 
 
-def test_a_text_without_end_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_without_end_is_not_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "MAX_TEXT_BYTES", 200_000)
     fits = {"id": "fits", "messages": [{"text": 'quoted "words" ' * 8_000}]}
     long = {"id": "long", "messages": [{"text": 'quoted "words" ' * 80_000}]}
@@ -206,7 +242,12 @@ def test_a_text_without_end_is_not_held_in_memory(tmp_path: Path, monkeypatch: p
 
 
 def test_a_line_that_is_nested_without_end_is_a_bad_record(tmp_path: Path) -> None:
-    path = exports.lines(tmp_path / "c.jsonl", PLAIN[0], '{"messages": ' + "[" * 200_000 + "]" * 200_000 + "}", PLAIN[1])
+    path = exports.lines(
+        tmp_path / "c.jsonl",
+        PLAIN[0],
+        '{"messages": ' + "[" * 200_000 + "]" * 200_000 + "}",
+        PLAIN[1],
+    )
     talks, bad = exports.read(path)
     assert [talk.id for talk in talks] == ["a", "b"]
     assert [one.position for one in bad] == ["line 2"]
@@ -217,7 +258,9 @@ def test_bytes_are_counted_up_to_the_size(tmp_path: Path, form: str) -> None:
     if form == "file":
         path = exports.written(tmp_path / "c.json", PLAIN * 1_000)
     elif form == "archive":
-        path = exports.zipped(tmp_path / "c.zip", {"conversations.json": PLAIN * 1_000, "user.json": {}})
+        path = exports.zipped(
+            tmp_path / "c.zip", {"conversations.json": PLAIN * 1_000, "user.json": {}}
+        )
     else:
         path = exports.zipped(tmp_path / "s.zip", exports.slack_files())
     seen: list[int] = []
@@ -227,7 +270,10 @@ def test_bytes_are_counted_up_to_the_size(tmp_path: Path, form: str) -> None:
 
 
 def test_conversations_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> None:
-    path = exports.written(tmp_path / "c.json", [{"id": str(number), "messages": [{"text": "x" * 1_000}]} for number in range(2_000)])
+    path = exports.written(
+        tmp_path / "c.json",
+        [{"id": str(number), "messages": [{"text": "x" * 1_000}]} for number in range(2_000)],
+    )
     seen = [0]
     first = next(iter(conversations.read(path, project="chats", on_bytes=seen.append)))
     assert isinstance(first, Conversation)
@@ -235,9 +281,19 @@ def test_conversations_come_before_the_file_is_read_to_its_end(tmp_path: Path) -
 
 
 def test_a_format_is_not_told_by_the_name(tmp_path: Path) -> None:
-    assert conversations.detect(exports.lines(tmp_path / "conversations.json", *PLAIN)) is Format.JSONL
-    assert conversations.detect(exports.written(tmp_path / "c.jsonl", [exports.claude()])) is Format.CLAUDE
-    assert conversations.detect(exports.zipped(tmp_path / "c.txt", {"conversations.json": [exports.chatgpt()]})) is Format.CHATGPT
+    assert (
+        conversations.detect(exports.lines(tmp_path / "conversations.json", *PLAIN)) is Format.JSONL
+    )
+    assert (
+        conversations.detect(exports.written(tmp_path / "c.jsonl", [exports.claude()]))
+        is Format.CLAUDE
+    )
+    assert (
+        conversations.detect(
+            exports.zipped(tmp_path / "c.txt", {"conversations.json": [exports.chatgpt()]})
+        )
+        is Format.CHATGPT
+    )
 
 
 def test_a_folder_stands_for_the_exports_in_it(tmp_path: Path) -> None:

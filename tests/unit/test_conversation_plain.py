@@ -1,4 +1,6 @@
-"""The documented JSON schema, lines of chat APIs, and what all formats share: names, times, kinds, duplicates, splitting."""
+"""The documented JSON schema, lines of chat APIs, and what all formats share: names, times,
+kinds, duplicates, splitting.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,25 @@ def test_every_field_of_the_schema_is_kept(tmp_path: Path) -> None:
         "created_at": "2026-01-05T10:00:00+02:00",
         "metadata": {"team": "core", "tries": 3, "done": True, "tags": ["a", "b"], "none": None},
         "messages": [
-            {"id": "m1", "author": "Ann", "kind": "user", "at": "2026-01-05T08:00:01Z", "text": "Ship it?"},
+            {
+                "id": "m1",
+                "author": "Ann",
+                "kind": "user",
+                "at": "2026-01-05T08:00:01Z",
+                "text": "Ship it?",
+            },
             {"id": "m2", "role": "assistant", "timestamp": 1_767_600_002, "content": "Yes."},
         ],
     }
     path = exports.written(tmp_path / "c.json", record)
     ((talk,), bad) = exports.read(path)
     assert conversations.detect(path) is Format.JSON
-    assert (talk.id, talk.title, talk.scenario_title, talk.url) == ("deploy-7", "Deploying", "Release week", "https://example.org/c/7")
+    assert (talk.id, talk.title, talk.scenario_title, talk.url) == (
+        "deploy-7",
+        "Deploying",
+        "Release week",
+        "https://example.org/c/7",
+    )
     assert talk.created_at == datetime(2026, 1, 5, 8, tzinfo=UTC)
     assert dict(talk.metadata) == {"team": "core", "tries": 3, "done": True, "tags": '["a", "b"]'}
     assert [(one.id, one.author, one.kind, one.text) for one in talk.messages] == [
@@ -51,21 +64,43 @@ def test_several_conversations_in_each_form(tmp_path: Path, form: str) -> None:
     if form == "list":
         exports.written(path, [talk("a", "1", "3"), talk("b", "2")])
     elif form == "wrapped":
-        exports.written(path, {"version": 1, "conversations": [talk("a", "1", "3"), talk("b", "2")], "count": 2})
+        exports.written(
+            path, {"version": 1, "conversations": [talk("a", "1", "3"), talk("b", "2")], "count": 2}
+        )
     elif form == "lines":
         exports.lines(path, talk("a", "1", "3"), "", talk("b", "2"))
     else:
-        exports.lines(path, {"conversation": "a", "text": "1", "title": "A"}, {"conversation": "b", "text": "2"}, {"conversation": "a", "text": "3"})
+        exports.lines(
+            path,
+            {"conversation": "a", "text": "1", "title": "A"},
+            {"conversation": "b", "text": "2"},
+            {"conversation": "a", "text": "3"},
+        )
     talks, bad = exports.read(path)
-    assert {one.id: [text for _, text in exports.texts(one)] for one in talks} == {"a": ["1", "3"], "b": ["2"]}
+    assert {one.id: [text for _, text in exports.texts(one)] for one in talks} == {
+        "a": ["1", "3"],
+        "b": ["2"],
+    }
     assert conversations.detect(path) is (Format.JSONL if "lines" in form else Format.JSON)
     assert bad == []
 
 
 def test_lines_of_a_chat_api_stay_apart_though_they_begin_alike(tmp_path: Path) -> None:
     system = {"role": "system", "content": "You are kind."}
-    one = {"messages": [system, {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]}
-    two = {"messages": [system, {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day."}]}
+    one = {
+        "messages": [
+            system,
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Hi."},
+        ]
+    }
+    two = {
+        "messages": [
+            system,
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Good day."},
+        ]
+    }
     three = {"messages": [system, {"role": "user", "content": "Bye"}]}
     tally = Tally()
     path = exports.lines(tmp_path / "c.jsonl", one, two, three, one)
@@ -78,10 +113,20 @@ def test_lines_of_a_chat_api_stay_apart_though_they_begin_alike(tmp_path: Path) 
 
 
 def test_calls_of_tools_in_a_chat_api(tmp_path: Path) -> None:
-    call = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+    call = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "weather", "arguments": '{"city": "Oslo"}'},
+    }
     record = {
         "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "Weather?"}, {"type": "image_url", "image_url": {"url": "data:..."}}]},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "Weather?"},
+                    {"type": "image_url", "image_url": {"url": "data:..."}},
+                ],
+            },
             {"role": "assistant", "content": None, "tool_calls": [call], "id": "m"},
             {"role": "tool", "tool_call_id": "c1", "content": "x" * 5_000},
         ]
@@ -104,19 +149,37 @@ def test_a_file_of_messages_without_a_conversation_is_one(tmp_path: Path) -> Non
 
 
 def test_a_derived_id_stays_when_messages_are_added_at_the_end(tmp_path: Path) -> None:
-    said = [{"role": "user", "content": "a", "at": 1_700_000_000}, {"role": "assistant", "content": "b"}]
+    said = [
+        {"role": "user", "content": "a", "at": 1_700_000_000},
+        {"role": "assistant", "content": "b"},
+    ]
     record = {"title": "T", "created_at": "2026-01-01", "messages": said}
     ((before,), _) = exports.read(exports.written(tmp_path / "1.json", [record]))
-    ((after,), _) = exports.read(exports.written(tmp_path / "2.json", [{**record, "messages": [*said, {"role": "user", "content": "c"}]}]))
+    ((after,), _) = exports.read(
+        exports.written(
+            tmp_path / "2.json", [{**record, "messages": [*said, {"role": "user", "content": "c"}]}]
+        )
+    )
     ((other,), _) = exports.read(exports.written(tmp_path / "3.json", [{**record, "title": "U"}]))
     assert before.id == after.id != other.id
     assert len(after.messages) == 3
 
 
 def test_what_is_there_twice_is_counted_and_the_first_stands(tmp_path: Path) -> None:
-    first = {"id": "a", "messages": [{"id": "1", "text": "x"}, {"id": "1", "text": "y"}, {"text": "z"}, {"text": "z"}]}
+    first = {
+        "id": "a",
+        "messages": [
+            {"id": "1", "text": "x"},
+            {"id": "1", "text": "y"},
+            {"text": "z"},
+            {"text": "z"},
+        ],
+    }
     tally = Tally()
-    ((found,), bad) = exports.read(exports.written(tmp_path / "c.json", [first, {"id": "a", "messages": [{"text": "late"}]}]), tally)
+    ((found,), bad) = exports.read(
+        exports.written(tmp_path / "c.json", [first, {"id": "a", "messages": [{"text": "late"}]}]),
+        tally,
+    )
     assert [text for _, text in exports.texts(found)] == ["x", "z", "z"]
     assert tally.duplicates == 2
     assert bad == []
@@ -129,7 +192,10 @@ def test_bad_records_are_told_by_their_place_and_the_rest_is_read(tmp_path: Path
         '{"id": "b", "messages": [',
         "[1, 2]",
         {"id": "c", "messages": "none"},
-        {"id": "d", "messages": [{"text": "kept"}, 5, {"text": 7}, {"text": "also kept", "at": "soon"}]},
+        {
+            "id": "d",
+            "messages": [{"text": "kept"}, 5, {"text": 7}, {"text": "also kept", "at": "soon"}],
+        },
         {"id": "e"},
         talk("f", "2"),
     )
@@ -137,13 +203,24 @@ def test_bad_records_are_told_by_their_place_and_the_rest_is_read(tmp_path: Path
     assert [one.id for one in talks] == ["a", "d", "f"]
     assert [text for _, text in exports.texts(talks[1])] == ["kept", "also kept"]
     assert [(one.source, one.position) for one in bad] == [
-        (str(path), place) for place in ("line 2", "line 3", "line 4", "line 5 message 2", "line 5 message 3", "line 5 message 4", "line 6")
+        (str(path), place)
+        for place in (
+            "line 2",
+            "line 3",
+            "line 4",
+            "line 5 message 2",
+            "line 5 message 3",
+            "line 5 message 4",
+            "line 6",
+        )
     ]
     assert all("kept" not in one.reason or "without a time" in one.reason for one in bad)
 
 
 def test_a_bad_record_comes_before_the_conversation_that_it_is_in(tmp_path: Path) -> None:
-    path = exports.lines(tmp_path / "c.jsonl", {"id": "d", "messages": [{"text": "kept"}, 5]}, talk("e", "1"))
+    path = exports.lines(
+        tmp_path / "c.jsonl", {"id": "d", "messages": [{"text": "kept"}, 5]}, talk("e", "1")
+    )
     found = [type(one).__name__ for one in conversations.read(path, project="chats")]
     assert found == ["BadRecord", "Conversation", "Conversation"]
 
@@ -158,19 +235,26 @@ def test_a_first_line_that_is_broken_does_not_hide_the_others(tmp_path: Path) ->
 def test_a_long_session_is_kept_as_several(tmp_path: Path) -> None:
     whole = {"id": "s", "messages": [{"text": str(number)} for number in range(20_001)]}
     single = ({"conversation": "s", "text": str(number), "id": number} for number in range(20_001))
-    for path in (exports.written(tmp_path / "c.json", [whole]), exports.lines(tmp_path / "c.jsonl", *single)):
+    for path in (
+        exports.written(tmp_path / "c.json", [whole]),
+        exports.lines(tmp_path / "c.jsonl", *single),
+    ):
         talks, _ = exports.read(path)
         assert [(one.id, len(one.messages)) for one in talks] == [("s", 20_000), ("s#2", 1)]
 
 
-def test_a_session_with_very_much_text_is_kept_as_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_with_very_much_text_is_kept_as_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drafts, "MAX_CHARS", 100)
     said = [{"conversation": "s", "text": letter * 60} for letter in "abc"]
     talks, _ = exports.read(exports.lines(tmp_path / "c.jsonl", *said))
     assert [one.id for one in talks] == ["s", "s#2", "s#3"]
 
 
-def test_a_session_that_goes_on_after_it_was_closed_goes_on_as_its_next_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_goes_on_after_it_was_closed_goes_on_as_its_next_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drafts, "OPEN_MESSAGES", 4)
     order = "aab" * 3 + "cc" + "a"
     said = [{"conversation": name, "text": f"{name}{number}"} for number, name in enumerate(order)]
@@ -178,8 +262,13 @@ def test_a_session_that_goes_on_after_it_was_closed_goes_on_as_its_next_part(tmp
     assert bad == []
     assert len({one.id for one in talks}) == len(talks)
     for name in "abc":
-        parts = sorted((one for one in talks if one.id.split("#")[0] == name), key=lambda one: int(one.id.partition("#")[2] or 1))
-        assert [text for part in parts for _, text in exports.texts(part)] == [one["text"] for one in said if one["conversation"] == name]
+        parts = sorted(
+            (one for one in talks if one.id.split("#")[0] == name),
+            key=lambda one: int(one.id.partition("#")[2] or 1),
+        )
+        assert [text for part in parts for _, text in exports.texts(part)] == [
+            one["text"] for one in said if one["conversation"] == name
+        ]
 
 
 def test_very_many_interleaved_sessions_are_whole(tmp_path: Path) -> None:
@@ -236,13 +325,20 @@ def test_what_is_no_time_is_told(value: object) -> None:
         values.moment(value)
 
 
-def test_a_message_from_the_year_one_is_kept_without_a_time_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_a_message_from_the_year_one_is_kept_without_a_time_and_the_rest_is_read(
+    tmp_path: Path,
+) -> None:
     said = {"text": "first", "at": "0001-01-01T00:00:00Z"}
     path = exports.lines(
-        tmp_path / "c.jsonl", {"id": "a", "created_at": "0001-01-01", "messages": [said]}, {"id": "b", "messages": [{"text": "second"}]}
+        tmp_path / "c.jsonl",
+        {"id": "a", "created_at": "0001-01-01", "messages": [said]},
+        {"id": "b", "messages": [{"text": "second"}]},
     )
     talks, bad = exports.read(path)
-    assert [(one.id, one.created_at, one.messages[0].at) for one in talks] == [("a", None, None), ("b", None, None)]
+    assert [(one.id, one.created_at, one.messages[0].at) for one in talks] == [
+        ("a", None, None),
+        ("b", None, None),
+    ]
     assert [one.position for one in bad] == ["line 1", "line 1 message 1"]
 
 
@@ -265,14 +361,20 @@ def test_a_message_from_the_year_one_is_kept_without_a_time_and_the_rest_is_read
     ],
 )
 def test_who_speaks(tmp_path: Path, message: dict[str, Any], kind: AuthorKind, author: str) -> None:
-    ((found,), bad) = exports.read(exports.written(tmp_path / "c.json", {"messages": [{**message, "text": "x"}]}))
+    ((found,), bad) = exports.read(
+        exports.written(tmp_path / "c.json", {"messages": [{**message, "text": "x"}]})
+    )
     assert [(one.kind, one.author) for one in found.messages] == [(kind, author)]
     assert bad == []
 
 
 def test_what_no_database_takes_is_replaced(tmp_path: Path) -> None:
     said = r'{"id": "m\u0000", "author": "\udfff", "text": "x\u0000y\ud800z"}'
-    record = r'{"id": "a\u0000b", "title": "t\ud800", "metadata": {"k\ud800": "v\u0000"}, "messages": [' + said + "]}"
+    record = (
+        r'{"id": "a\u0000b", "title": "t\ud800", "metadata": {"k\ud800": "v\u0000"}, "messages": ['
+        + said
+        + "]}"
+    )
     (tmp_path / "list.json").write_text(f"[{record}]")
     for path in (exports.lines(tmp_path / "c.jsonl", record), tmp_path / "list.json"):
         ((found,), bad) = exports.read(path)
@@ -290,19 +392,36 @@ def test_a_format_is_known_behind_halves_of_characters(tmp_path: Path, title: st
 
 
 @pytest.mark.parametrize("space", range(65_520, 65_545))
-def test_halves_of_characters_are_replaced_wherever_a_piece_of_the_file_ends(tmp_path: Path, space: int) -> None:
+def test_halves_of_characters_are_replaced_wherever_a_piece_of_the_file_ends(
+    tmp_path: Path, space: int
+) -> None:
     said = r"\ud83d\ude00 \ud83d \ude00 \\ud83d \ude00\ud83d \n \" \u0041"
     (tmp_path / "c.json").write_text(
-        '[{"id": 1, "messages": [{"text": "' + said + '"}]}, ' + " " * (space - 120) + '{"id": 2, "messages": [{"text": "' + said + '"}]}]'
+        '[{"id": 1, "messages": [{"text": "'
+        + said
+        + '"}]}, '
+        + " " * (space - 120)
+        + '{"id": 2, "messages": [{"text": "'
+        + said
+        + '"}]}]'
     )
     talks, bad = exports.read(tmp_path / "c.json")
     assert bad == []
-    assert [text for one in talks for _, text in exports.texts(one)] == ['😀 \ufffd \ufffd \\ud83d \ufffd\ufffd \n " A'] * 2
+    assert [text for one in talks for _, text in exports.texts(one)] == [
+        '😀 \ufffd \ufffd \\ud83d \ufffd\ufffd \n " A'
+    ] * 2
 
 
 def test_an_id_that_is_too_long_is_cut_and_stays_its_own(tmp_path: Path) -> None:
     talks, bad = exports.read(
-        exports.written(tmp_path / "c.json", [talk("x" * 9_000 + "1", "a"), talk("x" * 9_000 + "2", "b"), talk("x" * 9_000 + "1", "c")])
+        exports.written(
+            tmp_path / "c.json",
+            [
+                talk("x" * 9_000 + "1", "a"),
+                talk("x" * 9_000 + "2", "b"),
+                talk("x" * 9_000 + "1", "c"),
+            ],
+        )
     )
     assert len({one.id for one in talks}) == 2
     assert bad == []

@@ -1,4 +1,6 @@
-"""Whatever JSON is in an export, the reader gives conversations and complaints, and never breaks."""
+"""Whatever JSON is in an export, the reader gives conversations and complaints, and never
+breaks.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,35 @@ from unspool.sources import conversations
 from unspool.sources.conversations import BadRecord
 
 KEYS = st.sampled_from(
-    "id uuid title name created_at create_time messages chat_messages mapping current_node conversation_id parent message author role sender"
-    " kind at ts timestamp text content content_type parts type payload sessionId uuid leafUuid summary isSidechain agentId tool_calls"
-    " function arguments tool_use_id input metadata conversations conversation user subtype files attachments blocks elements profile"
+    "id uuid title name created_at create_time messages chat_messages mapping current_node "
+    "conversation_id parent message author role sender"
+    " kind at ts timestamp text content content_type parts type payload sessionId uuid leafUuid "
+    "summary isSidechain agentId tool_calls"
+    " function arguments tool_use_id input metadata conversations conversation user subtype "
+    "files attachments blocks elements profile"
     " members recipient output action call_id".split()
 )
 TYPES = st.sampled_from(
-    "user assistant system tool human text tool_use tool_result thinking image summary session_meta response_item event_msg message function_call"
-    " function_call_output user_message custom-title multimodal_text code bot_message q new root".split()
+    "user assistant system tool human text tool_use tool_result thinking image summary "
+    "session_meta response_item event_msg message function_call"
+    " function_call_output user_message custom-title multimodal_text code bot_message q new "
+    "root".split()
 )
-LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=8) | TYPES
-JSON = st.recursive(LEAVES, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=6), max_leaves=25)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(codec=None), max_size=8)
+    | TYPES
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(KEYS | st.text(max_size=3), inner, max_size=6)
+    ),
+    max_leaves=25,
+)
 
 
 @st.composite
@@ -78,7 +98,11 @@ def test_any_json_lines(values: list[Any]) -> None:
     survives("\n".join(json.dumps(value) for value in values).encode())
 
 
-@given(st.sampled_from([[exports.chatgpt()], [exports.claude()], {"messages": [{"role": "user", "content": "x"}]}]).flatmap(damaged))
+@given(
+    st.sampled_from(
+        [[exports.chatgpt()], [exports.claude()], {"messages": [{"role": "user", "content": "x"}]}]
+    ).flatmap(damaged)
+)
 @settings(max_examples=120, deadline=None)
 def test_exports_with_values_of_wrong_types(value: Any) -> None:
     survives(json.dumps(value).encode())
@@ -97,7 +121,11 @@ LINES = [
         "type": "response_item",
         "payload": {"type": "function_call", "name": "n", "arguments": "{}", "call_id": "c"},
     },
-    {"timestamp": "2026-01-05T10:00:00Z", "type": "session_meta", "payload": {"id": "r", "git": {"branch": "b"}}},
+    {
+        "timestamp": "2026-01-05T10:00:00Z",
+        "type": "session_meta",
+        "payload": {"id": "r", "git": {"branch": "b"}},
+    },
     {"type": "summary", "summary": "t", "leafUuid": "1"},
 ]
 
@@ -108,7 +136,9 @@ def test_transcripts_with_values_of_wrong_types(values: list[Any]) -> None:
     survives("\n".join(json.dumps(value) for value in [LINES[0], *values]).encode())
 
 
-@given(st.fixed_dictionaries({name: damaged(value) for name, value in exports.slack_files().items()}))
+@given(
+    st.fixed_dictionaries({name: damaged(value) for name, value in exports.slack_files().items()})
+)
 @settings(max_examples=80, deadline=None)
 def test_slack_with_values_of_wrong_types(files: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

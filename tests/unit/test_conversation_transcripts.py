@@ -16,26 +16,53 @@ def event(kind: str, name: str, content: Any, **more: Any) -> dict[str, Any]:
     message = {"role": kind, "content": content}
     if kind == "assistant":
         message["model"] = "claude-x"
-    common = {"parentUuid": None, "isSidechain": False, "sessionId": "s1", "cwd": "/home/ann/boats", "gitBranch": "main", "version": "2.0"}
-    return {**common, "type": kind, "message": message, "uuid": name, "timestamp": "2026-01-05T10:00:00.000Z", **more}
+    common = {
+        "parentUuid": None,
+        "isSidechain": False,
+        "sessionId": "s1",
+        "cwd": "/home/ann/boats",
+        "gitBranch": "main",
+        "version": "2.0",
+    }
+    return {
+        **common,
+        "type": kind,
+        "message": message,
+        "uuid": name,
+        "timestamp": "2026-01-05T10:00:00.000Z",
+        **more,
+    }
 
 
 def test_a_session_of_claude_code(tmp_path: Path) -> None:
     path = exports.lines(
         tmp_path / "s1.jsonl",
         {"type": "file-history-snapshot", "messageId": "x", "snapshot": {}},
-        event("user", "u0", "<local-command-caveat>do not answer</local-command-caveat>", isMeta=True),
+        event(
+            "user", "u0", "<local-command-caveat>do not answer</local-command-caveat>", isMeta=True
+        ),
         event("user", "u1", "Fix the leak\nin the hull"),
-        event("assistant", "u2", [{"type": "thinking", "thinking": "secret plan", "signature": "x"}]),
+        event(
+            "assistant", "u2", [{"type": "thinking", "thinking": "secret plan", "signature": "x"}]
+        ),
         event(
             "assistant",
             "u3",
-            [{"type": "text", "text": "Looking."}, {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls hull"}}],
+            [
+                {"type": "text", "text": "Looking."},
+                {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls hull"}},
+            ],
         ),
         event(
             "user",
             "u4",
-            [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "plank.txt"}]}],
+            [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t1",
+                    "content": [{"type": "text", "text": "plank.txt"}],
+                }
+            ],
             toolUseResult={"stdout": "plank.txt"},
         ),
         {"type": "system", "subtype": "info", "content": "noise", "sessionId": "s1", "uuid": "u5"},
@@ -50,10 +77,20 @@ def test_a_session_of_claude_code(tmp_path: Path) -> None:
         ("Bash", "plank.txt"),
         ("claude-x", "Fixed."),
     ]
-    assert [one.kind for one in talk.messages] == [AuthorKind.USER, AuthorKind.ASSISTANT, AuthorKind.TOOL, AuthorKind.TOOL, AuthorKind.ASSISTANT]
+    assert [one.kind for one in talk.messages] == [
+        AuthorKind.USER,
+        AuthorKind.ASSISTANT,
+        AuthorKind.TOOL,
+        AuthorKind.TOOL,
+        AuthorKind.ASSISTANT,
+    ]
     assert [one.id for one in talk.messages] == ["u1", "u3", "u3/2", "u4", "u6"]
     assert (talk.id, talk.title) == ("s1", "Fix the leak")
-    assert dict(talk.metadata) == {"source": "claude-code", "cwd": "/home/ann/boats", "branch": "main"}
+    assert dict(talk.metadata) == {
+        "source": "claude-code",
+        "cwd": "/home/ann/boats",
+        "branch": "main",
+    }
     assert talk.messages[0].at == datetime(2026, 1, 5, 10, tzinfo=UTC)
     assert bad == []
 
@@ -70,16 +107,26 @@ def test_summaries_and_titles_name_their_session(tmp_path: Path) -> None:
         {"type": "custom-title", "customTitle": "By hand", "sessionId": "s3"},
     )
     talks, bad = exports.read(path)
-    assert {talk.id: talk.title for talk in talks} == {"s1": "Mending the hull", "s2": "Written later", "s3": "By hand"}
+    assert {talk.id: talk.title for talk in talks} == {
+        "s1": "Mending the hull",
+        "s2": "Written later",
+        "s3": "By hand",
+    }
     assert bad == []
 
 
 def test_what_a_second_agent_did_is_a_conversation_of_its_own(tmp_path: Path) -> None:
     path = exports.lines(
-        tmp_path / "s.jsonl", event("user", "u1", "a"), event("user", "u2", "b", isSidechain=True, agentId="7f"), event("user", "u3", "c")
+        tmp_path / "s.jsonl",
+        event("user", "u1", "a"),
+        event("user", "u2", "b", isSidechain=True, agentId="7f"),
+        event("user", "u3", "c"),
     )
     talks, _ = exports.read(path)
-    assert {talk.id: [text for _, text in exports.texts(talk)] for talk in talks} == {"s1": ["a", "c"], "s1/7f": ["b"]}
+    assert {talk.id: [text for _, text in exports.texts(talk)] for talk in talks} == {
+        "s1": ["a", "c"],
+        "s1/7f": ["b"],
+    }
 
 
 def test_events_that_are_repeated_or_broken(tmp_path: Path) -> None:
@@ -98,7 +145,14 @@ def test_events_that_are_repeated_or_broken(tmp_path: Path) -> None:
     ((talk,), bad) = exports.read(path, tally)
     assert [text for _, text in exports.texts(talk)] == ["a", "b"]
     assert tally.duplicates == 1
-    assert [one.position for one in bad] == ["line 3", "line 4", "line 5", "line 6", "line 7", "line 8"]
+    assert [one.position for one in bad] == [
+        "line 3",
+        "line 4",
+        "line 5",
+        "line 6",
+        "line 7",
+        "line 8",
+    ]
 
 
 def rolled(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -107,10 +161,21 @@ def rolled(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 def said(role: str, text: str) -> dict[str, Any]:
     kind = "output_text" if role == "assistant" else "input_text"
-    return rolled("response_item", {"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+    return rolled(
+        "response_item",
+        {"type": "message", "role": role, "content": [{"type": kind, "text": text}]},
+    )
 
 
-META = rolled("session_meta", {"id": "r1", "timestamp": "2026-01-05T09:59:00Z", "cwd": "/home/ann/boats", "git": {"branch": "main"}})
+META = rolled(
+    "session_meta",
+    {
+        "id": "r1",
+        "timestamp": "2026-01-05T09:59:00Z",
+        "cwd": "/home/ann/boats",
+        "git": {"branch": "main"},
+    },
+)
 
 
 def test_a_rollout_of_codex(tmp_path: Path) -> None:
@@ -122,10 +187,35 @@ def test_a_rollout_of_codex(tmp_path: Path) -> None:
         rolled("event_msg", {"type": "user_message", "message": "Paint the boat"}),
         rolled("turn_context", {"model": "m"}),
         rolled("response_item", {"type": "reasoning", "summary": [], "encrypted_content": "x"}),
-        rolled("response_item", {"type": "function_call", "name": "shell", "arguments": '{"command":["ls"]}', "call_id": "c1"}),
-        rolled("response_item", {"type": "function_call_output", "call_id": "c1", "output": "paint.txt"}),
-        rolled("response_item", {"type": "local_shell_call", "call_id": "c2", "action": {"type": "exec", "command": ["true"]}}),
-        rolled("response_item", {"type": "custom_tool_call_output", "call_id": "c3", "output": {"content": "done", "success": True}}),
+        rolled(
+            "response_item",
+            {
+                "type": "function_call",
+                "name": "shell",
+                "arguments": '{"command":["ls"]}',
+                "call_id": "c1",
+            },
+        ),
+        rolled(
+            "response_item",
+            {"type": "function_call_output", "call_id": "c1", "output": "paint.txt"},
+        ),
+        rolled(
+            "response_item",
+            {
+                "type": "local_shell_call",
+                "call_id": "c2",
+                "action": {"type": "exec", "command": ["true"]},
+            },
+        ),
+        rolled(
+            "response_item",
+            {
+                "type": "custom_tool_call_output",
+                "call_id": "c3",
+                "output": {"content": "done", "success": True},
+            },
+        ),
         rolled("event_msg", {"type": "agent_message", "message": "Painted."}),
         said("assistant", "Painted."),
         rolled("event_msg", {"type": "token_count", "info": {}}),
@@ -140,7 +230,11 @@ def test_a_rollout_of_codex(tmp_path: Path) -> None:
         ("tool", "done"),
         ("assistant", "Painted."),
     ]
-    assert (talk.id, talk.title, talk.created_at) == ("r1", "Paint the boat", datetime(2026, 1, 5, 9, 59, tzinfo=UTC))
+    assert (talk.id, talk.title, talk.created_at) == (
+        "r1",
+        "Paint the boat",
+        datetime(2026, 1, 5, 9, 59, tzinfo=UTC),
+    )
     assert dict(talk.metadata) == {"source": "codex", "cwd": "/home/ann/boats", "branch": "main"}
     assert bad == []
 
@@ -167,8 +261,20 @@ def test_a_rollout_that_has_only_events_and_an_early_one(tmp_path: Path) -> None
 
 
 def test_a_forked_rollout_stays_one_conversation(tmp_path: Path) -> None:
-    fork = rolled("session_meta", {"id": "r2", "forked_from_id": "r1", "timestamp": "2026-01-06T00:00:00Z"})
-    ((talk,), _) = exports.read(exports.lines(tmp_path / "r.jsonl", fork, META, said("user", "a"), said("assistant", "b")))
+    fork = rolled(
+        "session_meta", {"id": "r2", "forked_from_id": "r1", "timestamp": "2026-01-06T00:00:00Z"}
+    )
+    ((talk,), _) = exports.read(
+        exports.lines(tmp_path / "r.jsonl", fork, META, said("user", "a"), said("assistant", "b"))
+    )
     assert talk.id == "r2"
-    two, _ = exports.read(exports.lines(tmp_path / "two.jsonl", META, said("user", "a"), rolled("session_meta", {"id": "r3"}), said("user", "b")))
+    two, _ = exports.read(
+        exports.lines(
+            tmp_path / "two.jsonl",
+            META,
+            said("user", "a"),
+            rolled("session_meta", {"id": "r3"}),
+            said("user", "b"),
+        )
+    )
     assert [one.id for one in two] == ["r1", "r3"]

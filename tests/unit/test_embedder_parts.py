@@ -1,4 +1,6 @@
-"""The parts that embedders are made of: batches, pace, counting and cutting, folders of models, opening by name, the checks common to all."""
+"""The parts that embedders are made of: batches, pace, counting and cutting, folders of models,
+opening by name, the checks common to all.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,15 @@ sizes_of_texts = st.lists(st.integers(0, 300), max_size=60)
 
 
 @quick
-@given(sizes=sizes_of_texts, most=st.integers(1, 20), tokens=st.integers(0, 400), is_padded=st.booleans())
-def test_every_text_is_in_one_batch_and_no_batch_is_too_large(sizes: list[int], most: int, tokens: int, is_padded: bool) -> None:
+@given(
+    sizes=sizes_of_texts,
+    most=st.integers(1, 20),
+    tokens=st.integers(0, 400),
+    is_padded=st.booleans(),
+)
+def test_every_text_is_in_one_batch_and_no_batch_is_too_large(
+    sizes: list[int], most: int, tokens: int, is_padded: bool
+) -> None:
     made = batches(sizes, most=most, tokens=tokens, is_padded=is_padded)
     assert sorted(place for batch in made for place in batch) == list(range(len(sizes)))
     for batch in made:
@@ -66,14 +75,18 @@ def test_every_text_is_in_one_batch_and_no_batch_is_too_large(sizes: list[int], 
 
 @quick
 @given(sizes=sizes_of_texts, most=st.integers(1, 20), tokens=st.integers(0, 400))
-def test_texts_that_are_not_padded_keep_their_order(sizes: list[int], most: int, tokens: int) -> None:
+def test_texts_that_are_not_padded_keep_their_order(
+    sizes: list[int], most: int, tokens: int
+) -> None:
     made = batches(sizes, most=most, tokens=tokens, is_padded=False)
     assert [place for batch in made for place in batch] == list(range(len(sizes)))
 
 
 @quick
 @given(sizes=sizes_of_texts, most=st.integers(1, 20), is_padded=st.booleans())
-def test_without_a_bound_on_tokens_batches_are_as_full_as_they_may_be(sizes: list[int], most: int, is_padded: bool) -> None:
+def test_without_a_bound_on_tokens_batches_are_as_full_as_they_may_be(
+    sizes: list[int], most: int, is_padded: bool
+) -> None:
     assert len(batches(sizes, most=most, tokens=0, is_padded=is_padded)) == -(-len(sizes) // most)
 
 
@@ -92,10 +105,14 @@ def test_texts_that_are_padded_go_together_by_length_longest_first() -> None:
     tokens=st.integers(0, 100_000),
     pauses=st.lists(st.floats(0, 5), max_size=40),
 )
-def test_neither_calls_nor_tokens_exceed_their_rate(sizes: list[int], requests: int, tokens: int, pauses: list[float]) -> None:
+def test_neither_calls_nor_tokens_exceed_their_rate(
+    sizes: list[int], requests: int, tokens: int, pauses: list[float]
+) -> None:
     """Whenever the caller comes, a call begins only when the one before it has used up its time."""
     clock = wire.Clock()
-    pace = pacing.Pace(requests_per_minute=requests, tokens_per_minute=tokens, clock=clock, sleep=clock.sleep)
+    pace = pacing.Pace(
+        requests_per_minute=requests, tokens_per_minute=tokens, clock=clock, sleep=clock.sleep
+    )
     began = []
     for number, size in enumerate(sizes):
         clock.now += pauses[number] if number < len(pauses) else 0.0
@@ -158,7 +175,9 @@ def test_pauses_double_up_to_a_bound_and_are_never_less_than_half(attempt: int) 
     assert most / 2 <= pause <= most
 
 
-@pytest.mark.parametrize("error", [RejectedError("no"), ServiceError("no"), InputError("no"), ConfigError("no")])
+@pytest.mark.parametrize(
+    "error", [RejectedError("no"), ServiceError("no"), InputError("no"), ConfigError("no")]
+)
 def test_what_will_fail_again_is_not_repeated(error: Any) -> None:
     assert pacing.pause_after(error, 1) is None
 
@@ -166,8 +185,14 @@ def test_what_will_fail_again_is_not_repeated(error: Any) -> None:
 def test_what_a_server_asks_for_counts_unless_it_is_too_much() -> None:
     assert pacing.pause_after(RateLimitedError("slow", retry_after=7.5), 1) == 7.5
     assert pacing.pause_after(RateLimitedError("slow", retry_after=0), 9) == 0
-    assert pacing.pause_after(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S), 1) == pacing.LONGEST_WAIT_S
-    assert pacing.pause_after(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S + 1), 1) is None
+    assert (
+        pacing.pause_after(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S), 1)
+        == pacing.LONGEST_WAIT_S
+    )
+    assert (
+        pacing.pause_after(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S + 1), 1)
+        is None
+    )
     assert pacing.pause_after(RateLimitedError("slow"), 1) is not None
 
 
@@ -204,16 +229,27 @@ def retry_after() -> Any:
         ({}, None),
     ],
 )
-def test_how_long_a_server_wants_to_be_left_alone(retry_after: Any, headers: dict[str, str], seconds: float | None) -> None:
+def test_how_long_a_server_wants_to_be_left_alone(
+    retry_after: Any, headers: dict[str, str], seconds: float | None
+) -> None:
     assert retry_after(headers) == seconds
 
 
 def test_a_date_to_come_is_so_many_seconds_away(retry_after: Any) -> None:
-    assert 80 < retry_after({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)}) <= 90
+    assert (
+        80
+        < retry_after(
+            {"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)}
+        )
+        <= 90
+    )
 
 
 @quick
-@given(text=st.one_of(st.text(max_size=40), st.datetimes().map(format_datetime)), name=st.sampled_from(["retry-after", "retry-after-ms"]))
+@given(
+    text=st.one_of(st.text(max_size=40), st.datetimes().map(format_datetime)),
+    name=st.sampled_from(["retry-after", "retry-after-ms"]),
+)
 @example(text="Mon, 01 Jan 0001 00:00:00 +2359", name="retry-after")
 @example(text="Fri, 31 Dec 9999 23:59:59 -2359", name="retry-after")
 def test_whatever_a_server_writes_there_is_a_time_or_nothing(text: str, name: str) -> None:
@@ -233,7 +269,22 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 
 words = st.lists(
-    st.sampled_from(["tide", " ", "unbelievable", "\n", "antidisestablishmentarianism", "日本", "😀", "e\u0301", "x1", "->", "{}"]), max_size=60
+    st.sampled_from(
+        [
+            "tide",
+            " ",
+            "unbelievable",
+            "\n",
+            "antidisestablishmentarianism",
+            "日本",
+            "😀",
+            "e\u0301",
+            "x1",
+            "->",
+            "{}",
+        ]
+    ),
+    max_size=60,
 )
 
 
@@ -262,7 +313,8 @@ def test_a_long_text_is_cut_to_exactly_the_limit(tokenizer: Tokenizer) -> None:
 def test_the_marks_around_a_text_are_not_counted_as_its_tokens() -> None:
     file = str(tokenizer_file())
     assert FileTokenizer(file).count("tide") == 1
-    assert FileTokenizer(file).count("tide " * 1000) == 1000  # nor are those that padding adds, or cutting takes away
+    # nor are those that padding adds, or cutting takes away
+    assert FileTokenizer(file).count("tide " * 1000) == 1000
     assert marks(file) == 2
     assert marks("") == 0
 
@@ -294,21 +346,43 @@ def test_counting_in_another_process_agrees_with_the_embedder(tmp_path: Path) ->
         ("intfloat/multilingual-e5-large", "query: ", "passage: ", "mean"),
         ("intfloat/multilingual-e5-large-instruct", "", "", "mean"),
         ("intfloat/e5-mistral-7b-instruct", "", "", "mean"),
-        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", "", "cls"),
+        (
+            "BAAI/bge-small-en-v1.5",
+            "Represent this sentence for searching relevant passages: ",
+            "",
+            "cls",
+        ),
         ("BAAI/bge-m3", "", "", "cls"),
         ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: ", "mean"),
-        ("mixedbread-ai/mxbai-embed-large-v1", "Represent this sentence for searching relevant passages: ", "", "cls"),
-        ("Snowflake/snowflake-arctic-embed-m", "Represent this sentence for searching relevant passages: ", "", "cls"),
+        (
+            "mixedbread-ai/mxbai-embed-large-v1",
+            "Represent this sentence for searching relevant passages: ",
+            "",
+            "cls",
+        ),
+        (
+            "Snowflake/snowflake-arctic-embed-m",
+            "Represent this sentence for searching relevant passages: ",
+            "",
+            "cls",
+        ),
         ("Snowflake/snowflake-arctic-embed-m-v2.0", "query: ", "", "cls"),
         ("snowflake-arctic-embed2", "query: ", "", "cls"),
-        ("google/embeddinggemma-300m", "task: search result | query: ", "title: none | text: ", "mean"),
+        (
+            "google/embeddinggemma-300m",
+            "task: search result | query: ",
+            "title: none | text: ",
+            "mean",
+        ),
         ("thenlper/gte-small", "", "", "cls"),
         ("sentence-transformers/all-MiniLM-L6-v2", "", "", "mean"),
         ("text-embedding-3-small", "", "", "mean"),
         ("", "", "", "mean"),
     ],
 )
-def test_a_family_is_known_by_a_models_name(model: str, query: str, passage: str, pooling: str) -> None:
+def test_a_family_is_known_by_a_models_name(
+    model: str, query: str, passage: str, pooling: str
+) -> None:
     family = family_of(model)
     assert (family.query, family.passage, family.pooling) == (query, passage, pooling)
 
@@ -331,7 +405,9 @@ class Folder:
         (self.path / name).write_text(json.dumps(content))
 
     def described(self, **options: Any) -> folders.ModelFolder:
-        return folders.describe(self.path, self.path.name, onnx_weights(self.path), EmbedderOptions(**options))
+        return folders.describe(
+            self.path, self.path.name, onnx_weights(self.path), EmbedderOptions(**options)
+        )
 
 
 @pytest.fixture
@@ -341,7 +417,13 @@ def folder(tmp_path: Path) -> Folder:
 
 def test_a_folder_that_says_little_gets_the_usual(folder: Folder) -> None:
     found = folder.described()
-    assert (found.dimension, found.max_tokens, found.pooling, found.query_prefix, found.passage_prefix) == (384, 510, "mean", "", "")
+    assert (
+        found.dimension,
+        found.max_tokens,
+        found.pooling,
+        found.query_prefix,
+        found.passage_prefix,
+    ) == (384, 510, "mean", "", "")
     (folder.path / "config.json").unlink()
     assert (folder.described().dimension, folder.described().max_tokens) == (0, 510)
 
@@ -350,16 +432,36 @@ def test_a_folder_that_says_little_gets_the_usual(folder: Folder) -> None:
     ("files", "limit"),
     [
         ({"sentence_bert_config.json": {"max_seq_length": 256}}, 254),
-        ({"sentence_bert_config.json": {"max_seq_length": 128}, "tokenizer_config.json": {"model_max_length": 512}}, 126),
-        ({"sentence_bert_config.json": {"transformer_task": "feature-extraction"}, "tokenizer_config.json": {"model_max_length": 256}}, 254),
+        (
+            {
+                "sentence_bert_config.json": {"max_seq_length": 128},
+                "tokenizer_config.json": {"model_max_length": 512},
+            },
+            126,
+        ),
+        (
+            {
+                "sentence_bert_config.json": {"transformer_task": "feature-extraction"},
+                "tokenizer_config.json": {"model_max_length": 256},
+            },
+            254,
+        ),
         ({"sentence_bert_config.json": {"max_seq_length": None}}, 510),
         ({"tokenizer_config.json": {"model_max_length": 1000000000000000019884624838656}}, 510),
-        ({"config.json": {"max_position_embeddings": 514}, "tokenizer_config.json": {"model_max_length": 512}}, 510),
+        (
+            {
+                "config.json": {"max_position_embeddings": 514},
+                "tokenizer_config.json": {"model_max_length": 512},
+            },
+            510,
+        ),
         ({"config.json": {"max_position_embeddings": 8194}}, 8192),
     ],
     ids=["older", "older-wins", "newer", "unsaid", "unknown", "roberta", "long"],
 )
-def test_the_limit_is_read_where_older_and_newer_folders_have_it(folder: Folder, files: dict[str, object], limit: int) -> None:
+def test_the_limit_is_read_where_older_and_newer_folders_have_it(
+    folder: Folder, files: dict[str, object], limit: int
+) -> None:
     for name, content in files.items():
         folder.write(name, content)
     assert folder.described().max_tokens == limit
@@ -380,7 +482,9 @@ def test_the_limit_is_read_where_older_and_newer_folders_have_it(folder: Folder,
         ({"pooling_mode": "lasttoken"}, "other"),
     ],
 )
-def test_pooling_is_read_in_the_older_and_the_newer_form(folder: Folder, content: dict[str, object], pooling: str) -> None:
+def test_pooling_is_read_in_the_older_and_the_newer_form(
+    folder: Folder, content: dict[str, object], pooling: str
+) -> None:
     folder.write("1_Pooling/config.json", {"word_embedding_dimension": 64, **content})
     assert folder.described().pooling == pooling
     assert folder.described().dimension == 64
@@ -389,24 +493,46 @@ def test_pooling_is_read_in_the_older_and_the_newer_form(folder: Folder, content
 def test_the_dimension_is_read_in_the_newer_form_and_behind_a_further_layer(folder: Folder) -> None:
     folder.write("1_Pooling/config.json", {"embedding_dimension": 96, "pooling_mode": "mean"})
     assert folder.described().dimension == 96
-    folder.write("modules.json", [{"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"}, {"type": "x.Dense", "path": "2_Dense"}])
+    folder.write(
+        "modules.json",
+        [
+            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+            {"type": "x.Dense", "path": "2_Dense"},
+        ],
+    )
     folder.write("2_Dense/config.json", {"in_features": 96, "out_features": 32})
     assert folder.described().dimension == 32
 
 
 def test_prompts_of_the_folder_go_before_the_familys(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "e5-small")
-    assert (folder.described().query_prefix, folder.described().passage_prefix) == ("query: ", "passage: ")
-    folder.write("config_sentence_transformers.json", {"prompts": {"query": "ask: ", "passage": "tell: "}})
-    assert (folder.described().query_prefix, folder.described().passage_prefix) == ("ask: ", "tell: ")
-    folder.write("config_sentence_transformers.json", {"prompts": {"query": "ask: ", "document": "say: "}})
-    assert (folder.described().query_prefix, folder.described().passage_prefix) == ("ask: ", "say: ")
+    assert (folder.described().query_prefix, folder.described().passage_prefix) == (
+        "query: ",
+        "passage: ",
+    )
+    folder.write(
+        "config_sentence_transformers.json", {"prompts": {"query": "ask: ", "passage": "tell: "}}
+    )
+    assert (folder.described().query_prefix, folder.described().passage_prefix) == (
+        "ask: ",
+        "tell: ",
+    )
+    folder.write(
+        "config_sentence_transformers.json", {"prompts": {"query": "ask: ", "document": "say: "}}
+    )
+    assert (folder.described().query_prefix, folder.described().passage_prefix) == (
+        "ask: ",
+        "say: ",
+    )
 
 
 def test_empty_prompts_which_a_library_writes_into_every_folder_say_nothing(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "e5-small")
     folder.write("config_sentence_transformers.json", {"prompts": {"query": "", "document": ""}})
-    assert (folder.described().query_prefix, folder.described().passage_prefix) == ("query: ", "passage: ")
+    assert (folder.described().query_prefix, folder.described().passage_prefix) == (
+        "query: ",
+        "passage: ",
+    )
 
 
 def test_the_revision_changes_with_all_that_changes_vectors(folder: Folder) -> None:
@@ -416,7 +542,9 @@ def test_the_revision_changes_with_all_that_changes_vectors(folder: Folder) -> N
     (folder.path / "model.onnx").write_bytes(b"weighty")
     seen.add(folder.described().revision)
     (folder.path / "tokenizer.json").unlink()
-    (folder.path / "tokenizer.json").write_bytes(tokenizer_file().read_bytes().replace(b'"max_length":128', b'"max_length":129'))
+    (folder.path / "tokenizer.json").write_bytes(
+        tokenizer_file().read_bytes().replace(b'"max_length":128', b'"max_length":129')
+    )
     seen.add(folder.described().revision)
     (folder.path / "model.onnx_data").write_bytes(b"more weights")
     seen.add(folder.described().revision)
@@ -442,7 +570,9 @@ def test_weights_are_told_apart_wherever_they_differ(folder: Folder, place: int)
     assert folder.described().revision != before
 
 
-def test_weights_that_are_too_large_to_read_are_told_apart_by_parts_from_all_over(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_are_too_large_to_read_are_told_apart_by_parts_from_all_over(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(folders, "_READ_WHOLE", 1000)
     monkeypatch.setattr(folders, "_BLOCK", 100)
     monkeypatch.setattr(folders, "_BLOCKS", 10)
@@ -483,7 +613,9 @@ def test_a_folder_without_a_tokenizer_or_weights_is_named(provider: str, folder:
 
 
 @pytest.mark.parametrize("provider", ["onnx", "fastembed"])
-def test_weights_that_cannot_be_read_are_named_when_something_is_embedded(provider: str, folder: Folder) -> None:
+def test_weights_that_cannot_be_read_are_named_when_something_is_embedded(
+    provider: str, folder: Folder
+) -> None:
     has(provider)
     folder.write("tokenizer_config.json", {"model_max_length": 512, "pad_token": "[PAD]"})
     embedder = open_embedder(f"{provider}:{folder.path}")
@@ -491,7 +623,9 @@ def test_weights_that_cannot_be_read_are_named_when_something_is_embedded(provid
         embedder.embed_query("walrus")
 
 
-def test_weights_that_torch_cannot_read_are_named_when_something_is_embedded(folder: Folder) -> None:
+def test_weights_that_torch_cannot_read_are_named_when_something_is_embedded(
+    folder: Folder,
+) -> None:
     torch_folder()
     (folder.path / "model.safetensors").write_bytes(b"weights")
     embedder = open_embedder(f"sentence-transformers:{folder.path}")
@@ -521,7 +655,9 @@ def test_pooling_that_onnx_cannot_do_is_refused(folder: Folder) -> None:
         open_embedder(f"onnx:{folder.path}")
 
 
-def test_a_folder_is_named_by_its_last_part_and_set_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_named_by_its_last_part_and_set_by_its_whole_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = onnx_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert open_embedder(f"onnx:./{MINILM}").name == f"onnx:{MINILM}"
@@ -531,13 +667,19 @@ def test_a_folder_is_named_by_its_last_part_and_set_by_its_whole_path(tmp_path: 
 
 
 def test_a_newer_folder_is_read_to_its_declared_limit_by_fastembed(tmp_path: Path) -> None:
-    """fastembed cuts by `tokenizer_config.json`, where newer folders also have the `max_length` of some call long ago."""
+    """fastembed cuts by `tokenizer_config.json`, where newer folders also have the `max_length`
+    of some call long ago.
+    """
     has("fastembed")
     path = onnx_folder(tmp_path)
     (path / "tokenizer_config.json").unlink()
-    (path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512, "max_length": 40, "pad_token": "[PAD]"}))
+    (path / "tokenizer_config.json").write_text(
+        json.dumps({"model_max_length": 512, "max_length": 40, "pad_token": "[PAD]"})
+    )
     embedder = open_embedder(f"fastembed:{path}")
-    cat, dog = (embedder.embed_query("the " * (embedder.max_tokens - 1) + last) for last in ("cat", "dog"))
+    cat, dog = (
+        embedder.embed_query("the " * (embedder.max_tokens - 1) + last) for last in ("cat", "dog")
+    )
     assert float(np.abs(cat - dog).max()) > 1e-4
 
 
@@ -558,17 +700,23 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[wire.WireSe
         huggingface_hub.close_session()
 
 
-def test_a_name_of_a_hub_that_does_not_answer_fails_with_the_ways_without_one(hub: wire.WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_of_a_hub_that_does_not_answer_fails_with_the_ways_without_one(
+    hub: wire.WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     has("onnx")
     from huggingface_hub import constants
 
     with wire.WireServer() as gone:
         monkeypatch.setattr(constants, "ENDPOINT", gone.address)
-    with pytest.raises(UnreachableError, match=r"UNSPOOL_EMBEDDER=onnx:/path/of/the/folder.* static"):
+    with pytest.raises(
+        UnreachableError, match=r"UNSPOOL_EMBEDDER=onnx:/path/of/the/folder.* static"
+    ):
         open_embedder("onnx:nobody/nothing-of-the-kind")
 
 
-def test_a_hub_that_takes_too_long_is_taken_for_one_that_does_not_answer(hub: wire.WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_takes_too_long_is_taken_for_one_that_does_not_answer(
+    hub: wire.WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     has("onnx")
     never = threading.Event()
     hub.always = hub.later(never)
@@ -578,7 +726,9 @@ def test_a_hub_that_takes_too_long_is_taken_for_one_that_does_not_answer(hub: wi
     never.set()
 
 
-def test_where_hubs_are_switched_off_none_is_asked(hub: wire.WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_hubs_are_switched_off_none_is_asked(
+    hub: wire.WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     has("onnx")
     from huggingface_hub import constants
 
@@ -595,7 +745,9 @@ def test_a_name_that_no_hub_can_have_is_refused_without_asking(hub: wire.WireSer
     assert hub.asked == []
 
 
-def test_a_copy_that_a_hub_left_on_this_machine_is_taken_without_asking(hub: wire.WireServer, tmp_path: Path) -> None:
+def test_a_copy_that_a_hub_left_on_this_machine_is_taken_without_asking(
+    hub: wire.WireServer, tmp_path: Path
+) -> None:
     has("onnx")
     kept = tmp_path / "hub" / f"models--sentence-transformers--{MINILM}"
     (kept / "refs").mkdir(parents=True)
@@ -616,19 +768,27 @@ def test_fastembed_knows_which_names_it_knows() -> None:
 
 
 def test_an_unknown_provider_is_answered_with_the_nearest_and_the_list() -> None:
-    with pytest.raises(ConfigError, match=r"did you mean 'openai'\?.*sentence-transformers.*voyage"):
+    with pytest.raises(
+        ConfigError, match=r"did you mean 'openai'\?.*sentence-transformers.*voyage"
+    ):
         open_embedder("opnai:text-embedding-3-small")
     with pytest.raises(ConfigError, match="static, sentence-transformers"):
         open_embedder("")
 
 
 @pytest.mark.parametrize("provider", [name for name, known in PROVIDERS.items() if known.driver])
-def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(provider: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
+    provider: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     known, find = PROVIDERS[provider], importlib.util.find_spec
-    monkeypatch.setattr("unspool.embedders.importlib.util.find_spec", lambda name, *more: None if name == known.driver else find(name, *more))
+    monkeypatch.setattr(
+        "unspool.embedders.importlib.util.find_spec",
+        lambda name, *more: None if name == known.driver else find(name, *more),
+    )
     install = f"unspool[{known.extra}]" if known.extra else known.driver
     with pytest.raises(MissingDependencyError) as raised:
-        open_embedder(provider, EmbedderOptions(batch=977))  # options that nobody else has, for nothing that was opened before
+        # options that nobody else has, for nothing that was opened before
+        open_embedder(provider, EmbedderOptions(batch=977))
     assert f"pip install '{install}'" in str(raised.value)
     assert known.driver in str(raised.value)
 
@@ -642,9 +802,20 @@ def test_an_embedder_is_loaded_once() -> None:
     assert open_embedder("static") is open_embedder("static")
 
 
-@pytest.mark.parametrize("given", ["static", None, 7, object(), type("Half", (), {"embed_query": None, "embed_passages": None})()])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "static",
+        None,
+        7,
+        object(),
+        type("Half", (), {"embed_query": None, "embed_passages": None})(),
+    ],
+)
 def test_what_is_no_embedder_is_refused_with_what_one_needs(given: object) -> None:
-    with pytest.raises(InputError, match="name, dimension, max_tokens, embed_passages, embed_query"):
+    with pytest.raises(
+        InputError, match="name, dimension, max_tokens, embed_passages, embed_query"
+    ):
         as_embedder(given)
 
 
@@ -664,14 +835,20 @@ class Words:
     tokenizer_file = ""
 
     def __init__(self, **facts: Any) -> None:
-        self.facts = Facts(**{"name": "mine:words", "max_tokens": 64, "max_batch": 4, "is_local": True, **facts})
+        self.facts = Facts(
+            **{"name": "mine:words", "max_tokens": 64, "max_batch": 4, "is_local": True, **facts}
+        )
         self.asked: list[list[str]] = []
         self.gives: Any = None
         self.model = ""  # another model under the same name puts this before each text
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Any:
         self.asked.append(list(texts))
-        return wire.vectors([f"{self.model} {text}" for text in texts]) if self.gives is None else self.gives
+        return (
+            wire.vectors([f"{self.model} {text}" for text in texts])
+            if self.gives is None
+            else self.gives
+        )
 
 
 LONG = "tide " * 200
@@ -691,7 +868,9 @@ def test_a_text_over_the_limit_is_cut() -> None:
 def test_a_text_over_the_limit_is_refused_with_its_place_and_size() -> None:
     model = Words(over_limit=OverLimit.REFUSE)
     size = ModelEmbedder(model).count_tokens(LONG)
-    with pytest.raises(InputError, match=f"text 1 of 2 has {size} tokens, mine:words reads 64") as raised:
+    with pytest.raises(
+        InputError, match=f"text 1 of 2 has {size} tokens, mine:words reads 64"
+    ) as raised:
         ModelEmbedder(model).embed_passages(["short", LONG])
     assert "tide" not in str(raised.value)
     assert model.asked == []
@@ -733,7 +912,9 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize(("gives", "said"), REFUSED.values(), ids=REFUSED)
-def test_vectors_that_cannot_be_right_are_refused_with_the_models_name(gives: Any, said: str) -> None:
+def test_vectors_that_cannot_be_right_are_refused_with_the_models_name(
+    gives: Any, said: str
+) -> None:
     model = Words()
     model.gives = gives
     with pytest.raises(ServiceError, match=f"mine:words gave .*{said}"):
@@ -748,8 +929,14 @@ def test_vectors_of_another_dimension_than_declared_are_refused() -> None:
 
 
 @quick
-@given(st.lists(st.sampled_from(["tide", "boat out", "a b c d e", "x " * 30]), max_size=15), st.booleans(), st.integers(0, 40))
-def test_rows_are_in_the_order_of_the_texts_however_they_were_batched(texts: list[str], is_padded: bool, tokens: int) -> None:
+@given(
+    st.lists(st.sampled_from(["tide", "boat out", "a b c d e", "x " * 30]), max_size=15),
+    st.booleans(),
+    st.integers(0, 40),
+)
+def test_rows_are_in_the_order_of_the_texts_however_they_were_batched(
+    texts: list[str], is_padded: bool, tokens: int
+) -> None:
     numbered = [f"{text} {number}" for number, text in enumerate(texts)]
     model = Words(is_padded=is_padded, batch_tokens=tokens, dimension=wire.DIMENSION)
     rows = ModelEmbedder(model).embed_passages(numbered)
@@ -772,7 +959,10 @@ def test_a_model_in_this_process_is_asked_by_one_thread_at_a_time() -> None:
             return rows
 
     embedder = ModelEmbedder(Slow(), EmbedderOptions(concurrency=8))
-    threads = [threading.Thread(target=embedder.embed_passages, args=(["tide", "boat"] * 20,)) for _ in range(6)]
+    threads = [
+        threading.Thread(target=embedder.embed_passages, args=(["tide", "boat"] * 20,))
+        for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -874,7 +1064,11 @@ def test_an_error_of_ours_that_a_given_object_raises_stays_what_it_is() -> None:
         as_embedder(given).embed_passages(["walrus"])
 
 
-@pytest.mark.parametrize("gives", [[[1.0, 2.0], [1.0]], [["one"]], [None], "vectors", [[1.0]]], ids=["ragged", "words", "none", "text", "count"])
+@pytest.mark.parametrize(
+    "gives",
+    [[[1.0, 2.0], [1.0]], [["one"]], [None], "vectors", [[1.0]]],
+    ids=["ragged", "words", "none", "text", "count"],
+)
 def test_vectors_of_a_given_object_that_cannot_be_read_are_refused(gives: Any) -> None:
     given = Given()
     given.gives = gives
@@ -904,7 +1098,12 @@ def test_what_ones_own_embedder_states_is_taken() -> None:
         revision, alpha = "7", 0.25
 
     embedder = as_embedder(Stating(), EmbedderOptions(max_tokens=50, over_limit=OverLimit.REFUSE))
-    assert (embedder.name, embedder.revision, embedder.alpha, embedder.max_tokens) == ("own:words", "7", 0.25, 50)
+    assert (embedder.name, embedder.revision, embedder.alpha, embedder.max_tokens) == (
+        "own:words",
+        "7",
+        0.25,
+        50,
+    )
     assert embedder.facts.over_limit is OverLimit.REFUSE
 
 
@@ -950,7 +1149,9 @@ print(embedder.embed_passages(["walrus"]).shape)
 
 
 def test_a_process_that_used_coroutines_ends() -> None:
-    done = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "(1, 2)\n", "")
 
 

@@ -1,4 +1,6 @@
-"""What is shown around messages, how they lend each other their scores, and by what they are known again."""
+"""What is shown around messages, how they lend each other their scores, and by what they are
+known again.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,24 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 
 def said(number: int, text: str = "") -> Said:
-    return Said(number=number, speaker="ann", kind=AuthorKind.USER, text=text or f"message {number}", at=NOON)
+    return Said(
+        number=number,
+        speaker="ann",
+        kind=AuthorKind.USER,
+        text=text or f"message {number}",
+        at=NOON,
+    )
 
 
-def chunk(id_: int, number: int, *, path: str = "c", project: str = "p", text: str = "", kind: Kind = Kind.CHAT) -> Chunk:
+def chunk(
+    id_: int,
+    number: int,
+    *,
+    path: str = "c",
+    project: str = "p",
+    text: str = "",
+    kind: Kind = Kind.CHAT,
+) -> Chunk:
     text = text or f"message {number}"
     return Chunk(
         id=id_,
@@ -44,12 +60,20 @@ def chunk(id_: int, number: int, *, path: str = "c", project: str = "p", text: s
 def around(*chunks: Chunk, last: int = 9, blank: tuple[int, ...] = ()) -> dict[int, list[Said]]:
     """What the catalog says of messages in a conversation of so many."""
     return {
-        one.id: [said(n, "  \n" if n in blank else "") for n in range(one.lines.first - 1, one.lines.first + 2) if 1 <= n <= last] for one in chunks
+        one.id: [
+            said(n, "  \n" if n in blank else "")
+            for n in range(one.lines.first - 1, one.lines.first + 2)
+            if 1 <= n <= last
+        ]
+        for one in chunks
     }
 
 
 def shown(found: list[Exchange]) -> list[tuple[list[int], list[int]]]:
-    return [([one.number for one in exchange.before], [one.number for one in exchange.after]) for exchange in found]
+    return [
+        ([one.number for one in exchange.before], [one.number for one in exchange.after])
+        for exchange in found
+    ]
 
 
 # Exchanges
@@ -110,19 +134,32 @@ def test_what_stands_beside_is_one_line_and_cut_where_it_is_long() -> None:
     one = chunk(1, 2)
     found = exchanges([one], {1: [said(1, "a  b\n\tc"), said(2), said(3, "word " * 200)]})[0]
     assert (found.before[0].text, found.before[0].is_cut) == ("a b c", False)
-    assert found.after[0].is_cut and found.after[0].text.endswith("word…") and len(found.after[0].text) <= MOST + 1
+    assert (
+        found.after[0].is_cut
+        and found.after[0].text.endswith("word…")
+        and len(found.after[0].text) <= MOST + 1
+    )
     assert found.context == f"ann: a b c\nann: {found.after[0].text}"
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["c", "d"])), unique=True, max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.sampled_from(["c", "d"])), unique=True, max_size=12)
+)
 def test_whatever_the_hits_are_no_message_is_there_twice(places: list[tuple[int, str]]) -> None:
     chunks = [chunk(id_, number, path=path) for id_, (number, path) in enumerate(places)]
     found = exchanges(chunks, around(*chunks))
-    every = [(one.path, message.number) for one, exchange in zip(chunks, found, strict=True) for message in (*exchange.before, *exchange.after)] + [
-        (path, number) for number, path in places
-    ]
+    every = [
+        (one.path, message.number)
+        for one, exchange in zip(chunks, found, strict=True)
+        for message in (*exchange.before, *exchange.after)
+    ] + [(path, number) for number, path in places]
     assert len(every) == len(set(every))
-    expected = {(path, near) for number, path in places for near in (number - 1, number, number + 1) if 1 <= near <= 9}
+    expected = {
+        (path, near)
+        for number, path in places
+        for near in (number - 1, number, number + 1)
+        if 1 <= near <= 9
+    }
     assert set(every) == expected
 
 
@@ -137,7 +174,9 @@ def count(text: str) -> int:
     st.lists(st.tuples(st.integers(1, 30), st.integers(0, 20)), min_size=1, max_size=8),
     st.integers(1, 200),
 )
-def test_what_stands_beside_hits_takes_only_what_they_leave(sizes: list[tuple[int, int]], max_tokens: int) -> None:
+def test_what_stands_beside_hits_takes_only_what_they_leave(
+    sizes: list[tuple[int, int]], max_tokens: int
+) -> None:
     chunks = [chunk(id_, id_ + 1, text="word " * own) for id_, (own, _) in enumerate(sizes)]
     contexts = ["beside " * beside for _, beside in sizes]
 
@@ -167,7 +206,11 @@ def test_a_message_gains_a_part_of_those_around_it_and_less_of_those_farther_awa
     for step, part in enumerate(NEIGHBOUR_PARTS, 1):
         assert found[5 - step] == found[5 + step] == pytest.approx(part)
     assert found[0] == found[10] == 0.0
-    assert len(NEIGHBOUR_PARTS) == REACH and list(NEIGHBOUR_PARTS) == sorted(NEIGHBOUR_PARTS, reverse=True) and NEIGHBOUR_PARTS[0] < 1
+    assert (
+        len(NEIGHBOUR_PARTS) == REACH
+        and list(NEIGHBOUR_PARTS) == sorted(NEIGHBOUR_PARTS, reverse=True)
+        and NEIGHBOUR_PARTS[0] < 1
+    )
 
 
 def test_messages_of_other_conversations_lend_nothing() -> None:
@@ -178,14 +221,20 @@ def test_messages_of_other_conversations_lend_nothing() -> None:
 def test_a_gap_lends_nothing_and_order_does_not_matter() -> None:
     some = [candidate(1, 0), candidate(3, 2), candidate(9, 8)]
     fused = {1: 0.5, 3: 1.0, 9: 0.1}
-    assert in_context(some, fused) == in_context(some[::-1], fused) == {1: 0.5 + NEIGHBOUR_PARTS[1], 3: 1.0 + 0.5 * NEIGHBOUR_PARTS[1], 9: 0.1}
+    assert (
+        in_context(some, fused)
+        == in_context(some[::-1], fused)
+        == {1: 0.5 + NEIGHBOUR_PARTS[1], 3: 1.0 + 0.5 * NEIGHBOUR_PARTS[1], 9: 0.1}
+    )
     assert in_context([], {}) == {}
 
 
 def test_messages_stand_for_themselves_in_the_order_and_are_nobodys_copies() -> None:
     some = [candidate(1, 0), candidate(2, 1), candidate(3, 2)]
     ranked = rank(some, {1: 0.2, 2: 0.9, 3: 0.9}, terms=("c",), identifiers=frozenset())
-    assert [(one.candidate.id, one.score) for one in ranked] == [(2, 0.9), (3, 0.9), (1, 0.2)], "no boost for a name, no decay for further ones"
+    assert [(one.candidate.id, one.score) for one in ranked] == [(2, 0.9), (3, 0.9), (1, 0.2)], (
+        "no boost for a name, no decay for further ones"
+    )
     grouped, repeats = with_copies(ranked, frozenset())
     assert ([is_copy for _, is_copy in grouped], repeats) == ([False] * 3, [])
 
@@ -204,12 +253,19 @@ message = st.builds(
 
 
 @given(message, message)
-def test_messages_have_the_same_fingerprint_exactly_if_they_are_the_same(one: Message, other: Message) -> None:
+def test_messages_have_the_same_fingerprint_exactly_if_they_are_the_same(
+    one: Message, other: Message
+) -> None:
     assert (fingerprint(one) == fingerprint(other)) == (one == other)
 
 
 def test_parts_of_a_message_do_not_run_into_each_other() -> None:
-    ways = [Message(text="bc", author="a"), Message(text="c", author="ab"), Message(text="abc"), Message(text="c", author="b", id="a")]
+    ways = [
+        Message(text="bc", author="a"),
+        Message(text="c", author="ab"),
+        Message(text="abc"),
+        Message(text="c", author="b", id="a"),
+    ]
     assert len({fingerprint(one) for one in ways}) == len(ways)
     east = Message(text="x", at=NOON.astimezone(timezone(timedelta(hours=5))))
     assert fingerprint(east) == fingerprint(Message(text="x", at=NOON))
@@ -226,7 +282,9 @@ def test_a_chain_can_be_continued_wherever_it_was_left(links: list[bytes], at: i
 
 
 def test_the_whole_has_another_fingerprint_when_anything_of_it_is_another() -> None:
-    own = Conversation(id="c", messages=[Message(text="a"), Message(text="b")], title="t", metadata={"k": 1})
+    own = Conversation(
+        id="c", messages=[Message(text="a"), Message(text="b")], title="t", metadata={"k": 1}
+    )
     others = [
         replace(own, title="u"),
         replace(own, scenario_title="s"),
@@ -237,11 +295,13 @@ def test_the_whole_has_another_fingerprint_when_anything_of_it_is_another() -> N
         replace(own, messages=own.messages[:1]),
         replace(own, messages=own.messages[::-1]),
     ]
-    prints = {messages.whole_fingerprint(one, "recipe") for one in (own, *others)} | {messages.whole_fingerprint(own, "another recipe")}
+    prints = {messages.whole_fingerprint(one, "recipe") for one in (own, *others)} | {
+        messages.whole_fingerprint(own, "another recipe")
+    }
     assert len(prints) == len(others) + 2
-    assert messages.whole_fingerprint(replace(own, metadata={"a": 1, "b": 2}), "") == messages.whole_fingerprint(
-        replace(own, metadata={"b": 2, "a": 1}), ""
-    )
+    assert messages.whole_fingerprint(
+        replace(own, metadata={"a": 1, "b": 2}), ""
+    ) == messages.whole_fingerprint(replace(own, metadata={"b": 2, "a": 1}), "")
 
 
 @given(st.dates(date(1678, 1, 1), date(2261, 12, 31)))

@@ -29,34 +29,69 @@ def test_no_filter_is_none(nothing: dict | None) -> None:
         ({"language": {"eq": "python"}}, eq("language", "python")),
         ({"language": {"=": "python"}}, eq("language", "python")),
         ({"language": {"==": "python"}}, eq("language", "python")),
-        ({"language": ["python", "go"]}, AnyOf(parts=(eq("language", "python"), eq("language", "go")))),
-        ({"language": {"in": ("python", "go")}}, AnyOf(parts=(eq("language", "python"), eq("language", "go")))),
+        (
+            {"language": ["python", "go"]},
+            AnyOf(parts=(eq("language", "python"), eq("language", "go"))),
+        ),
+        (
+            {"language": {"in": ("python", "go")}},
+            AnyOf(parts=(eq("language", "python"), eq("language", "go"))),
+        ),
         ({"language": []}, AnyOf(parts=())),
         ({"language": {"not": "python"}}, Not(inner=eq("language", "python"))),
         ({"language": {"!=": "python"}}, Not(inner=eq("language", "python"))),
         ({"language": {"ne": "python"}}, Not(inner=eq("language", "python"))),
-        ({"language": {"not in": ["a", "b"]}}, Not(inner=AnyOf(parts=(eq("language", "a"), eq("language", "b"))))),
+        (
+            {"language": {"not in": ["a", "b"]}},
+            Not(inner=AnyOf(parts=(eq("language", "a"), eq("language", "b")))),
+        ),
         ({"modified": {"lt": "2026-01-31"}}, Compare(field="modified", op="lt", value=DAY)),
         ({"modified": {"<=": DAY}}, Compare(field="modified", op="le", value=DAY)),
-        ({"modified": {"gt": date(2026, 1, 31)}}, Compare(field="modified", op="ge", value=DAY + timedelta(days=1))),
-        ({"modified": {"le": "2026-01-31"}}, Compare(field="modified", op="lt", value=DAY + timedelta(days=1))),
+        (
+            {"modified": {"gt": date(2026, 1, 31)}},
+            Compare(field="modified", op="ge", value=DAY + timedelta(days=1)),
+        ),
+        (
+            {"modified": {"le": "2026-01-31"}},
+            Compare(field="modified", op="lt", value=DAY + timedelta(days=1)),
+        ),
         ({"modified": {"gt": DAY}}, Compare(field="modified", op="gt", value=DAY)),
-        ({"modified": {">=": "2026-01-31T02:00:00+02:00"}}, Compare(field="modified", op="ge", value=DAY)),
+        (
+            {"modified": {">=": "2026-01-31T02:00:00+02:00"}},
+            Compare(field="modified", op="ge", value=DAY),
+        ),
         ({"modified": "2026-01-31T00:00:00Z"}, eq("modified", DAY)),
         (
             {"metadata.year": {"ge": 2020, "lt": 2030}},
-            AllOf(parts=(Compare(field="metadata.year", op="ge", value=2020), Compare(field="metadata.year", op="lt", value=2030))),
+            AllOf(
+                parts=(
+                    Compare(field="metadata.year", op="ge", value=2020),
+                    Compare(field="metadata.year", op="lt", value=2030),
+                )
+            ),
         ),
         ({"metadata": {"author": "ann"}}, eq("metadata.author", "ann")),
-        ({"metadata": {"a": 1, "b": True}}, AllOf(parts=(eq("metadata.a", 1), eq("metadata.b", True)))),
+        (
+            {"metadata": {"a": 1, "b": True}},
+            AllOf(parts=(eq("metadata.a", 1), eq("metadata.b", True))),
+        ),
         ({"metadata.a.b": 0.5}, eq("metadata.a.b", 0.5)),
         ({"metadata.empty": ""}, eq("metadata.empty", "")),
         ({"kind": "code", "path": "*.py"}, AllOf(parts=(eq("kind", "code"), eq("path", "*.py")))),
         ({"not": {"kind": "docs"}}, Not(inner=eq("kind", "docs"))),
-        ({"any": [{"kind": "docs"}, {"language": "go"}]}, AnyOf(parts=(eq("kind", "docs"), eq("language", "go")))),
-        ({"all": [{"kind": "docs"}, {"heading": "Intro"}]}, AllOf(parts=(eq("kind", "docs"), eq("heading", "Intro")))),
+        (
+            {"any": [{"kind": "docs"}, {"language": "go"}]},
+            AnyOf(parts=(eq("kind", "docs"), eq("language", "go"))),
+        ),
+        (
+            {"all": [{"kind": "docs"}, {"heading": "Intro"}]},
+            AllOf(parts=(eq("kind", "docs"), eq("heading", "Intro"))),
+        ),
         ({"any": []}, AnyOf(parts=())),
-        ({"not": {"any": [{"not": {"document": "a"}}]}}, Not(inner=AnyOf(parts=(Not(inner=eq("document", "a")),)))),
+        (
+            {"not": {"any": [{"not": {"document": "a"}}]}},
+            Not(inner=AnyOf(parts=(Not(inner=eq("document", "a")),))),
+        ),
     ],
 )
 def test_a_mapping_means(where: dict, meaning: object) -> None:
@@ -68,7 +103,9 @@ def test_times_of_other_zones_are_turned_into_utc() -> None:
     assert parse({"modified": moment}) == eq("modified", DAY)
 
 
-@pytest.mark.parametrize("field", ["lang", "Path", "", "text", "metadata.", "metadata", 7, "language "])
+@pytest.mark.parametrize(
+    "field", ["lang", "Path", "", "text", "metadata.", "metadata", 7, "language "]
+)
 def test_an_unknown_field_is_answered_with_the_known_ones(field: object) -> None:
     with pytest.raises(FilterError) as caught:
         parse({field: "x"})  # type: ignore[dict-item]
@@ -136,7 +173,9 @@ def test_very_deep_nesting_is_refused_before_it_exhausts_the_stack() -> None:
 
 
 def test_the_fields_of_a_filter_are_found_at_every_depth() -> None:
-    condition = parse({"language": "go", "any": [{"not": {"heading": "x"}}, {"metadata": {"a": 1}}], "path": []})
+    condition = parse(
+        {"language": "go", "any": [{"not": {"heading": "x"}}, {"metadata": {"a": 1}}], "path": []}
+    )
     assert condition is not None
     assert fields_of(condition) == {"language", "heading", "metadata.a"}
 
@@ -150,7 +189,9 @@ def test_a_day_means_all_of_it() -> None:
     )
     assert parse({"time": "2026-05-08"}) == parse({"time": date(2026, 5, 8)}) == day
     assert parse({"time": {"not": "2026-05-08"}}) == Not(inner=day)
-    assert parse({"time": "2026-05-08T00:00:00"}) == Compare(field="time", op="eq", value=datetime(2026, 5, 8, tzinfo=UTC))
+    assert parse({"time": "2026-05-08T00:00:00"}) == Compare(
+        field="time", op="eq", value=datetime(2026, 5, 8, tzinfo=UTC)
+    )
     assert parse({"modified": "9999-12-31"}) is not None
 
 

@@ -1,4 +1,6 @@
-"""Flat vector files: whatever is appended, removed and replaced, a search answers like brute force over what should be there."""
+"""Flat vector files: whatever is appended, removed and replaced, a search answers like brute
+force over what should be there.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,17 @@ def unit(seed: int, dimension: int = DIMENSION) -> np.ndarray:
 
 
 def points(ids: list[int], version: int = 0, dimension: int = DIMENSION) -> Points:
-    """Each id has its own vector and belongs to document id // 10; another version has another vector."""
-    vectors = np.array([unit(id_ * 1000 + version, dimension) for id_ in ids], dtype=np.float32).reshape(len(ids), dimension)
-    return Points(ids=np.array(ids, dtype=np.int64), documents=np.array([id_ // 10 for id_ in ids], dtype=np.int64), vectors=vectors)
+    """Each id has its own vector and belongs to document id // 10; another version has another
+    vector.
+    """
+    vectors = np.array(
+        [unit(id_ * 1000 + version, dimension) for id_ in ids], dtype=np.float32
+    ).reshape(len(ids), dimension)
+    return Points(
+        ids=np.array(ids, dtype=np.int64),
+        documents=np.array([id_ // 10 for id_ in ids], dtype=np.int64),
+        vectors=vectors,
+    )
 
 
 class Files:
@@ -44,7 +54,13 @@ class Files:
 
     def append(self, added: Points, removed: list[int] | None = None) -> None:
         gone = np.array(removed or [], dtype=np.int64)
-        self.state = flat.append(self.folder, self.view, added, removed=gone, position=Position(self.state.position + 1, 7))
+        self.state = flat.append(
+            self.folder,
+            self.view,
+            added,
+            removed=gone,
+            position=Position(self.state.position + 1, 7),
+        )
         self.view = flat.open_view(self.folder, self.state, self.view)
         for id_ in gone.tolist():
             self.expected.pop(id_, None)
@@ -56,7 +72,10 @@ class Files:
         return flat.open_view(self.folder, state)
 
     def brute_force(self, query: np.ndarray, k: int) -> list[int]:
-        scores = {id_: round(float(np.dot(vector.astype(np.float64), query.astype(np.float64))), 6) for id_, vector in self.expected.items()}
+        scores = {
+            id_: round(float(np.dot(vector.astype(np.float64), query.astype(np.float64))), 6)
+            for id_, vector in self.expected.items()
+        }
         return sorted(scores, key=lambda id_: (-scores[id_], id_))[:k]
 
     def check(self, view: VectorView, query: np.ndarray, k: int) -> None:
@@ -70,12 +89,20 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "vectors")
 
 
-steps = st.lists(st.tuples(st.lists(st.integers(0, 30), max_size=6, unique=True), st.lists(st.integers(0, 30), max_size=6, unique=True)), max_size=12)
+steps = st.lists(
+    st.tuples(
+        st.lists(st.integers(0, 30), max_size=6, unique=True),
+        st.lists(st.integers(0, 30), max_size=6, unique=True),
+    ),
+    max_size=12,
+)
 
 
 @quick
 @given(steps, st.integers(0, 5), st.integers(1, 40))
-def test_appending_replacing_and_removing_in_any_order_equals_a_dictionary(changes: list[tuple[list[int], list[int]]], seed: int, k: int) -> None:
+def test_appending_replacing_and_removing_in_any_order_equals_a_dictionary(
+    changes: list[tuple[list[int], list[int]]], seed: int, k: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         files = Files(Path(folder) / "vectors")
         for version, (added, removed) in enumerate(changes):
@@ -94,7 +121,12 @@ def test_a_filter_lets_only_the_chosen_rows_through(files: Files) -> None:
     files.append(points([3, 4], version=1), removed=[7])
     found = flat.search(files.view, unit(1), 50, files.view.document_ids == 0)
     assert sorted(found.ids.tolist()) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
-    assert flat.search(files.view, unit(1), 50, np.zeros(files.state.rows, dtype=np.bool_)).ids.tolist() == []
+    assert (
+        flat.search(
+            files.view, unit(1), 50, np.zeros(files.state.rows, dtype=np.bool_)
+        ).ids.tolist()
+        == []
+    )
 
 
 def test_nothing_is_found_in_nothing(files: Files) -> None:
@@ -113,7 +145,9 @@ def test_equal_vectors_are_in_the_order_of_their_ids(files: Files) -> None:
     assert flat.search(files.view, unit(3), 7, None).ids.tolist() == list(range(7))
 
 
-def test_what_a_killed_writer_left_behind_the_committed_rows_is_ignored_and_overwritten(files: Files) -> None:
+def test_what_a_killed_writer_left_behind_the_committed_rows_is_ignored_and_overwritten(
+    files: Files,
+) -> None:
     files.append(points([1, 2, 3]))
     for file in files.folder.glob("*-0.*"):
         with file.open("ab") as handle:
@@ -140,8 +174,15 @@ def test_compaction_drops_the_dead_keeps_the_living_and_removes_the_old_files(fi
     files.append(points(list(range(3000, 3010))), removed=list(range(1400)))
     assert (files.state.generation, files.state.rows, files.state.dead) == (1, 1610, 0)
     files.check(files.reopened(), unit(1), 20)
-    assert sorted(file.name for file in files.folder.iterdir()) == ["codes-1.u64", "documents-1.i64", "ids-1.i64", "state.json", "vectors-1.f32"]
-    found = flat.search(old_view, unit(1), 3000, None)  # a reader that still has the old generation is not disturbed
+    assert sorted(file.name for file in files.folder.iterdir()) == [
+        "codes-1.u64",
+        "documents-1.i64",
+        "ids-1.i64",
+        "state.json",
+        "vectors-1.f32",
+    ]
+    # a reader that still has the old generation is not disturbed
+    found = flat.search(old_view, unit(1), 3000, None)
     assert set(found.ids.tolist()) == set(old_expected)
     files.append(points([5, 3000], version=2), removed=[2000])
     files.check(files.reopened(), unit(1), 20)
@@ -162,15 +203,21 @@ def test_an_older_view_stays_what_it_was(files: Files) -> None:
 
 
 @pytest.mark.parametrize("dimension", [64, 256])
-def test_many_rows_are_searched_in_two_stages_and_the_best_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimension: int) -> None:
-    """With candidates for a tenth of the rows the nearest ones, which are far nearer than the rest, are all among them."""
+def test_many_rows_are_searched_in_two_stages_and_the_best_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimension: int
+) -> None:
+    """With candidates for a tenth of the rows the nearest ones, which are far nearer than the
+    rest, are all among them.
+    """
     monkeypatch.setattr(flat, "EXACT_ROWS", 50)
     monkeypatch.setattr(flat, "MIN_CANDIDATES", 100)
     monkeypatch.setattr(flat, "CANDIDATES_PER_HIT", 5)
     files = Files(tmp_path / "vectors", dimension)
     files.append(points(list(range(1000)), dimension=dimension))
     query = unit(77, dimension)
-    near = np.array([query + 0.02 * i * unit(5000 + i, dimension) for i in range(10)], dtype=np.float32)
+    near = np.array(
+        [query + 0.02 * i * unit(5000 + i, dimension) for i in range(10)], dtype=np.float32
+    )
     near /= np.linalg.norm(near, axis=1, keepdims=True)
     ids = np.arange(2000, 2010, dtype=np.int64)
     files.append(Points(ids=ids, documents=ids, vectors=near), removed=list(range(100)))
@@ -181,7 +228,9 @@ def test_many_rows_are_searched_in_two_stages_and_the_best_are_found(tmp_path: P
     assert flat.search(files.view, query, 10, few).ids[0] == 2001
 
 
-def test_exact_opposites_do_not_crowd_out_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exact_opposites_do_not_crowd_out_the_nearest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(flat, "EXACT_ROWS", 50)
     monkeypatch.setattr(flat, "MIN_CANDIDATES", 100)
     monkeypatch.setattr(flat, "CANDIDATES_PER_HIT", 5)
@@ -195,7 +244,9 @@ def test_exact_opposites_do_not_crowd_out_the_nearest(tmp_path: Path, monkeypatc
 
 @quick
 @given(st.integers(1, 60), st.integers(1, 70), st.integers(0, 3))
-def test_two_stages_are_exact_where_the_candidates_cover_everything(rows: int, k: int, seed: int) -> None:
+def test_two_stages_are_exact_where_the_candidates_cover_everything(
+    rows: int, k: int, seed: int
+) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(flat, "EXACT_ROWS", 0)
         files = Files(Path(folder) / "vectors")
@@ -204,7 +255,10 @@ def test_two_stages_are_exact_where_the_candidates_cover_everything(rows: int, k
 
 
 def is_damaged(files: Files) -> bool:
-    """Whether opening the files, or `find_damage`, reports damage; both must agree. A missing state is a new folder."""
+    """Whether opening the files, or `find_damage`, reports damage; both must agree.
+
+    A missing state is a new folder.
+    """
     found = flat.find_damage(files.folder)
     try:
         state = flat.read_state(files.folder)
@@ -218,7 +272,14 @@ def is_damaged(files: Files) -> bool:
     return False
 
 
-FILES = ["vectors-0.f32", "codes-0.u64", "ids-0.i64", "documents-0.i64", "dead-0-1.u8", "state.json"]
+FILES = [
+    "vectors-0.f32",
+    "codes-0.u64",
+    "ids-0.i64",
+    "documents-0.i64",
+    "dead-0-1.u8",
+    "state.json",
+]
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -232,7 +293,13 @@ def test_damage_is_noticed(files: Files, damage: str, file: str) -> None:
     if damage == "missing":
         path.unlink()
     else:
-        path.write_bytes({"empty": b"", "truncated": path.read_bytes()[: size // 2], "garbage": np.random.default_rng(1).bytes(size)}[damage])
+        path.write_bytes(
+            {
+                "empty": b"",
+                "truncated": path.read_bytes()[: size // 2],
+                "garbage": np.random.default_rng(1).bytes(size),
+            }[damage]
+        )
     assert is_damaged(files)
 
 

@@ -1,4 +1,6 @@
-"""Settings files of a folder: which settings count without trust, and that no file can stop or block a command."""
+"""Settings files of a folder: which settings count without trust, and that no file can stop or
+block a command.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "folder"
 
 
-def load(folder: Path, environment: dict[str, str] | None = None, **given: object) -> tuple[Settings, list[str]]:
+def load(
+    folder: Path, environment: dict[str, str] | None = None, **given: object
+) -> tuple[Settings, list[str]]:
     """Load settings; returns them with the lines that the user gets."""
     lines: list[str] = []
-    return Settings.load(environment=environment or {}, folder=folder, notify=lines.append, **given), lines  # type: ignore[arg-type]
+    return Settings.load(
+        environment=environment or {}, folder=folder, notify=lines.append, **given
+    ), lines  # type: ignore[arg-type]
 
 
 def trust(folder: Path) -> None:
@@ -58,14 +64,21 @@ def test_the_harmless_settings_are_these_and_no_others() -> None:
 
 @pytest.mark.parametrize("file", [TOML, DOTENV])
 @pytest.mark.parametrize("name", names())
-def test_only_harmless_settings_count_in_a_folder_that_is_not_trusted(folder: Path, name: str, file: str) -> None:
+def test_only_harmless_settings_count_in_a_folder_that_is_not_trusted(
+    folder: Path, name: str, file: str
+) -> None:
     value = HARMLESS.get(name, "7")
-    (folder / file).write_text(f"{variable(name)}={value}\n" if file == DOTENV else f'{name} = "{value}"\n')
+    (folder / file).write_text(
+        f"{variable(name)}={value}\n" if file == DOTENV else f'{name} = "{value}"\n'
+    )
     settings, lines = load(folder)
     if name in HARMLESS:
         assert (str(getattr(settings, name)), settings.origins[name], lines) == (value, file, [])
         return
-    assert (getattr(settings, name), settings.origins[name]) == (getattr(Settings(), name), "default")
+    assert (getattr(settings, name), settings.origins[name]) == (
+        getattr(Settings(), name),
+        "default",
+    )
     assert [(one.name, one.file) for one in settings.ignored] == [(name, file)]
     assert len(lines) == 1 and name in lines[0]
 
@@ -78,15 +91,22 @@ def test_the_line_names_the_command_that_allows_the_settings(folder: Path) -> No
     assert settings.limit == 3
 
 
-def test_a_library_user_gets_a_warning_at_the_line_of_the_call(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_user_gets_a_warning_at_the_line_of_the_call(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / TOML).write_text('embedder_url = "http://h/v1"\n')
     monkeypatch.chdir(folder)
-    with pytest.warns(unspool.UntrustedFolderWarning, match="embedder_url") as caught, unspool.open(f"sqlite:///{folder.parent}/a.db") as corpus:
+    with (
+        pytest.warns(unspool.UntrustedFolderWarning, match="embedder_url") as caught,
+        unspool.open(f"sqlite:///{folder.parent}/a.db") as corpus,
+    ):
         assert corpus.settings.embedder_url == ""
     assert [one.filename for one in caught] == [__file__]
 
 
-def test_trust_folder_lets_every_setting_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trust_folder_lets_every_setting_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / TOML).write_text(f'database = "sqlite:///{folder}/a.db"\nproject = "mine"\n')
     monkeypatch.chdir(folder)
     for name in [one for one in os.environ if one.startswith("UNSPOOL_")]:
@@ -134,7 +154,8 @@ def test_the_environment_names_trusted_folders(folder: Path, tmp_path: Path) -> 
     (folder / TOML).write_text('project = "mine"\n')
     listed = os.pathsep.join(["", str(tmp_path / "other"), str(folder)])
     assert load(folder, {"UNSPOOL_TRUST": listed})[0].project == "mine"
-    assert load(folder, {"UNSPOOL_TRUST": str(tmp_path)})[0].project == ""  # a folder above does not count
+    # a folder above does not count
+    assert load(folder, {"UNSPOOL_TRUST": str(tmp_path)})[0].project == ""
     assert load(folder, flags={"trust": str(folder)})[0].project == "mine"
     for relative in (".", "folder", f"{folder}{os.pathsep}."):
         with pytest.raises(ConfigError, match="absolute"):
@@ -142,7 +163,9 @@ def test_the_environment_names_trusted_folders(folder: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_trusted", [False, True])
-def test_a_folder_cannot_trust_itself_or_others(folder: Path, tmp_path: Path, is_trusted: bool) -> None:
+def test_a_folder_cannot_trust_itself_or_others(
+    folder: Path, tmp_path: Path, is_trusted: bool
+) -> None:
     (folder / DOTENV).write_text(f"UNSPOOL_TRUST={folder}\nUNSPOOL_PROJECT=theirs\n")
     (folder / TOML).write_text(f'trust = "{folder}"\n')
     settings, (line,) = load(folder, trust_folder=is_trusted)
@@ -152,7 +175,10 @@ def test_a_folder_cannot_trust_itself_or_others(folder: Path, tmp_path: Path, is
 
 def test_the_user_overrides_a_folder_and_needs_no_trust(folder: Path) -> None:
     (folder / TOML).write_text('database = "sqlite:///theirs.db"\n')
-    for layer in ({"environment": {"UNSPOOL_DATABASE": "sqlite:///mine.db"}}, {"flags": {"database": "sqlite:///mine.db"}}):
+    for layer in (
+        {"environment": {"UNSPOOL_DATABASE": "sqlite:///mine.db"}},
+        {"flags": {"database": "sqlite:///mine.db"}},
+    ):
         assert load(folder, **layer)[0].database == "sqlite:///mine.db"  # type: ignore[arg-type]
 
 
@@ -171,7 +197,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-def test_a_broken_file_is_ignored_unless_the_folder_is_trusted(folder: Path, content: bytes) -> None:
+def test_a_broken_file_is_ignored_unless_the_folder_is_trusted(
+    folder: Path, content: bytes
+) -> None:
     (folder / TOML).write_bytes(content)
     settings, lines = load(folder)
     assert settings == Settings() and len(lines) == 1
@@ -208,7 +236,9 @@ def test_a_folder_called_env_is_a_virtual_environment(folder: Path) -> None:
     assert load(folder) == (Settings(), [])
 
 
-def test_a_deleted_current_folder_has_no_settings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deleted_current_folder_has_no_settings(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(folder)
     folder.rmdir()
     assert Settings.load(environment={}) == Settings()
@@ -216,7 +246,8 @@ def test_a_deleted_current_folder_has_no_settings(folder: Path, monkeypatch: pyt
 
 def test_a_message_contains_no_secret_and_no_control_character(folder: Path) -> None:
     (folder / TOML).write_text(
-        '"\\u001b[2J\\u202e" = 1\nanswer_key = "hunter2"\nansver_key = "hunter2"\nlimit = "\\u001b"\ndatabase = "postgresql://me:hunter2@h/x"\n'
+        '"\\u001b[2J\\u202e" = 1\nanswer_key = "hunter2"\nansver_key = "hunter2"\nlimit = '
+        '"\\u001b"\ndatabase = "postgresql://me:hunter2@h/x"\n'
     )
     settings, (line,) = load(folder)
     shown = [line, *(f"{one.name} {one.value} {one.reason}" for one in settings.ignored)]
@@ -232,12 +263,18 @@ def test_a_message_stays_short_however_many_settings_a_file_has(folder: Path) ->
 
 @given(toml=st.binary(max_size=300), dotenv=st.binary(max_size=300))
 @example(toml=b"\x00", dotenv=b"UNSPOOL_LIMIT='\x00'")
-def test_no_content_stops_a_command_in_a_folder_that_is_not_trusted(tmp_path_factory: pytest.TempPathFactory, toml: bytes, dotenv: bytes) -> None:
+def test_no_content_stops_a_command_in_a_folder_that_is_not_trusted(
+    tmp_path_factory: pytest.TempPathFactory, toml: bytes, dotenv: bytes
+) -> None:
     folder = tmp_path_factory.mktemp("folder")
     (folder / TOML).write_bytes(toml)
     (folder / DOTENV).write_bytes(dotenv)
     settings, _ = load(folder)
-    assert all(getattr(settings, name) == getattr(Settings(), name) for name in names() if not is_harmless(name))
+    assert all(
+        getattr(settings, name) == getattr(Settings(), name)
+        for name in names()
+        if not is_harmless(name)
+    )
 
 
 files = st.none() | st.binary(max_size=20)
@@ -246,9 +283,14 @@ files = st.none() | st.binary(max_size=20)
 @given(st.tuples(files, files), st.tuples(files, files))
 @example((b"", None), (None, b""))
 @example((b"x.env 0\n", None), (b"x", b""))
-def test_different_files_have_different_digests(one: tuple[bytes | None, bytes | None], other: tuple[bytes | None, bytes | None]) -> None:
+def test_different_files_have_different_digests(
+    one: tuple[bytes | None, bytes | None], other: tuple[bytes | None, bytes | None]
+) -> None:
     def digest(contents: tuple[bytes | None, bytes | None]) -> str:
-        return compute_digest(SettingsFile(name=name, content=content) for name, content in zip((TOML, DOTENV), contents, strict=True))
+        return compute_digest(
+            SettingsFile(name=name, content=content)
+            for name, content in zip((TOML, DOTENV), contents, strict=True)
+        )
 
     assert (digest(one) == digest(other)) == (one == other)
 
@@ -270,7 +312,11 @@ def test_the_list_is_readable_by_its_owner_alone(folder: Path, data_folder: Path
     path = open_trust_store().path
     assert path.is_relative_to(data_folder)
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    assert not [one.name for one in path.parent.iterdir() if one.name not in (path.name, f"{path.name}.lock")]
+    assert not [
+        one.name
+        for one in path.parent.iterdir()
+        if one.name not in (path.name, f"{path.name}.lock")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -297,8 +343,12 @@ def test_a_damaged_list_trusts_nobody_and_is_left_as_it_is(folder: Path, content
 
 
 @pytest.mark.parametrize("answer", ["share", RuntimeError("no home")])
-def test_a_user_without_a_home_folder_trusts_no_folder(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> None:
-    """A relative data folder would be in the current folder, whose author could put a list of trusted folders there."""
+def test_a_user_without_a_home_folder_trusts_no_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, answer: str | Exception
+) -> None:
+    """A relative data folder would be in the current folder, whose author could put a list of
+    trusted folders there.
+    """
 
     def user_data_dir(*_: object, **__: object) -> str:
         if isinstance(answer, Exception):

@@ -17,9 +17,14 @@ def v(*numbers: float) -> np.ndarray:
     return np.array(numbers, dtype=np.float32)
 
 
-scores = st.integers(1, 30).flatmap(lambda n: arrays(np.float32, n, elements=st.floats(-10, 10, width=32)))
+scores = st.integers(1, 30).flatmap(
+    lambda n: arrays(np.float32, n, elements=st.floats(-10, 10, width=32))
+)
 pairs = st.integers(1, 30).flatmap(
-    lambda n: st.tuples(arrays(np.float32, n, elements=st.floats(-1, 1, width=32)), arrays(np.float32, n, elements=st.floats(0, 50, width=32)))
+    lambda n: st.tuples(
+        arrays(np.float32, n, elements=st.floats(-1, 1, width=32)),
+        arrays(np.float32, n, elements=st.floats(0, 50, width=32)),
+    )
 )
 
 
@@ -37,8 +42,12 @@ def test_one_side_alone_keeps_its_order_and_reaches_from_0_to_1(given_scores: np
 
 
 @given(pairs, pairs, st.floats(0, 1))
-def test_later_candidates_are_fused_as_if_they_had_been_there(first: tuple, later: tuple, alpha: float) -> None:
-    """The scale is fixed by the first ones: how a candidate is scored does not depend on who comes with it."""
+def test_later_candidates_are_fused_as_if_they_had_been_there(
+    first: tuple, later: tuple, alpha: float
+) -> None:
+    """The scale is fixed by the first ones: how a candidate is scored does not depend on who
+    comes with it.
+    """
     scale = fusion.scale(*first, alpha)
     together = [np.concatenate(sides) for sides in zip(first, later, strict=True)]
     joined = fusion.fuse(*together, alpha, scale)
@@ -47,13 +56,17 @@ def test_later_candidates_are_fused_as_if_they_had_been_there(first: tuple, late
 
 
 @given(pairs, st.floats(0, 1))
-def test_a_scale_survives_being_written_down(sides: tuple[np.ndarray, np.ndarray], alpha: float) -> None:
+def test_a_scale_survives_being_written_down(
+    sides: tuple[np.ndarray, np.ndarray], alpha: float
+) -> None:
     scale = fusion.scale(*sides, alpha)
     assert fusion.Scale.of(json.loads(json.dumps(scale.flat))) == scale
 
 
 @given(pairs, st.floats(0, 1))
-def test_a_fused_score_is_always_a_number_from_0_to_1(sides: tuple[np.ndarray, np.ndarray], alpha: float) -> None:
+def test_a_fused_score_is_always_a_number_from_0_to_1(
+    sides: tuple[np.ndarray, np.ndarray], alpha: float
+) -> None:
     fused = fuse(*sides, alpha)
     assert np.isfinite(fused).all()
     assert fused.min() >= 0
@@ -61,7 +74,9 @@ def test_a_fused_score_is_always_a_number_from_0_to_1(sides: tuple[np.ndarray, n
 
 
 @given(pairs, st.floats(0.0625, 0.9375))
-def test_what_is_at_least_as_good_on_both_sides_is_never_ranked_below(sides: tuple[np.ndarray, np.ndarray], alpha: float) -> None:
+def test_what_is_at_least_as_good_on_both_sides_is_never_ranked_below(
+    sides: tuple[np.ndarray, np.ndarray], alpha: float
+) -> None:
     meaning, words = sides
     fused = fuse(meaning, words, alpha)
     better = (meaning[:, None] >= meaning) & (words[:, None] >= words)

@@ -1,4 +1,6 @@
-"""Path globs: what they match, in a database's matcher and in Python's, and that none takes long."""
+"""Path globs: what they match, in a database's matcher and in Python's, and that none takes
+long.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ GLOBS = [
     ("*.py", ["a.py", "src/a.py", "src/deep/.py"], ["a.pyc", "a.py/b", "apy"]),
     ("a.py", ["a.py", "src/a.py"], ["ba.py", "a.py.bak", "aXpy"]),
     ("src/*.py", ["src/a.py"], ["src/deep/a.py", "x/src/a.py", "src/a.pyc"]),
-    ("src/**/*.py", ["src/a.py", "src/deep/a.py", "src/very/deep/a.py"], ["a.py", "x/src/a.py", "srcs/a.py"]),
+    (
+        "src/**/*.py",
+        ["src/a.py", "src/deep/a.py", "src/very/deep/a.py"],
+        ["a.py", "x/src/a.py", "srcs/a.py"],
+    ),
     ("src/**", ["src/a", "src/a/b"], ["src", "srcs/a", "x/src/a"]),
     ("src/", ["src/a", "src/a/b", "x/src/a"], ["src", "xsrc/a"]),
     ("**/test_*.py", ["test_a.py", "x/test_a.py", "x/y/test_.py"], ["x/atest_a.py", "test_a.txt"]),
@@ -39,7 +45,9 @@ GLOBS = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "matching", "others"), GLOBS, ids=[pattern for pattern, _, _ in GLOBS])
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"), GLOBS, ids=[pattern for pattern, _, _ in GLOBS]
+)
 def test_a_glob_matches(pattern: str, matching: list[str], others: list[str]) -> None:
     for made in (globs.plain(pattern), globs.steady(pattern)):
         regex = re.compile(made)
@@ -67,20 +75,43 @@ def test_a_range_that_is_turned_round_holds_nothing() -> None:
 
 
 def test_both_expressions_match_the_same() -> None:
-    """The steady one never goes back on a gap; that is right only if the first place where it can end is as good as every other."""
-    paths = ["".join(path) for length in range(1, 6) for path in itertools.product("ab/", repeat=length)]
-    patterns = ["".join(one) for length in range(1, 5) for one in itertools.product("a/*?", repeat=length)]
+    """The steady one never goes back on a gap; that is right only if the first place where it
+    can end is as good as every other.
+    """
+    paths = [
+        "".join(path) for length in range(1, 6) for path in itertools.product("ab/", repeat=length)
+    ]
+    patterns = [
+        "".join(one) for length in range(1, 5) for one in itertools.product("a/*?", repeat=length)
+    ]
     for pattern in [*patterns, "**/a*b/**/b*a", "*a*b**a", "a**/b*/**", "a*a/*b", "**/*a*b*"]:
         plain, steady = re.compile("(?s)" + globs.plain(pattern)), re.compile(globs.steady(pattern))
-        assert [path for path in paths if plain.search(path)] == [path for path in paths if steady.search(path)], pattern
+        assert [path for path in paths if plain.search(path)] == [
+            path for path in paths if steady.search(path)
+        ], pattern
 
 
-@pytest.mark.parametrize("pattern", ["*a" * 40 + "b", "**a" * 40 + "b", "**/*a" * 40 + "b", "**/" * 200 + "b", "*a" * 20 + "/" + "*a" * 20 + "b"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*a" * 40 + "b",
+        "**a" * 40 + "b",
+        "**/*a" * 40 + "b",
+        "**/" * 200 + "b",
+        "*a" * 20 + "/" + "*a" * 20 + "b",
+    ],
+)
 def test_a_glob_that_is_meant_to_take_for_ever_does_not(pattern: str) -> None:
-    """Where gaps are tried in every place, the first of these never ends: if this hangs, look for a gap that is not atomic."""
+    """Where gaps are tried in every place, the first of these never ends: if this hangs, look
+    for a gap that is not atomic.
+    """
     assert not re.search(globs.steady(pattern), "a" * 200 + "/a" * 100)
 
 
-@given(st.text(alphabet="ab/.ü+(", min_size=1, max_size=12).filter(lambda path: not path.startswith(("/", "./")) and not path.endswith("/")))
+@given(
+    st.text(alphabet="ab/.ü+(", min_size=1, max_size=12).filter(
+        lambda path: not path.startswith(("/", "./")) and not path.endswith("/")
+    )
+)
 def test_a_path_without_wildcards_matches_itself(path: str) -> None:
     assert re.search(globs.steady(path), path)

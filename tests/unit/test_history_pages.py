@@ -1,4 +1,6 @@
-"""The pure part of histories: what is refused, what is cut, what is flagged, and when there is more."""
+"""The pure part of histories: what is refused, what is cut, what is flagged, and when there is
+more.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,13 @@ def excerpts(*bodies: str) -> list[Excerpt]:
     """Newest first; the newest has the highest number."""
     count = len(bodies)
     return [
-        Excerpt(number=count - n, at=NOON - timedelta(minutes=n), sha=history.fingerprint(body), length=len(body), text=body)
+        Excerpt(
+            number=count - n,
+            at=NOON - timedelta(minutes=n),
+            sha=history.fingerprint(body),
+            length=len(body),
+            text=body,
+        )
         for n, body in enumerate(bodies)
     ]
 
@@ -28,13 +36,24 @@ def excerpts(*bodies: str) -> list[Excerpt]:
 def page(bodies: list[str], limit: int, offset: int, *, full: bool = False) -> history.HistoryPage:
     """The page over all bodies of a stream."""
     most, begin = history.span(limit, offset)
-    return history.page_of("jobs", excerpts(*bodies)[begin : begin + most], limit=limit, offset=offset, full=full)
+    return history.page_of(
+        "jobs", excerpts(*bodies)[begin : begin + most], limit=limit, offset=offset, full=full
+    )
 
 
 @pytest.mark.parametrize(
-    ("length", "shown", "is_truncated"), [(0, 0, False), (1, 1, False), (999, 999, False), (1000, 1000, False), (1001, 1000 + len(CUT), True)]
+    ("length", "shown", "is_truncated"),
+    [
+        (0, 0, False),
+        (1, 1, False),
+        (999, 999, False),
+        (1000, 1000, False),
+        (1001, 1000 + len(CUT), True),
+    ],
 )
-def test_bodies_are_cut_at_a_thousand_characters_and_say_so_only_then(length: int, shown: int, is_truncated: bool) -> None:
+def test_bodies_are_cut_at_a_thousand_characters_and_say_so_only_then(
+    length: int, shown: int, is_truncated: bool
+) -> None:
     (entry,) = page(["é" * length], 2, 0).records
     assert entry.body is not None
     assert len(entry.body) == shown
@@ -84,7 +103,10 @@ def test_a_page_as_text_has_the_bodies_as_they_are_and_the_way_on_only_if_there_
         "[2] 2024-05-01 11:59:00Z, same as the newer one",
         "older records: limit=2, offset=2",
     ]
-    assert page(bodies, 2, 2).text.split("\n") == ["[1] 2024-05-01 11:58:00Z, 1001 characters", "x" * 1000 + CUT]
+    assert page(bodies, 2, 2).text.split("\n") == [
+        "[1] 2024-05-01 11:58:00Z, 1001 characters",
+        "x" * 1000 + CUT,
+    ]
     assert page(bodies, 2, 3).text == "no older records"
     assert page([], 2, 0).text == "no records"
 
@@ -100,7 +122,10 @@ def test_there_is_more_exactly_if_there_is(count: int, limit: int, offset: int) 
     if found.has_more:
         assert found.next == f"older records: limit={limit}, offset={offset + limit}"
         assert found.next_offset == offset + limit
-    twins = [position > 0 and bodies[position] == bodies[position - 1] for position in range(offset, offset + len(wanted))]
+    twins = [
+        position > 0 and bodies[position] == bodies[position - 1]
+        for position in range(offset, offset + len(wanted))
+    ]
     assert [entry.same_as_newer for entry in found.records] == twins
 
 
@@ -116,7 +141,9 @@ def test_an_offset_out_of_range_is_refused(offset: Any) -> None:
         history.span(2, offset)
 
 
-@pytest.mark.parametrize("name", ["", " ", "a ", "\ta", "a\nb", "a\x00b", "a\x7fb", "\ud800", "x" * 1001])
+@pytest.mark.parametrize(
+    "name", ["", " ", "a ", "\ta", "a\nb", "a\x00b", "a\x7fb", "\ud800", "x" * 1001]
+)
 def test_stream_names_that_no_terminal_or_database_carries_are_refused(name: str) -> None:
     with pytest.raises(InputError, match="stream name"):
         history.check_stream(name)
@@ -128,7 +155,9 @@ def test_a_stream_name_is_text(name: Any) -> None:
         history.check_stream(name)
 
 
-@pytest.mark.parametrize("name", ["a", "GET /v1/orders?state=open&page=2", "日本語", "*", "a,b", "-x", "x" * 1000])
+@pytest.mark.parametrize(
+    "name", ["a", "GET /v1/orders?state=open&page=2", "日本語", "*", "a,b", "-x", "x" * 1000]
+)
 def test_usual_stream_names_are_taken(name: str) -> None:
     history.check_stream(name)
 
@@ -150,7 +179,12 @@ def test_times_are_kept_in_utc_and_need_a_time_zone() -> None:
     assert history.checked_time(datetime(2024, 5, 1, 17, 30, tzinfo=there)) == NOON
     assert history.checked_time(NOON).tzinfo is UTC
     assert abs(history.checked_time(None) - datetime.now(UTC)) < timedelta(hours=1)
-    for bad in (datetime(2024, 5, 1), datetime.max.replace(tzinfo=there), datetime.min.replace(tzinfo=there), "2024-05-01"):
+    for bad in (
+        datetime(2024, 5, 1),
+        datetime.max.replace(tzinfo=there),
+        datetime.min.replace(tzinfo=there),
+        "2024-05-01",
+    ):
         with pytest.raises(InputError, match="the time of a record"):
             history.checked_time(bad)  # type: ignore[arg-type]
 

@@ -1,4 +1,6 @@
-"""Models that answer over a wire: what is sent, what is taken for an answer, when a call is repeated, how it ends, and what no message ever holds."""
+"""Models that answer over a wire: what is sent, what is taken for an answer, when a call is
+repeated, how it ends, and what no message ever holds.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,13 @@ def ask(model: AnswerModel, max_tokens: int = 50) -> Any:
 
 def all_of(error: BaseException) -> str:
     """Whatever is shown of an error, its causes included."""
-    return "".join(traceback.format_exception(error)) + repr(error) + str(error) + repr(error.__cause__) + repr(error.args)
+    return (
+        "".join(traceback.format_exception(error))
+        + repr(error)
+        + str(error)
+        + repr(error.__cause__)
+        + repr(error.args)
+    )
 
 
 # What is sent and what comes back
@@ -76,7 +84,9 @@ def test_openai_is_asked_as_it_wants_to_be(server: wire.WireServer) -> None:
     server.says = ("One ", "two", " thrée.")
     reply = ask(opened(server, "openai"))
     assert list(reply) == ["One ", "two", " thrée."]
-    assert reply.facts == ReplyFacts(prompt_tokens=chats.PROMPT_TOKENS, completion_tokens=chats.COMPLETION_TOKENS)
+    assert reply.facts == ReplyFacts(
+        prompt_tokens=chats.PROMPT_TOKENS, completion_tokens=chats.COMPLETION_TOKENS
+    )
     (asked,) = server.asked
     assert (asked.path, asked.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
     assert asked.body == {
@@ -92,9 +102,15 @@ def test_anthropic_is_asked_as_it_wants_to_be(server: wire.WireServer) -> None:
     server.says = ("One ", "two", " thrée.")
     reply = ask(opened(server, "anthropic"))
     assert list(reply) == ["One ", "two", " thrée."]
-    assert reply.facts == ReplyFacts(prompt_tokens=chats.PROMPT_TOKENS, completion_tokens=chats.COMPLETION_TOKENS)
+    assert reply.facts == ReplyFacts(
+        prompt_tokens=chats.PROMPT_TOKENS, completion_tokens=chats.COMPLETION_TOKENS
+    )
     (asked,) = server.asked
-    assert (asked.path, asked.headers["x-api-key"], asked.headers["anthropic-version"]) == ("/v1/messages", KEY, "2023-06-01")
+    assert (asked.path, asked.headers["x-api-key"], asked.headers["anthropic-version"]) == (
+        "/v1/messages",
+        KEY,
+        "2023-06-01",
+    )
     assert "authorization" not in asked.headers
     assert asked.body == {
         "model": "m",
@@ -110,27 +126,37 @@ def test_anthropic_is_asked_as_it_wants_to_be(server: wire.WireServer) -> None:
     [
         ("openai", "/v1", "/v1/chat/completions"),
         ("openai", "/v1/", "/v1/chat/completions"),
-        ("openai", "/openai/deployments/d/chat/completions?api-version=7", "/openai/deployments/d/chat/completions"),
+        (
+            "openai",
+            "/openai/deployments/d/chat/completions?api-version=7",
+            "/openai/deployments/d/chat/completions",
+        ),
         ("anthropic", "", "/v1/messages"),
         ("anthropic", "/", "/v1/messages"),
         ("anthropic", "/v1", "/v1/messages"),
         ("anthropic", "/proxy/v1/messages", "/proxy/v1/messages"),
     ],
 )
-def test_the_address_may_be_given_in_several_forms(server: wire.WireServer, provider: str, given: str, path: str) -> None:
+def test_the_address_may_be_given_in_several_forms(
+    server: wire.WireServer, provider: str, given: str, path: str
+) -> None:
     assert list(ask(opened(server, provider, url=server.address + given)))
     assert server.asked[0].path == path
     assert server.asked[0].query == given.partition("?")[2]
 
 
-def test_a_server_that_does_not_stream_is_understood(server: wire.WireServer, provider: str) -> None:
+def test_a_server_that_does_not_stream_is_understood(
+    server: wire.WireServer, provider: str
+) -> None:
     server.script(lambda asked: wire.Answer(body=chats.whole(asked, "All at once [1].")))
     reply = ask(opened(server, provider))
     assert "".join(reply) == "All at once [1]."
     assert reply.facts.prompt_tokens == chats.PROMPT_TOKENS
 
 
-def test_events_come_in_however_the_network_cuts_them(server: wire.WireServer, provider: str) -> None:
+def test_events_come_in_however_the_network_cuts_them(
+    server: wire.WireServer, provider: str
+) -> None:
     def byte_by_byte(asked: wire.Asked) -> wire.Answer:
         data = b"".join(chats.stream(asked, ["Ünd ", "so\u2028fort."]))
         return wire.Answer(pieces=[data[place : place + 1] for place in range(len(data))])
@@ -153,19 +179,29 @@ def test_no_key_is_sent_where_there_is_none(server: wire.WireServer, provider: s
         ("anthropic", "refusal", "provider stopped"),
     ],
 )
-def test_an_answer_that_was_cut_says_why(server: wire.WireServer, provider: str, reason: str, hint: str) -> None:
+def test_an_answer_that_was_cut_says_why(
+    server: wire.WireServer, provider: str, reason: str, hint: str
+) -> None:
     server.script(chats.ending(reason))
     reply = ask(opened(server, provider))
     assert "".join(reply) == "So far [1]."
     assert hint in reply.facts.cut
 
 
-def test_a_server_that_knows_no_usage_or_only_the_other_name_for_the_length_is_asked_again(server: wire.WireServer) -> None:
+def test_a_server_that_knows_no_usage_or_only_the_other_name_for_the_length_is_asked_again(
+    server: wire.WireServer,
+) -> None:
     def picky(asked: wire.Asked) -> wire.Answer:
         if "stream_options" in asked.body:
-            return wire.error(400, code="unknown_parameter", message="stream_options: extra fields not permitted")
+            return wire.error(
+                400, code="unknown_parameter", message="stream_options: extra fields not permitted"
+            )
         if "max_tokens" in asked.body:
-            return wire.error(400, code="unsupported_parameter", message="'max_tokens' is not supported; use 'max_completion_tokens'")
+            return wire.error(
+                400,
+                code="unsupported_parameter",
+                message="'max_tokens' is not supported; use 'max_completion_tokens'",
+            )
         return server.proper(asked)
 
     server.always = picky
@@ -195,7 +231,9 @@ def test_a_server_that_knows_no_usage_or_only_the_other_name_for_the_length_is_a
     ],
     ids="seconds milliseconds unsaid 408 500 503 529 reset broken overloaded".split(),
 )
-def test_a_call_that_may_succeed_later_is_repeated(server: wire.WireServer, provider: str, reply: wire.Reply) -> None:
+def test_a_call_that_may_succeed_later_is_repeated(
+    server: wire.WireServer, provider: str, reply: wire.Reply
+) -> None:
     server.script(reply, reply)
     assert "".join(ask(opened(server, provider))) == "It is so [1]."
     assert len(server.asked) == 3
@@ -218,7 +256,9 @@ def test_there_is_an_end_to_it(server: wire.WireServer, provider: str) -> None:
     assert len(server.asked) == 3
 
 
-def test_a_server_that_asks_for_long_is_not_waited_for(server: wire.WireServer, provider: str) -> None:
+def test_a_server_that_asks_for_long_is_not_waited_for(
+    server: wire.WireServer, provider: str
+) -> None:
     server.script(wire.failing(429, Retry_After="3600"))
     with pytest.raises(RateLimitedError) as raised:
         list(ask(opened(server, provider)))
@@ -226,7 +266,9 @@ def test_a_server_that_asks_for_long_is_not_waited_for(server: wire.WireServer, 
     assert len(server.asked) == 1
 
 
-def test_a_wait_for_the_next_attempt_ends_when_the_reply_is_closed(server: wire.WireServer, provider: str) -> None:
+def test_a_wait_for_the_next_attempt_ends_when_the_reply_is_closed(
+    server: wire.WireServer, provider: str
+) -> None:
     server.always = wire.failing(429, Retry_After="25")
     reply = ask(opened(server, provider))
     ended = _in_another_thread(reply)
@@ -254,7 +296,9 @@ def test_a_wait_for_the_next_attempt_ends_when_the_reply_is_closed(server: wire.
         (500, UnreachableError, "try again later"),
     ],
 )
-def test_each_status_has_its_error(server: wire.WireServer, provider: str, status: int, kind: type[UnspoolError], hint: str) -> None:
+def test_each_status_has_its_error(
+    server: wire.WireServer, provider: str, status: int, kind: type[UnspoolError], hint: str
+) -> None:
     server.always = wire.failing(status, Location=server.address + "/elsewhere")
     with pytest.raises(kind, match=hint) as raised:
         list(ask(opened(server, provider, retries=0)))
@@ -269,12 +313,16 @@ def test_each_status_has_its_error(server: wire.WireServer, provider: str, statu
         chats.garbled,
         wire.saying([1]),
         wire.saying(b"<html>"),
-        lambda asked: wire.Answer(body=b"[" * 200_000, headers={"Content-Type": "application/json"}),
+        lambda asked: wire.Answer(
+            body=b"[" * 200_000, headers={"Content-Type": "application/json"}
+        ),
         lambda asked: wire.Answer(pieces=[b"data: " + b'{"a":' * 150_000 + b"\n\n"]),
     ],
     ids="unfinished garbled list html nested nested-event".split(),
 )
-def test_what_is_no_answer_is_an_error(server: wire.WireServer, provider: str, reply: wire.Reply) -> None:
+def test_what_is_no_answer_is_an_error(
+    server: wire.WireServer, provider: str, reply: wire.Reply
+) -> None:
     server.script(reply)
     with pytest.raises(ServiceError, match="see to that server"):
         list(ask(opened(server, provider)))
@@ -293,15 +341,21 @@ def test_what_is_no_answer_is_an_error(server: wire.WireServer, provider: str, r
         {"choices": [{"delta": {"content": None}, "finish_reason": None}]},
     ],
 )
-def test_pieces_without_text_are_an_error_or_nothing_at_all(server: wire.WireServer, provider: str, body: dict[str, Any]) -> None:
+def test_pieces_without_text_are_an_error_or_nothing_at_all(
+    server: wire.WireServer, provider: str, body: dict[str, Any]
+) -> None:
     server.script(lambda asked: wire.Answer(pieces=[chats.event(body)]))
     with pytest.raises(ServiceError):
         list(ask(opened(server, provider)))
 
 
 @pytest.mark.parametrize("reason", [["stop"], {"type": "stop"}, 7, True])
-def test_a_reason_for_the_end_that_is_no_word_says_nothing(server: wire.WireServer, provider: str, reason: Any) -> None:
-    server.script(lambda asked: wire.Answer(pieces=list(chats.stream(asked, ["It is so."], reason=reason))))
+def test_a_reason_for_the_end_that_is_no_word_says_nothing(
+    server: wire.WireServer, provider: str, reason: Any
+) -> None:
+    server.script(
+        lambda asked: wire.Answer(pieces=list(chats.stream(asked, ["It is so."], reason=reason)))
+    )
     reply = ask(opened(server, provider))
     assert list(reply) == ["It is so."]
     assert reply.facts.cut == ""
@@ -312,7 +366,9 @@ def test_a_whole_answer_without_blocks_holds_no_text(server: wire.WireServer) ->
     assert "".join(ask(opened(server, "anthropic"))) == ""
 
 
-def test_an_error_that_goes_on_and_on_is_read_in_part(server: wire.WireServer, provider: str) -> None:
+def test_an_error_that_goes_on_and_on_is_read_in_part(
+    server: wire.WireServer, provider: str
+) -> None:
     given = 0
 
     def endless() -> Iterator[bytes]:
@@ -322,21 +378,35 @@ def test_an_error_that_goes_on_and_on_is_read_in_part(server: wire.WireServer, p
             given += 1
             yield b"x" * 65_536
 
-    server.script(lambda asked: wire.Answer(status=400, pieces=endless(), headers={"Content-Type": "application/json"}))
+    server.script(
+        lambda asked: wire.Answer(
+            status=400, pieces=endless(), headers={"Content-Type": "application/json"}
+        )
+    )
     with pytest.raises(InputError, match="400"):
         list(ask(opened(server, provider, timeout_s=5)))
     assert given < 1_000  # what fits into the buffers on the way; the rest is never sent
 
 
-def test_an_error_that_is_nested_without_end_has_no_reason(server: wire.WireServer, provider: str) -> None:
-    server.script(lambda asked: wire.Answer(status=400, body=b"[" * 50_000, headers={"Content-Type": "application/json"}))
+def test_an_error_that_is_nested_without_end_has_no_reason(
+    server: wire.WireServer, provider: str
+) -> None:
+    server.script(
+        lambda asked: wire.Answer(
+            status=400, body=b"[" * 50_000, headers={"Content-Type": "application/json"}
+        )
+    )
     with pytest.raises(InputError, match=r"\(400\)"):
         list(ask(opened(server, provider)))
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
-def test_no_error_holds_the_key_or_what_was_sent(server: wire.WireServer, provider: str, status: int) -> None:
-    server.always = lambda asked: wire.error(status, code=KEY, message=f"{asked.headers} {asked.body} {KEY}")
+def test_no_error_holds_the_key_or_what_was_sent(
+    server: wire.WireServer, provider: str, status: int
+) -> None:
+    server.always = lambda asked: wire.error(
+        status, code=KEY, message=f"{asked.headers} {asked.body} {KEY}"
+    )
     with pytest.raises(UnspoolError) as raised:
         list(ask(opened(server, provider, retries=0)))
     assert KEY not in all_of(raised.value) and "walrus" not in all_of(raised.value)
@@ -358,7 +428,9 @@ def test_a_server_that_is_not_there_cannot_be_reached(provider: str) -> None:
 # Time and ends
 
 
-def test_an_answer_that_dribbles_on_ends_when_its_time_is_over(server: wire.WireServer, provider: str) -> None:
+def test_an_answer_that_dribbles_on_ends_when_its_time_is_over(
+    server: wire.WireServer, provider: str
+) -> None:
     gone = threading.Event()
     server.script(chats.dribbling(gone))
     reply = ask(opened(server, provider, timeout_s=1, retries=0))
@@ -367,7 +439,9 @@ def test_an_answer_that_dribbles_on_ends_when_its_time_is_over(server: wire.Wire
     assert gone.wait(wire.WAIT_S)
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_longer_than_that(server: wire.WireServer, provider: str) -> None:
+def test_a_server_that_says_nothing_is_not_waited_for_longer_than_that(
+    server: wire.WireServer, provider: str
+) -> None:
     free = threading.Event()
     server.always = server.later(free)
     with pytest.raises(ServiceTimeoutError, match="in time"):
@@ -400,7 +474,9 @@ def _until(holds: Any) -> None:
     pytest.fail("it did not happen")
 
 
-def test_closing_ends_the_request_at_once_and_the_server_sees_it(server: wire.WireServer, provider: str) -> None:
+def test_closing_ends_the_request_at_once_and_the_server_sees_it(
+    server: wire.WireServer, provider: str
+) -> None:
     gone = threading.Event()
     server.script(chats.hanging(gone, "It is "))
     reply = ask(opened(server, provider))
@@ -410,7 +486,9 @@ def test_closing_ends_the_request_at_once_and_the_server_sees_it(server: wire.Wi
     assert list(reply) == []
 
 
-def test_closing_from_another_thread_wakes_whoever_waits_for_a_piece(server: wire.WireServer, provider: str) -> None:
+def test_closing_from_another_thread_wakes_whoever_waits_for_a_piece(
+    server: wire.WireServer, provider: str
+) -> None:
     gone = threading.Event()
     server.script(chats.hanging(gone, "It is "))
     reply = ask(opened(server, provider, timeout_s=600))
@@ -421,7 +499,9 @@ def test_closing_from_another_thread_wakes_whoever_waits_for_a_piece(server: wir
     assert len(server.asked) == 1
 
 
-def test_closing_wakes_whoever_waits_for_the_first_word(server: wire.WireServer, provider: str) -> None:
+def test_closing_wakes_whoever_waits_for_the_first_word(
+    server: wire.WireServer, provider: str
+) -> None:
     free = threading.Event()
     server.always = server.later(free)
     reply = ask(opened(server, provider, timeout_s=600))
@@ -433,7 +513,9 @@ def test_closing_wakes_whoever_waits_for_the_first_word(server: wire.WireServer,
     assert len(server.asked) == 1
 
 
-def test_closing_wakes_whoever_waits_behind_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+def test_closing_wakes_whoever_waits_behind_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
     """As at every provider: closing has to reach the socket below."""
     needed("httpx2", "pip install 'unspool[hosted]'")
     openssl = shutil.which("openssl")
@@ -442,7 +524,21 @@ def test_closing_wakes_whoever_waits_behind_tls(tmp_path: Path, monkeypatch: pyt
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", certificate, *subject],
+        [
+            openssl,
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+            *subject,
+        ],
         check=True,
         capture_output=True,
     )
@@ -496,19 +592,30 @@ def test_a_model_of_ones_own_needs_a_name_and_a_stream() -> None:
         as_model(7)
 
 
-def test_a_package_that_is_missing_is_named_with_how_to_get_it(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+def test_a_package_that_is_missing_is_named_with_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError) as raised:
-        open_model(f"{provider}:missing", AnswerOptions(retries=77))  # options that nobody else has, for nothing that was opened before
+        # options that nobody else has, for nothing that was opened before
+        open_model(f"{provider}:missing", AnswerOptions(retries=77))
     assert "pip install 'unspool[hosted]'" in str(raised.value) and "httpx2" in str(raised.value)
 
 
-def test_several_threads_ask_one_model_and_each_gets_its_own_answer(server: wire.WireServer, provider: str) -> None:
-    server.always = lambda asked: wire.Answer(pieces=list(chats.stream(asked, [f"about {chats.user_of(asked)}", " and no other"])))
+def test_several_threads_ask_one_model_and_each_gets_its_own_answer(
+    server: wire.WireServer, provider: str
+) -> None:
+    server.always = lambda asked: wire.Answer(
+        pieces=list(chats.stream(asked, [f"about {chats.user_of(asked)}", " and no other"]))
+    )
     model = opened(server, provider)
 
     def one(number: int) -> str:
-        return "".join(model.stream(SYSTEM, [ChatMessage(role="user", text=f"walrus {number}")], max_tokens=9))
+        return "".join(
+            model.stream(SYSTEM, [ChatMessage(role="user", text=f"walrus {number}")], max_tokens=9)
+        )
 
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(one, range(40))) == [f"about walrus {number} and no other" for number in range(40)]
+        assert list(pool.map(one, range(40))) == [
+            f"about walrus {number} and no other" for number in range(40)
+        ]

@@ -1,4 +1,6 @@
-"""Hosted models over a wire: what is sent, what is taken for an answer, when a call is repeated, and what no message ever holds."""
+"""Hosted models over a wire: what is sent, what is taken for an answer, when a call is repeated,
+and what no message ever holds.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,13 @@ def timed(embedder: ModelEmbedder, **rates: int) -> wire.Clock:
 
 def all_of(error: BaseException) -> str:
     """Whatever is shown of an error, its causes included."""
-    return "".join(traceback.format_exception(error)) + repr(error) + str(error) + repr(error.__cause__) + repr(error.args)
+    return (
+        "".join(traceback.format_exception(error))
+        + repr(error)
+        + str(error)
+        + repr(error.__cause__)
+        + repr(error.args)
+    )
 
 
 # Calls that are repeated
@@ -84,7 +92,9 @@ def all_of(error: BaseException) -> str:
     [
         wire.failing(429, Retry_After="0"),
         wire.failing(429, Retry_After="0.01"),
-        wire.failing(429, Retry_After=format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)),
+        wire.failing(
+            429, Retry_After=format_datetime(datetime(2020, 1, 1, tzinfo=UTC), usegmt=True)
+        ),
         wire.failing(429, retry_after_ms="5"),
         wire.failing(429),
         wire.failing(429, Retry_After="soon"),
@@ -97,15 +107,22 @@ def all_of(error: BaseException) -> str:
     ],
     ids="seconds parts-of-a-second date milliseconds unsaid unreadable 408 500 502 503 529 reset".split(),
 )
-def test_a_call_that_may_succeed_later_is_repeated(server: wire.WireServer, reply: wire.Reply) -> None:
+def test_a_call_that_may_succeed_later_is_repeated(
+    server: wire.WireServer, reply: wire.Reply
+) -> None:
     server.script(reply, reply)
     np.testing.assert_allclose(opened(server).embed_query(TEXT), wire.vectors([TEXT])[0], atol=1e-6)
     assert len(server.asked) == 3
     assert server.asked[0] == server.asked[2]
 
 
-@pytest.mark.parametrize(("header", "seconds"), [({"Retry_After": "7"}, 7.0), ({"retry_after_ms": "1500"}, 1.5), ({"Retry_After": "2.5"}, 2.5)])
-def test_the_wait_is_as_long_as_the_server_asks_for(server: wire.WireServer, header: dict[str, str], seconds: float) -> None:
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [({"Retry_After": "7"}, 7.0), ({"retry_after_ms": "1500"}, 1.5), ({"Retry_After": "2.5"}, 2.5)],
+)
+def test_the_wait_is_as_long_as_the_server_asks_for(
+    server: wire.WireServer, header: dict[str, str], seconds: float
+) -> None:
     embedder = opened(server)
     clock = timed(embedder)
     server.script(wire.failing(429, **header))
@@ -116,12 +133,20 @@ def test_the_wait_is_as_long_as_the_server_asks_for(server: wire.WireServer, hea
 def test_a_date_is_waited_for(server: wire.WireServer) -> None:
     embedder = opened(server)
     clock = timed(embedder)
-    server.script(wire.failing(429, Retry_After=format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)))
+    server.script(
+        wire.failing(
+            429, Retry_After=format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+        )
+    )
     embedder.embed_passages([TEXT])
     assert 30 < clock.waits[0] <= 60
 
 
-@pytest.mark.parametrize("after", ["3600", format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)], ids=["seconds", "date"])
+@pytest.mark.parametrize(
+    "after",
+    ["3600", format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)],
+    ids=["seconds", "date"],
+)
 def test_a_wait_that_is_too_long_is_left_to_the_caller(server: wire.WireServer, after: str) -> None:
     server.script(wire.failing(429, Retry_After=after))
     with pytest.raises(RateLimitedError) as raised:
@@ -133,10 +158,16 @@ def test_a_wait_that_is_too_long_is_left_to_the_caller(server: wire.WireServer, 
 
 @pytest.mark.parametrize(
     ("reply", "kind"),
-    [(wire.failing(429, Retry_After="0"), RateLimitedError), (wire.failing(503), UnreachableError), (wire.reset, UnreachableError)],
+    [
+        (wire.failing(429, Retry_After="0"), RateLimitedError),
+        (wire.failing(503), UnreachableError),
+        (wire.reset, UnreachableError),
+    ],
     ids=["limited", "unwell", "reset"],
 )
-def test_it_is_given_up_after_so_many_repetitions(server: wire.WireServer, reply: wire.Reply, kind: type[UnspoolError]) -> None:
+def test_it_is_given_up_after_so_many_repetitions(
+    server: wire.WireServer, reply: wire.Reply, kind: type[UnspoolError]
+) -> None:
     server.always = reply
     with pytest.raises(kind, match="openai:m"):
         opened(server, retries=3).embed_passages([TEXT])
@@ -161,7 +192,9 @@ def test_nothing_is_repeated_where_nothing_may_be(server: wire.WireServer) -> No
     assert len(server.asked) == 1
 
 
-def test_pauses_grow_and_end_somewhere(server: wire.WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_grow_and_end_somewhere(
+    server: wire.WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pacing, "FIRST_PAUSE_S", 1.0)
     embedder = opened(server, retries=8)
     clock = timed(embedder)
@@ -170,7 +203,9 @@ def test_pauses_grow_and_end_somewhere(server: wire.WireServer, monkeypatch: pyt
         embedder.embed_passages([TEXT])
     longest = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
     assert len(clock.waits) == len(longest)
-    assert all(most / 2 <= wait <= most + 1e-6 for wait, most in zip(clock.waits, longest, strict=True))
+    assert all(
+        most / 2 <= wait <= most + 1e-6 for wait, most in zip(clock.waits, longest, strict=True)
+    )
 
 
 def test_one_failed_batch_does_not_repeat_the_others(server: wire.WireServer) -> None:
@@ -188,7 +223,9 @@ def test_an_answer_that_does_not_come_in_time_is_not_waited_for(server: wire.Wir
     never.set()
 
 
-def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_either(server: wire.WireServer) -> None:
+def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_either(
+    server: wire.WireServer,
+) -> None:
     enough = threading.Event()
     server.always = lambda asked: wire.Answer(body=server.proper(asked).body, until=enough)
     with pytest.raises(ServiceTimeoutError, match="UNSPOOL_EMBEDDER_TIMEOUT_S"):
@@ -199,7 +236,9 @@ def test_an_answer_that_comes_byte_by_byte_is_not_waited_for_either(server: wire
 def test_an_answer_that_does_not_come_in_time_is_asked_for_again(server: wire.WireServer) -> None:
     never = threading.Event()
     server.script(server.later(never))
-    np.testing.assert_allclose(opened(server, timeout_s=2, retries=1).embed_query(TEXT), wire.vectors([TEXT])[0], atol=1e-6)
+    np.testing.assert_allclose(
+        opened(server, timeout_s=2, retries=1).embed_query(TEXT), wire.vectors([TEXT])[0], atol=1e-6
+    )
     never.set()
 
 
@@ -246,9 +285,12 @@ def test_tokens_are_no_more_than_allowed(server: wire.WireServer) -> None:
     ],
     ids="401 403 402 404 405 quota 400 413 422 html nothing bytes".split(),
 )
-def test_what_will_not_change_is_not_asked_for_again(server: wire.WireServer, reply: wire.Reply, kind: type[UnspoolError]) -> None:
+def test_what_will_not_change_is_not_asked_for_again(
+    server: wire.WireServer, reply: wire.Reply, kind: type[UnspoolError]
+) -> None:
     server.always = reply
-    where = "refused" if kind is InputError else r"at http://127\.0\.0\.1"  # what others may read names no address
+    # what others may read names no address
+    where = "refused" if kind is InputError else r"at http://127\.0\.0\.1"
     with pytest.raises(kind, match=f"openai:m {where}") as raised:
         opened(server).embed_query(TEXT)
     assert not raised.value.retryable
@@ -276,7 +318,9 @@ def test_an_error_in_one_of_several_batches_ends_them_all(server: wire.WireServe
     assert len(server.asked) < len(TEXTS)
 
 
-def test_a_batch_that_waits_for_its_turn_is_not_waited_for_when_another_has_failed_for_good(server: wire.WireServer) -> None:
+def test_a_batch_that_waits_for_its_turn_is_not_waited_for_when_another_has_failed_for_good(
+    server: wire.WireServer,
+) -> None:
     """Otherwise the error would come a minute later, and the server be called once more."""
     both, told = threading.Event(), threading.Event()
 
@@ -306,7 +350,9 @@ def rows_of(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 BROKEN: dict[str, Change] = {
     "too few": lambda body: rows_of(body).pop(),
-    "too many": lambda body: rows_of(body).append({"index": 3, "embedding": [1.0] * wire.DIMENSION}),
+    "too many": lambda body: rows_of(body).append(
+        {"index": 3, "embedding": [1.0] * wire.DIMENSION}
+    ),
     "an index twice": lambda body: rows_of(body)[0].update(index=1),
     "an index too high": lambda body: rows_of(body)[0].update(index=9),
     "an index below": lambda body: rows_of(body)[0].update(index=-1),
@@ -314,16 +360,24 @@ BROKEN: dict[str, Change] = {
     "an index as text": lambda body: rows_of(body)[0].update(index="0"),
     "null": lambda body: rows_of(body)[1].update(embedding=[None, *[1.0] * (wire.DIMENSION - 1)]),
     "not a number": lambda body: rows_of(body)[1].update(embedding=[float("nan")] * wire.DIMENSION),
-    "infinite": lambda body: rows_of(body)[1].update(embedding=[float("inf"), *[1.0] * (wire.DIMENSION - 1)]),
-    "infinite in base64": lambda body: rows_of(body)[1].update(embedding=wire.encoded(np.full(wire.DIMENSION, np.inf, dtype=np.float32))),
-    "a number without end": lambda body: rows_of(body)[1].update(embedding=[10**400] * wire.DIMENSION),
+    "infinite": lambda body: rows_of(body)[1].update(
+        embedding=[float("inf"), *[1.0] * (wire.DIMENSION - 1)]
+    ),
+    "infinite in base64": lambda body: rows_of(body)[1].update(
+        embedding=wire.encoded(np.full(wire.DIMENSION, np.inf, dtype=np.float32))
+    ),
+    "a number without end": lambda body: rows_of(body)[1].update(
+        embedding=[10**400] * wire.DIMENSION
+    ),
     "zeros": lambda body: rows_of(body)[1].update(embedding=[0.0] * wire.DIMENSION),
     "one shorter": lambda body: rows_of(body)[1].update(embedding=[1.0] * (wire.DIMENSION - 1)),
     "all shorter": lambda body: [one.update(embedding=[1.0, 2.0]) for one in rows_of(body)],
     "all empty": lambda body: [one.update(embedding=[]) for one in rows_of(body)],
     "empty text": lambda body: [one.update(embedding="") for one in rows_of(body)],
     "words": lambda body: rows_of(body)[1].update(embedding=["one", "two"]),
-    "lists in lists": lambda body: [one.update(embedding=[[1.0] * wire.DIMENSION]) for one in rows_of(body)],
+    "lists in lists": lambda body: [
+        one.update(embedding=[[1.0] * wire.DIMENSION]) for one in rows_of(body)
+    ],
     "no base64": lambda body: rows_of(body)[1].update(embedding="$$$"),
     "part of a number": lambda body: rows_of(body)[1].update(embedding="AAAA"),
     "none": lambda body: rows_of(body)[1].pop("embedding"),
@@ -334,7 +388,9 @@ BROKEN: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN)
-def test_vectors_that_cannot_be_right_are_refused_with_the_provider_named(server: wire.WireServer, change: Change) -> None:
+def test_vectors_that_cannot_be_right_are_refused_with_the_provider_named(
+    server: wire.WireServer, change: Change
+) -> None:
     server.always = server.changed(change)
     with pytest.raises(ServiceError, match="openai:m") as raised:
         opened(server, dimension=wire.DIMENSION).embed_passages(TEXTS[:3])
@@ -369,7 +425,9 @@ def test_rows_without_indexes_are_taken_in_the_order_given(server: wire.WireServ
 
 @pytest.mark.parametrize("model", ["openai:m", "openai:text-embedding-3-small"])
 def test_vectors_of_any_length_come_out_with_length_1(server: wire.WireServer, model: str) -> None:
-    server.always = server.changed(lambda body: [one.update(embedding=[3.0, 4.0] + [0.0] * 46) for one in rows_of(body)])
+    server.always = server.changed(
+        lambda body: [one.update(embedding=[3.0, 4.0] + [0.0] * 46) for one in rows_of(body)]
+    )
     row = opened(server, model, dimension=wire.DIMENSION).embed_query(TEXT)
     np.testing.assert_allclose(row[:3], [0.6, 0.8, 0.0], atol=1e-6)
 
@@ -384,11 +442,17 @@ def test_vectors_are_asked_for_in_base64(server: wire.WireServer) -> None:
 
 
 def test_decimals_are_taken_where_base64_was_asked_for(server: wire.WireServer) -> None:
-    server.always = server.changed(lambda body: [one.update(embedding=wire.vectors([TEXT])[0].tolist()) for one in rows_of(body)])
+    server.always = server.changed(
+        lambda body: [
+            one.update(embedding=wire.vectors([TEXT])[0].tolist()) for one in rows_of(body)
+        ]
+    )
     np.testing.assert_allclose(opened(server).embed_query(TEXT), wire.vectors([TEXT])[0], atol=1e-6)
 
 
-def test_a_server_that_knows_no_formats_is_asked_once_more_and_then_never_with_one(server: wire.WireServer) -> None:
+def test_a_server_that_knows_no_formats_is_asked_once_more_and_then_never_with_one(
+    server: wire.WireServer,
+) -> None:
     server.always = wire.refusing_formats(server)
     embedder = opened(server)
     for _ in range(2):
@@ -396,7 +460,9 @@ def test_a_server_that_knows_no_formats_is_asked_once_more_and_then_never_with_o
     assert ["encoding_format" in one.body for one in server.asked] == [True, False, False]
 
 
-def test_a_server_that_knows_no_formats_may_be_asked_by_several_threads_at_first(server: wire.WireServer) -> None:
+def test_a_server_that_knows_no_formats_may_be_asked_by_several_threads_at_first(
+    server: wire.WireServer,
+) -> None:
     """All of them have sent the format before any has heard that it is not known."""
     meeting = threading.Barrier(4)
 
@@ -406,10 +472,14 @@ def test_a_server_that_knows_no_formats_may_be_asked_by_several_threads_at_first
 
     server.script(*[refused_together] * 4)
     server.always = wire.refusing_formats(server)
-    np.testing.assert_allclose(opened(server, batch=3, concurrency=4).embed_passages(TEXTS), wire.vectors(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(
+        opened(server, batch=3, concurrency=4).embed_passages(TEXTS), wire.vectors(TEXTS), atol=1e-6
+    )
 
 
-def test_a_refusal_for_another_reason_is_not_tried_in_another_format(server: wire.WireServer) -> None:
+def test_a_refusal_for_another_reason_is_not_tried_in_another_format(
+    server: wire.WireServer,
+) -> None:
     server.always = wire.failing(400, message="too many texts")
     with pytest.raises(InputError):
         opened(server).embed_query(TEXT)
@@ -432,8 +502,12 @@ def test_a_server_that_wants_no_key_is_sent_none(server: wire.WireServer) -> Non
 def test_azure_has_a_header_of_its_own() -> None:
     from unspool.calling import key_headers
 
-    assert key_headers(KEY, "https://mine.openai.azure.com/openai/deployments/d") == {"api-key": KEY}
-    assert key_headers(KEY, "https://azure.com.example.org/v1") == {"Authorization": f"Bearer {KEY}"}
+    assert key_headers(KEY, "https://mine.openai.azure.com/openai/deployments/d") == {
+        "api-key": KEY
+    }
+    assert key_headers(KEY, "https://azure.com.example.org/v1") == {
+        "Authorization": f"Bearer {KEY}"
+    }
     assert key_headers(KEY, "") == {"Authorization": f"Bearer {KEY}"}
 
 
@@ -444,17 +518,35 @@ def test_azure_has_a_header_of_its_own() -> None:
         ("/v1/", "/v1/embeddings", ""),
         ("", "/embeddings", ""),
         ("/v1/embeddings", "/v1/embeddings", ""),
-        ("/openai/deployments/d?api-version=2024-10-21", "/openai/deployments/d/embeddings", "api-version=2024-10-21"),
-        ("/openai/deployments/d/embeddings?api-version=1&x=y", "/openai/deployments/d/embeddings", "api-version=1&x=y"),
+        (
+            "/openai/deployments/d?api-version=2024-10-21",
+            "/openai/deployments/d/embeddings",
+            "api-version=2024-10-21",
+        ),
+        (
+            "/openai/deployments/d/embeddings?api-version=1&x=y",
+            "/openai/deployments/d/embeddings",
+            "api-version=1&x=y",
+        ),
     ],
 )
-def test_the_address_is_completed_and_its_query_kept(server: wire.WireServer, given: str, path: str, query: str) -> None:
+def test_the_address_is_completed_and_its_query_kept(
+    server: wire.WireServer, given: str, path: str, query: str
+) -> None:
     opened(server, url=server.address + given).embed_query(TEXT)
     assert (server.asked[0].path, server.asked[0].query) == (path, query)
 
 
-@pytest.mark.parametrize(("model", "query"), [("openai:bge-small-en-v1.5", "Represent this sentence"), ("openai:nomic-embed-text", "search_query: ")])
-def test_a_model_of_a_known_family_is_asked_as_its_makers_say(server: wire.WireServer, model: str, query: str) -> None:
+@pytest.mark.parametrize(
+    ("model", "query"),
+    [
+        ("openai:bge-small-en-v1.5", "Represent this sentence"),
+        ("openai:nomic-embed-text", "search_query: "),
+    ],
+)
+def test_a_model_of_a_known_family_is_asked_as_its_makers_say(
+    server: wire.WireServer, model: str, query: str
+) -> None:
     embedder = opened(server, model)
     embedder.embed_query(TEXT)
     assert server.asked[0].texts[0].startswith(query)
@@ -462,7 +554,9 @@ def test_a_model_of_a_known_family_is_asked_as_its_makers_say(server: wire.WireS
     assert embedder.revision != opened(server, model, query_prefix="other: ").revision
 
 
-def test_prefixes_that_are_set_go_before_the_texts_and_into_the_revision(server: wire.WireServer) -> None:
+def test_prefixes_that_are_set_go_before_the_texts_and_into_the_revision(
+    server: wire.WireServer,
+) -> None:
     embedder = opened(server, query_prefix="ask: ", passage_prefix="tell: ")
     embedder.embed_query(TEXT)
     embedder.embed_passages([TEXT])
@@ -471,7 +565,9 @@ def test_prefixes_that_are_set_go_before_the_texts_and_into_the_revision(server:
 
 
 @pytest.mark.parametrize("texts", [[""], [TEXT, " \n"], []], ids=["empty", "blank", "none"])
-def test_nothing_is_sent_where_there_is_nothing_to_embed(server: wire.WireServer, texts: list[str]) -> None:
+def test_nothing_is_sent_where_there_is_nothing_to_embed(
+    server: wire.WireServer, texts: list[str]
+) -> None:
     embedder = opened(server, dimension=wire.DIMENSION)
     if texts:
         with pytest.raises(InputError, match="blank"):
@@ -491,11 +587,15 @@ def test_a_text_over_the_limit_is_cut_before_it_is_sent(server: wire.WireServer)
 
 def test_a_text_over_the_limit_is_refused_before_it_is_sent(server: wire.WireServer) -> None:
     with pytest.raises(InputError, match="text 1 of 2 has 300 tokens, openai:m reads 40"):
-        opened(server, max_tokens=40, over_limit=OverLimit.REFUSE).embed_passages([TEXT, "word " * 299 + "word"])
+        opened(server, max_tokens=40, over_limit=OverLimit.REFUSE).embed_passages(
+            [TEXT, "word " * 299 + "word"]
+        )
     assert server.asked == []
 
 
-def test_a_text_that_begins_with_more_space_than_fits_is_still_sent_with_its_words(server: wire.WireServer) -> None:
+def test_a_text_that_begins_with_more_space_than_fits_is_still_sent_with_its_words(
+    server: wire.WireServer,
+) -> None:
     opened(server, max_tokens=40).embed_passages(["\n\t" * 200 + "walrus"])
     assert server.asked[0].texts[0].strip() == "walrus"
 
@@ -508,9 +608,13 @@ def test_a_call_holds_no_more_texts_than_are_set(server: wire.WireServer) -> Non
     assert [one.texts for one in server.asked] == [TEXTS[:5], TEXTS[5:10], TEXTS[10:]]
 
 
-def test_a_call_holds_no_more_tokens_than_the_provider_takes(server: wire.WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_holds_no_more_tokens_than_the_provider_takes(
+    server: wire.WireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("unspool.embedders.openai.BATCH_TOKENS", 50)
-    embedder = opened(server, "openai:text-embedding-3-small", dimension=wire.DIMENSION, concurrency=1)
+    embedder = opened(
+        server, "openai:text-embedding-3-small", dimension=wire.DIMENSION, concurrency=1
+    )
     texts = ["word " * size for size in (20, 20, 20, 60, 5, 5, 45, 1)]
     embedder.embed_passages(texts)
     sent = [one.texts for one in server.asked]
@@ -538,7 +642,9 @@ def test_rows_are_in_order_though_the_first_answer_comes_last(server: wire.WireS
     np.testing.assert_allclose(rows, wire.vectors(TEXTS), atol=1e-6)
 
 
-def test_several_calls_are_under_way_at_once_and_no_more_than_are_set(server: wire.WireServer) -> None:
+def test_several_calls_are_under_way_at_once_and_no_more_than_are_set(
+    server: wire.WireServer,
+) -> None:
     server.script(*[server.together(3)] * 3)
     server.always = server.slowly
     opened(server, batch=1, concurrency=3).embed_passages(TEXTS)
@@ -546,7 +652,9 @@ def test_several_calls_are_under_way_at_once_and_no_more_than_are_set(server: wi
     assert len(server.asked) == 12
 
 
-def test_calls_of_several_threads_together_are_no_more_than_are_set(server: wire.WireServer) -> None:
+def test_calls_of_several_threads_together_are_no_more_than_are_set(
+    server: wire.WireServer,
+) -> None:
     embedder = opened(server, batch=1, concurrency=2)
     server.script(*[server.together(2)] * 2)
     server.always = server.slowly
@@ -567,7 +675,9 @@ def test_the_dimension_of_an_unknown_model_is_found_out_once(server: wire.WireSe
     assert len(server.asked) == 2
 
 
-def test_the_dimension_that_something_embedded_had_is_not_asked_for(server: wire.WireServer) -> None:
+def test_the_dimension_that_something_embedded_had_is_not_asked_for(
+    server: wire.WireServer,
+) -> None:
     embedder = opened(server)
     embedder.embed_passages(TEXTS)
     assert embedder.dimension == wire.DIMENSION
@@ -585,7 +695,9 @@ def test_the_dimension_that_something_embedded_had_is_not_asked_for(server: wire
         ("voyage:voyage-3.5", 1024),
     ],
 )
-def test_the_dimension_of_a_known_model_needs_no_call(server: wire.WireServer, model: str, dimension: int) -> None:
+def test_the_dimension_of_a_known_model_needs_no_call(
+    server: wire.WireServer, model: str, dimension: int
+) -> None:
     assert opened(server, model).dimension == dimension
     assert server.asked == []
 
@@ -604,15 +716,21 @@ def test_shorter_vectors_are_asked_of_models_that_can(server: wire.WireServer) -
     assert server.asked[0].body["dimensions"] == 256
 
 
-def test_the_whole_length_and_that_of_an_unknown_model_is_not_asked_for(server: wire.WireServer) -> None:
+def test_the_whole_length_and_that_of_an_unknown_model_is_not_asked_for(
+    server: wire.WireServer,
+) -> None:
     server.dimension = 1536
     opened(server, "openai:text-embedding-3-small", dimension=1536).embed_query(TEXT)
     opened(server, "openai:m", dimension=1536).embed_query(TEXT)
     assert [one.body.get("dimensions") for one in server.asked] == [None, None]
 
 
-@pytest.mark.parametrize(("model", "dimension"), [("text-embedding-3-small", 3072), ("text-embedding-ada-002", 256)])
-def test_a_length_that_a_model_cannot_have_is_refused_at_once(server: wire.WireServer, model: str, dimension: int) -> None:
+@pytest.mark.parametrize(
+    ("model", "dimension"), [("text-embedding-3-small", 3072), ("text-embedding-ada-002", 256)]
+)
+def test_a_length_that_a_model_cannot_have_is_refused_at_once(
+    server: wire.WireServer, model: str, dimension: int
+) -> None:
     with pytest.raises(ConfigError, match="UNSPOOL_EMBEDDER_DIMENSION"):
         opened(server, f"openai:{model}", dimension=dimension)
 
@@ -629,7 +747,9 @@ def test_cohere_is_told_queries_from_passages(server: wire.WireServer) -> None:
         {**told, "texts": [TEXT], "input_type": "search_query"},
     ]
     assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
-    np.testing.assert_allclose(rows, wire.vectors([f"search_document {TEXT}", "search_document other"]), atol=1e-6)
+    np.testing.assert_allclose(
+        rows, wire.vectors([f"search_document {TEXT}", "search_document other"]), atol=1e-6
+    )
     np.testing.assert_allclose(row, wire.vectors([f"search_query {TEXT}"])[0], atol=1e-6)
 
 
@@ -642,7 +762,9 @@ def test_voyage_is_told_queries_from_passages(server: wire.WireServer) -> None:
         {**told, "input": [TEXT], "input_type": "query"},
     ]
     assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
-    np.testing.assert_allclose(rows, wire.vectors([f"document {TEXT}", "document other"]), atol=1e-6)
+    np.testing.assert_allclose(
+        rows, wire.vectors([f"document {TEXT}", "document other"]), atol=1e-6
+    )
     np.testing.assert_allclose(row, wire.vectors([f"query {TEXT}"])[0], atol=1e-6)
 
 
@@ -651,7 +773,9 @@ OTHERS = {"cohere:m": "/v2/embed", "voyage:m": "/v1/embeddings"}
 
 @pytest.mark.parametrize("model", OTHERS)
 def test_shorter_vectors_can_be_had_of_others_too(server: wire.WireServer, model: str) -> None:
-    assert opened(server, model, url=server.address + OTHERS[model], dimension=32).embed_query(TEXT).shape == (32,)
+    assert opened(server, model, url=server.address + OTHERS[model], dimension=32).embed_query(
+        TEXT
+    ).shape == (32,)
     assert server.asked[0].body["output_dimension"] == 32
 
 
@@ -670,25 +794,34 @@ def test_calls_to_others_are_repeated_too(server: wire.WireServer, model: str) -
         [],
         {"embeddings": None, "data": None},
         {"embeddings": {"float": [["x"]]}, "data": [{"index": 0, "embedding": ["x"]}]},
-        {"embeddings": {"float": [[1.0], [1.0]]}, "data": [{"embedding": [1.0]}, {"embedding": [1.0]}]},
+        {
+            "embeddings": {"float": [[1.0], [1.0]]},
+            "data": [{"embedding": [1.0]}, {"embedding": [1.0]}],
+        },
         {"embeddings": {"float": [[None, 1.0]]}, "data": [{"index": 0, "embedding": [None, 1.0]}]},
         {"embeddings": {"float": [[0.0, 0.0]]}, "data": [{"index": 0, "embedding": [0.0, 0.0]}]},
         {"embeddings": {"float": [[10**400]]}, "data": [{"index": 0, "embedding": [10**400]}]},
     ],
     ids="nothing list null words count nan zeros endless".split(),
 )
-def test_vectors_of_others_that_cannot_be_right_are_refused(server: wire.WireServer, model: str, body: object) -> None:
+def test_vectors_of_others_that_cannot_be_right_are_refused(
+    server: wire.WireServer, model: str, body: object
+) -> None:
     server.always = wire.saying(body)
     with pytest.raises(ServiceError, match=model):
         opened(server, model, url=server.address + OTHERS[model]).embed_query(TEXT)
 
 
 @pytest.mark.parametrize("model", OTHERS)
-def test_others_are_called_by_batches_of_what_they_take(server: wire.WireServer, model: str) -> None:
+def test_others_are_called_by_batches_of_what_they_take(
+    server: wire.WireServer, model: str
+) -> None:
     embedder = opened(server, model, url=server.address + OTHERS[model])
     texts = [f"word{number}" for number in range(200)]
     embedder.embed_passages(texts)
-    assert sorted(len(one.texts) for one in server.asked) == ([8, 96, 96] if model == "cohere:m" else [72, 128])
+    assert sorted(len(one.texts) for one in server.asked) == (
+        [8, 96, 96] if model == "cohere:m" else [72, 128]
+    )
 
 
 # Keys, texts and addresses
@@ -703,7 +836,10 @@ def test_without_a_model_or_a_key_it_says_what_to_set(provider: str) -> None:
         open_embedder(f"{provider}:m")
 
 
-@pytest.mark.parametrize(("provider", "place"), [("openai", "api.openai.com"), ("cohere", "api.cohere.com"), ("voyage", "api.voyageai.com")])
+@pytest.mark.parametrize(
+    ("provider", "place"),
+    [("openai", "api.openai.com"), ("cohere", "api.cohere.com"), ("voyage", "api.voyageai.com")],
+)
 def test_with_a_key_alone_the_provider_itself_is_called(provider: str, place: str) -> None:
     needed("httpx2", "pip install 'unspool[hosted]'")
     embedder: Any = open_embedder(f"{provider}:m", EmbedderOptions(key=KEY))
@@ -725,7 +861,9 @@ SAID = {
 
 @pytest.mark.parametrize("reply", SAID.values(), ids=SAID)
 @pytest.mark.parametrize("model", ["openai:m", *OTHERS])
-def test_no_error_repeats_the_key_or_a_text(server: wire.WireServer, model: str, reply: wire.Reply) -> None:
+def test_no_error_repeats_the_key_or_a_text(
+    server: wire.WireServer, model: str, reply: wire.Reply
+) -> None:
     server.always = reply
     with pytest.raises(UnspoolError) as raised:
         opened(server, model, retries=0).embed_query(TEXT)
@@ -736,7 +874,12 @@ def test_no_error_repeats_the_key_or_a_text(server: wire.WireServer, model: str,
 def test_no_error_repeats_a_password_or_a_key_in_the_address(server: wire.WireServer) -> None:
     server.always = wire.failing(500)
     with pytest.raises(UnreachableError) as raised:
-        opened(server, url=server.url.replace("://", f"://me:{KEY}@") + f"?key={KEY}", key="", retries=0).embed_query(TEXT)
+        opened(
+            server,
+            url=server.url.replace("://", f"://me:{KEY}@") + f"?key={KEY}",
+            key="",
+            retries=0,
+        ).embed_query(TEXT)
     assert KEY not in all_of(raised.value)
 
 
@@ -753,8 +896,14 @@ def test_the_settings_that_are_shown_hide_the_key() -> None:
     assert KEY not in str(shown)
 
 
-@pytest.mark.parametrize("key", ["sk secret", "sk-secret\n", "sk-sécret", "sk-secret\x00"], ids=["space", "line", "accent", "nul"])
-def test_a_key_that_cannot_be_one_is_refused_and_not_repeated(server: wire.WireServer, key: str) -> None:
+@pytest.mark.parametrize(
+    "key",
+    ["sk secret", "sk-secret\n", "sk-sécret", "sk-secret\x00"],
+    ids=["space", "line", "accent", "nul"],
+)
+def test_a_key_that_cannot_be_one_is_refused_and_not_repeated(
+    server: wire.WireServer, key: str
+) -> None:
     with pytest.raises(ConfigError, match="UNSPOOL_EMBEDDER_KEY") as raised:
         opened(server, key=key)
     assert "cret" not in str(raised.value)

@@ -1,4 +1,6 @@
-"""Messages that clients send: each that can be waited for is either valid or refused with its own id."""
+"""Messages that clients send: each that can be waited for is either valid or refused with its
+own id.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def refusal(data: bytes) -> MessageError:
 
 @settings(deadline=None)
 @given(ids, st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), values, max_size=4))
-def test_a_request_is_decoded_or_refused_with_its_id(id_: int | str, params: dict[str, Any]) -> None:
+def test_a_request_is_decoded_or_refused_with_its_id(
+    id_: int | str, params: dict[str, Any]
+) -> None:
     data = json.dumps({"params": params, "jsonrpc": "2.0", "method": "x", "id": id_}).encode()
     try:
         message = decode_message(data)
@@ -46,7 +50,9 @@ def test_a_request_is_decoded_or_refused_with_its_id(id_: int | str, params: dic
 @given(st.binary(max_size=60), st.integers(0, 200), ids)
 @example(b"\xff", 80, 7)
 @example(b'\\ud800"', 60, "a")
-def test_bytes_inserted_anywhere_lead_to_a_message_or_a_refusal(noise: bytes, place: int, id_: int | str) -> None:
+def test_bytes_inserted_anywhere_lead_to_a_message_or_a_refusal(
+    noise: bytes, place: int, id_: int | str
+) -> None:
     text = json.dumps({"jsonrpc": "2.0", "id": id_, "method": "x", "params": {"a": [{}, "b"]}})
     data = text.encode()[:place] + noise + text.encode()[place:]
     try:
@@ -80,7 +86,9 @@ def test_bytes_inserted_anywhere_lead_to_a_message_or_a_refusal(noise: bytes, pl
         b'{"method":"tools/call","params":{"x":%s},"jsonrpc":"2.0","id" : 41 }\n',
     ],
 )
-def test_a_request_that_is_not_json_is_refused_with_its_id(envelope: bytes, argument: bytes) -> None:
+def test_a_request_that_is_not_json_is_refused_with_its_id(
+    envelope: bytes, argument: bytes
+) -> None:
     error = refusal(envelope % argument)
     assert error.response.id == 41
     assert error.response.error.code == PARSE_ERROR

@@ -1,4 +1,6 @@
-"""Logs: a record for everything, whose it was and how long it took; nothing of what was asked, stored or shown as a key."""
+"""Logs: a record for everything, whose it was and how long it took; nothing of what was asked,
+stored or shown as a key.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +25,26 @@ from unspool.observability.context import request_id
 SECRET = "unspool_0123456789abcdef_thisIsTheSecretOfTheKey"
 QUERY = "zanzibar lighthouse keepers"
 TEXT = "The wombat keeps the lighthouse of zanzibar."
-WORDS = ("zanzibar", "wombat", "lighthouse", "private-path", "hidden-project", "thisIsTheSecretOfTheKey", "hunter2")
+WORDS = (
+    "zanzibar",
+    "wombat",
+    "lighthouse",
+    "private-path",
+    "hidden-project",
+    "thisIsTheSecretOfTheKey",
+    "hunter2",
+)
 
 
 @contextmanager
 def observed(corpus: Any, **settings: object) -> Iterator[tuple[Observer, io.StringIO]]:
     stream = io.StringIO()
     observer = install(
-        corpus, unspool.Settings.load(arguments={"log_format": "json", **settings}, environment={}, folder=Path("/nowhere")), stream=stream
+        corpus,
+        unspool.Settings.load(
+            arguments={"log_format": "json", **settings}, environment={}, folder=Path("/nowhere")
+        ),
+        stream=stream,
     )
     try:
         yield observer, stream
@@ -61,7 +75,10 @@ def test_every_kind_of_event_is_a_record_with_all_its_fields(teller: Teller) -> 
 def test_a_page_that_took_too_long_is_a_warning(teller: Teller) -> None:
     with observed(teller, slow_query_ms=20) as (_, stream):
         teller.tell(page(total_s=0.019), page(total_s=0.021))
-    assert [(one["level"], one["slow"]) for one in records(stream)] == [("info", False), ("warning", True)]
+    assert [(one["level"], one["slow"]) for one in records(stream)] == [
+        ("info", False),
+        ("warning", True),
+    ]
 
 
 def test_records_of_a_request_carry_its_id_and_those_outside_none(teller: Teller) -> None:
@@ -76,29 +93,49 @@ def test_records_of_a_request_carry_its_id_and_those_outside_none(teller: Teller
     inside, error, request_record, outside = records(stream)
     assert {one["request_id"] for one in (inside, error, request_record)} == {"r-1"}
     assert "request_id" not in outside
-    wanted = {"event": "request", "method": "POST", "route": "/v1/search", "status": 404, "key": "0123456789abcdef", "level": "info"}
+    wanted = {
+        "event": "request",
+        "method": "POST",
+        "route": "/v1/search",
+        "status": 404,
+        "key": "0123456789abcdef",
+        "level": "info",
+    }
     assert wanted.items() <= request_record.items()
     assert request_record["total_s"] >= 0
 
 
 @pytest.mark.parametrize(
     ("route", "status", "level"),
-    [("/v1/search", 200, "info"), ("/v1/search", 422, "info"), ("/v1/search", 503, "error"), ("/health", 200, "debug"), ("/health", 500, "error")],
+    [
+        ("/v1/search", 200, "info"),
+        ("/v1/search", 422, "info"),
+        ("/v1/search", 503, "error"),
+        ("/health", 200, "debug"),
+        ("/health", 500, "error"),
+    ],
 )
 def test_how_grave_a_request_is(teller: Teller, route: str, status: int, level: str) -> None:
-    with observed(teller, log_level="debug") as (observer, stream), observer.request(method="GET") as request:
+    with (
+        observed(teller, log_level="debug") as (observer, stream),
+        observer.request(method="GET") as request,
+    ):
         request.route, request.status = route, status
     assert [one["level"] for one in records(stream)] == [level]
 
 
-@pytest.mark.parametrize(("code", "level"), [("not_found", "info"), ("unreachable", "warning"), ("bug", "error")])
+@pytest.mark.parametrize(
+    ("code", "level"), [("not_found", "info"), ("unreachable", "warning"), ("bug", "error")]
+)
 def test_how_grave_an_error_is(teller: Teller, code: str, level: str) -> None:
     with observed(teller) as (observer, stream):
         observer.error(code)
     assert [(one["code"], one["level"]) for one in records(stream)] == [(code, level)]
 
 
-def test_a_request_that_ends_with_an_exception_is_a_500_and_the_exception_goes_on(teller: Teller) -> None:
+def test_a_request_that_ends_with_an_exception_is_a_500_and_the_exception_goes_on(
+    teller: Teller,
+) -> None:
     with observed(teller) as (observer, stream):
         with pytest.raises(RuntimeError), observer.request(method="GET"):
             raise RuntimeError
@@ -136,17 +173,26 @@ def test_of_a_bug_its_class_and_place_are_written_and_not_what_it_says(teller: T
             observer.error("bug", error)
     (record,) = records(stream)
     assert record["error"] == "RuntimeError < KeyError"
-    assert any(line.endswith("test_of_a_bug_its_class_and_place_are_written_and_not_what_it_says") for line in record["trace"])
+    assert any(
+        line.endswith("test_of_a_bug_its_class_and_place_are_written_and_not_what_it_says")
+        for line in record["trace"]
+    )
     assert not [word for word in WORDS if word in stream.getvalue()]
 
 
 def test_what_other_libraries_say_is_written_without_what_it_may_quote(teller: Teller) -> None:
     with observed(teller) as (_, stream):
         logging.getLogger("mcp.server").warning("Failed to validate request: %s", QUERY)
-        logging.getLogger("httpx2").info("HTTP Request: POST https://me:hunter2@example.com/v1?key=hunter2")
-        logging.getLogger("uvicorn.access").warning('127.0.0.1 - "GET /v1/projects/hidden-project?q=zanzibar HTTP/1.1" 200')
+        logging.getLogger("httpx2").info(
+            "HTTP Request: POST https://me:hunter2@example.com/v1?key=hunter2"
+        )
+        logging.getLogger("uvicorn.access").warning(
+            '127.0.0.1 - "GET /v1/projects/hidden-project?q=zanzibar HTTP/1.1" 200'
+        )
         logging.getLogger("uvicorn.error").warning(
-            "calling https://me:hunter2@example.com/?api_key=hunter2&x=1 with Bearer %s and %s", SECRET, SECRET
+            "calling https://me:hunter2@example.com/?api_key=hunter2&x=1 with Bearer %s and %s",
+            SECRET,
+            SECRET,
         )
         try:
             raise ValueError(QUERY)
@@ -162,12 +208,18 @@ def test_what_other_libraries_say_is_written_without_what_it_may_quote(teller: T
 
 def test_logging_is_left_as_it_was(teller: Teller) -> None:
     names = ("unspool", "httpx2", "httpcore2")
-    before = [*logging.getLogger().handlers], {name: logging.getLogger(name).level for name in names}
+    before = (
+        [*logging.getLogger().handlers],
+        {name: logging.getLogger(name).level for name in names},
+    )
     with observed(teller, log_level="debug"):
         assert len(logging.getLogger().handlers) == len(before[0]) + 1
         with observed(teller):  # a second one in the process does not write everything twice
             assert len(logging.getLogger().handlers) == len(before[0]) + 1
-    assert ([*logging.getLogger().handlers], {name: logging.getLogger(name).level for name in names}) == before
+    assert (
+        [*logging.getLogger().handlers],
+        {name: logging.getLogger(name).level for name in names},
+    ) == before
 
 
 def test_a_tool_or_a_method_that_somebody_made_up_is_not_repeated(teller: Teller) -> None:
@@ -177,13 +229,21 @@ def test_a_tool_or_a_method_that_somebody_made_up_is_not_repeated(teller: Teller
         with observer.request(method="ZANZIBAR"):
             pass
     written = records(stream)
-    assert [(one["tool"], one["outcome"]) for one in written[:2]] == [("search", "ok"), ("other", "other")]
+    assert [(one["tool"], one["outcome"]) for one in written[:2]] == [
+        ("search", "ok"),
+        ("other", "other"),
+    ]
     assert written[2]["method"] == "other"
 
 
 def test_nothing_of_what_is_stored_or_asked_is_ever_written(tmp_path: Path) -> None:
-    """A whole corpus is used with everything logged: if a word of it appears, look at the event that was added last."""
-    with open_corpus(tmp_path / "catalog.db") as corpus, observed(corpus, log_level="debug", slow_query_ms=0, key=SECRET) as (observer, stream):
+    """A whole corpus is used with everything logged: if a word of it appears, look at the event
+    that was added last.
+    """
+    with (
+        open_corpus(tmp_path / "catalog.db") as corpus,
+        observed(corpus, log_level="debug", slow_query_ms=0, key=SECRET) as (observer, stream),
+    ):
         with observer.request(method="POST", request_id="r-2") as request:
             corpus.put(doc("private-path/wombat.md", TEXT, project="hidden-project"))
             found = corpus.search(QUERY, projects="hidden-project")
@@ -193,5 +253,7 @@ def test_nothing_of_what_is_stored_or_asked_is_ever_written(tmp_path: Path) -> N
         with pytest.raises(unspool.UnspoolError) as caught:
             corpus.search(QUERY, projects="zanzibar")
         observer.error(caught.value.code, caught.value)
-    assert {"page", "answer", "index", "request", "error"} == {one["event"] for one in records(stream)}
+    assert {"page", "answer", "index", "request", "error"} == {
+        one["event"] for one in records(stream)
+    }
     assert not [word for word in WORDS if word in stream.getvalue()]

@@ -1,4 +1,6 @@
-"""Metrics: what is counted under which labels, that those are few, and that several processes count together."""
+"""Metrics: what is counted under which labels, that those are few, and that several processes
+count together.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from unspool.domain.queries import Served
 from unspool.errors import MissingDependencyError
 from unspool.observability import Observer, install, shared_metrics
 
-pytest.importorskip("prometheus_client", reason="metrics need prometheus-client; pip install 'unspool[serve]'")
+pytest.importorskip(
+    "prometheus_client", reason="metrics need prometheus-client; pip install 'unspool[serve]'"
+)
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -34,7 +38,11 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 def samples(text: bytes) -> Samples:
     families = text_string_to_metric_families(text.decode())
-    return {(one.name, tuple(sorted(one.labels.items()))): one.value for family in families for one in family.samples}
+    return {
+        (one.name, tuple(sorted(one.labels.items()))): one.value
+        for family in families
+        for one in family.samples
+    }
 
 
 class Watched:
@@ -55,25 +63,42 @@ class Watched:
 @pytest.fixture
 def watched() -> Iterator[Watched]:
     teller = Teller()
-    settings = unspool.Settings.load(arguments={"slow_query_ms": 100}, environment={}, folder=Path("/nowhere"))
+    settings = unspool.Settings.load(
+        arguments={"slow_query_ms": 100}, environment={}, folder=Path("/nowhere")
+    )
     observer = install(teller, settings, stream=io.StringIO())
     yield Watched(teller, observer)
     observer.close()
 
 
-def test_queries_and_passages_that_were_known_are_told_from_those_that_were_embedded(watched: Watched) -> None:
-    watched.tell(page(embedding="computed"), page(embedding="cached"), page(embedding="cached"), page(embedding="unneeded"), happenings.INDEX)
+def test_queries_and_passages_that_were_known_are_told_from_those_that_were_embedded(
+    watched: Watched,
+) -> None:
+    watched.tell(
+        page(embedding="computed"),
+        page(embedding="cached"),
+        page(embedding="cached"),
+        page(embedding="unneeded"),
+        happenings.INDEX,
+    )
     cache = {
         (kind, result): watched.value("embedding_cache_total", kind=kind, result=result)
         for kind in ("query", "passage")
         for result in ("hit", "miss")
     }
     known = happenings.INDEX.chunks - happenings.INDEX.embedded
-    assert cache == {("query", "hit"): 2, ("query", "miss"): 1, ("passage", "hit"): known, ("passage", "miss"): happenings.INDEX.embedded}
+    assert cache == {
+        ("query", "hit"): 2,
+        ("query", "miss"): 1,
+        ("passage", "hit"): known,
+        ("passage", "miss"): happenings.INDEX.embedded,
+    }
 
 
 def test_pages_are_counted_by_store_and_by_how_they_were_served(watched: Watched) -> None:
-    watched.tell(page(), page(), page(served=Served.WIDER), page(store="postgresql", served=Served.HINT))
+    watched.tell(
+        page(), page(), page(served=Served.WIDER), page(store="postgresql", served=Served.HINT)
+    )
     assert watched.value("pages_total", store="embedded", served="window") == 2
     assert watched.value("pages_total", store="embedded", served="wider") == 1
     assert watched.value("pages_total", store="postgresql", served="hint") == 1
@@ -83,7 +108,10 @@ def test_pages_are_counted_by_store_and_by_how_they_were_served(watched: Watched
 
 def test_pages_far_behind_are_counted_together(watched: Watched) -> None:
     watched.tell(*(page(number=number, total_s=0.25) for number in (1, 2, 4, 5, 6, 1000)))
-    counts = {number: watched.value("page_seconds_count", store="embedded", page=number) for number in ("1", "2", "3", "4", "5+", "6")}
+    counts = {
+        number: watched.value("page_seconds_count", store="embedded", page=number)
+        for number in ("1", "2", "3", "4", "5+", "6")
+    }
     assert counts == {"1": 1, "2": 1, "3": None, "4": 1, "5+": 3, "6": None}
     assert watched.value("page_seconds_sum", store="embedded", page="5+") == pytest.approx(0.75)
     assert watched.value("slow_pages_total", store="embedded") == 6
@@ -91,16 +119,35 @@ def test_pages_far_behind_are_counted_together(watched: Watched) -> None:
 
 def test_a_part_that_was_not_needed_is_not_counted(watched: Watched) -> None:
     watched.tell(page(), page(embedding="unneeded", searched=False))
-    counts = {stage: watched.value("page_stage_seconds_count", store="embedded", stage=stage) for stage in ("embed", "search", "hydrate")}
+    counts = {
+        stage: watched.value("page_stage_seconds_count", store="embedded", stage=stage)
+        for stage in ("embed", "search", "hydrate")
+    }
     assert counts == {"embed": 1, "search": 1, "hydrate": 2}
     assert watched.value("slow_pages_total", store="embedded") is None
 
 
 def test_answers_and_their_tokens(watched: Watched) -> None:
-    watched.tell(happenings.ANSWER, replace(happenings.ANSWER, outcome=Outcome.FAILED, prompt_tokens=None, completion_tokens=None, first_s=None))
-    assert watched.value("answers_total", outcome="answered") == watched.value("answers_total", outcome="failed") == 1
+    watched.tell(
+        happenings.ANSWER,
+        replace(
+            happenings.ANSWER,
+            outcome=Outcome.FAILED,
+            prompt_tokens=None,
+            completion_tokens=None,
+            first_s=None,
+        ),
+    )
+    assert (
+        watched.value("answers_total", outcome="answered")
+        == watched.value("answers_total", outcome="failed")
+        == 1
+    )
     assert watched.value("answers_total", outcome="nothing") == 0
-    tokens = {kind: watched.value("answer_tokens_total", kind=kind) for kind in ("context", "prompt", "completion")}
+    tokens = {
+        kind: watched.value("answer_tokens_total", kind=kind)
+        for kind in ("context", "prompt", "completion")
+    }
     assert tokens == {"context": 2400, "prompt": 1300, "completion": 80}
     assert watched.value("answer_first_text_seconds_count") == 1
     assert watched.value("answer_citations_total", result="dropped") == 2
@@ -108,8 +155,15 @@ def test_answers_and_their_tokens(watched: Watched) -> None:
 
 def test_what_was_indexed(watched: Watched) -> None:
     watched.tell(happenings.INDEX, happenings.INDEX)
-    assert watched.value("index_runs_total", task="index") == watched.value("index_run_seconds_count", task="index") == 2
-    documents = {result: watched.value("index_documents_total", result=result) for result in ("added", "updated", "unchanged", "removed", "failed")}
+    assert (
+        watched.value("index_runs_total", task="index")
+        == watched.value("index_run_seconds_count", task="index")
+        == 2
+    )
+    documents = {
+        result: watched.value("index_documents_total", result=result)
+        for result in ("added", "updated", "unchanged", "removed", "failed")
+    }
     assert documents == {"added": 6, "updated": 4, "unchanged": 20, "removed": 2, "failed": 2}
     assert watched.value("index_chunks_total") == 80
 
@@ -117,13 +171,22 @@ def test_what_was_indexed(watched: Watched) -> None:
 def test_jobs_are_as_they_were_said_to_be_last(watched: Watched) -> None:
     watched.observer.jobs({JobState.QUEUED: 3, JobState.RUNNING: 1})
     watched.observer.jobs({JobState.QUEUED: 2, JobState.DONE: 1})
-    assert {state: watched.value("jobs", state=state) for state in JobState} == {**dict.fromkeys(JobState, 0), "queued": 2, "done": 1}
+    assert {state: watched.value("jobs", state=state) for state in JobState} == {
+        **dict.fromkeys(JobState, 0),
+        "queued": 2,
+        "done": 1,
+    }
 
 
-def test_errors_of_every_code_are_there_before_the_first_and_unknown_codes_are_one(watched: Watched) -> None:
+def test_errors_of_every_code_are_there_before_the_first_and_unknown_codes_are_one(
+    watched: Watched,
+) -> None:
     for code in ("not_found", "bug", "made up", "made up too"):
         watched.observer.error(code)
-    assert [watched.value("errors_total", code=code) for code in ("not_found", "bug", "other", "throttled")] == [1, 1, 2, 0]
+    assert [
+        watched.value("errors_total", code=code)
+        for code in ("not_found", "bug", "other", "throttled")
+    ] == [1, 1, 2, 0]
 
 
 def test_requests_by_route_and_status(watched: Watched) -> None:
@@ -133,9 +196,15 @@ def test_requests_by_route_and_status(watched: Watched) -> None:
             request.route, request.status = "/v1/jobs/{id}", status
     with watched.observer.request(method="BREW"):
         pass
-    assert watched.value("http_requests_total", method="GET", route="/v1/jobs/{id}", status="200") == 2
-    assert watched.value("http_requests_total", method="GET", route="/v1/jobs/{id}", status="404") == 1
-    assert watched.value("http_requests_total", method="other", route="unmatched", status="none") == 1
+    assert (
+        watched.value("http_requests_total", method="GET", route="/v1/jobs/{id}", status="200") == 2
+    )
+    assert (
+        watched.value("http_requests_total", method="GET", route="/v1/jobs/{id}", status="404") == 1
+    )
+    assert (
+        watched.value("http_requests_total", method="other", route="unmatched", status="none") == 1
+    )
     assert watched.value("http_request_seconds_count", method="GET", route="/v1/jobs/{id}") == 3
     assert watched.value("http_requests_in_progress") == 0
 
@@ -179,17 +248,27 @@ def test_the_documentation_has_every_metric_with_its_type_and_labels(watched: Wa
     counted = {}
     for family in text_string_to_metric_families(watched.observer.metrics()[0].decode()):
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        counted[name] = family.type, {label for one in family.samples for label in one.labels} - {"le"}
+        counted[name] = (
+            family.type,
+            {label for one in family.samples for label in one.labels} - {"le"},
+        )
     text = (ROOT / "docs" / "observability.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(unspool_\w+)` \| (\w+) \|([^|]*)\|", text, re.MULTILINE)
     assert {name: (kind, set(re.findall(r"\w+", labels))) for name, kind, labels in rows} == counted
-    assert {f"{one.name}_total" if one.type == "counter" else one.name for one in Metrics(slow_s=1).registry.collect()} == set(counted)
+    assert {
+        f"{one.name}_total" if one.type == "counter" else one.name
+        for one in Metrics(slow_s=1).registry.collect()
+    } == set(counted)
 
 
 def test_without_the_package_everything_else_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unspool.observability.observer.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(
+        "unspool.observability.observer.importlib.util.find_spec", lambda name: None
+    )
     teller = Teller()
-    observer = install(teller, unspool.Settings.load(environment={}, folder=Path("/nowhere")), stream=io.StringIO())
+    observer = install(
+        teller, unspool.Settings.load(environment={}, folder=Path("/nowhere")), stream=io.StringIO()
+    )
     teller.tell(*happenings.ALL)
     observer.jobs({})
     with pytest.raises(MissingDependencyError):

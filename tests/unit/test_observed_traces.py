@@ -21,7 +21,9 @@ from unspool.domain.events import Event, PageServed
 from unspool.errors import AddressError, MissingDependencyError
 from unspool.observability import install
 
-pytest.importorskip("opentelemetry.sdk", reason="traces need OpenTelemetry; pip install 'unspool[otel]'")
+pytest.importorskip(
+    "opentelemetry.sdk", reason="traces need OpenTelemetry; pip install 'unspool[otel]'"
+)
 
 from opentelemetry import trace
 
@@ -37,7 +39,9 @@ def collector() -> Collector:
 
 
 def settings(address: str) -> unspool.Settings:
-    return unspool.Settings.load(arguments={"traces": address}, environment={}, folder=Path("/nowhere"))
+    return unspool.Settings.load(
+        arguments={"traces": address}, environment={}, folder=Path("/nowhere")
+    )
 
 
 def named(collector: Collector, name: str) -> Any:
@@ -53,20 +57,26 @@ def length_ns(span: Any) -> int:
     return int(span.end_time_unix_nano - span.start_time_unix_nano)
 
 
-def test_a_search_in_a_request_is_a_tree_with_true_times(collector: Collector, tmp_path: Path) -> None:
+def test_a_search_in_a_request_is_a_tree_with_true_times(
+    collector: Collector, tmp_path: Path
+) -> None:
     told: list[Event] = []
     with collector.listening() as address, open_corpus(tmp_path / "catalog.db") as corpus:
         corpus.put(doc("a.md", "The lighthouse needs new lamps."))
         observer = install(corpus, settings(address), stream=io.StringIO())
         corpus.observe(told.append)
         before = time.time_ns()
-        with observer.request(method="POST", request_id="r-1", traceparent=f"00-{TRACE}-{CALLER}-01") as request:
+        with observer.request(
+            method="POST", request_id="r-1", traceparent=f"00-{TRACE}-{CALLER}-01"
+        ) as request:
             corpus.search("lamps of the lighthouse")
             request.route, request.status = "/v1/search", 200
         after = time.time_ns()
         observer.close()
     assert collector.paths == ["/v1/traces"]
-    assert {("service.name", "unspool"), ("service.version", version("unspool"))} <= set(collector.resources[0].items())
+    assert {("service.name", "unspool"), ("service.version", version("unspool"))} <= set(
+        collector.resources[0].items()
+    )
     root, page = named(collector, "POST /v1/search"), named(collector, "page")
     parts = [named(collector, name) for name in ("embed", "search", "hydrate")]
     assert {span.trace_id.hex() for span in collector.spans} == {TRACE}
@@ -76,12 +86,20 @@ def test_a_search_in_a_request_is_a_tree_with_true_times(collector: Collector, t
     assert len(collector.spans) == 5
     (event,) = told
     assert isinstance(event, PageServed)
-    lengths = [round(seconds * 1e9) for seconds in (event.total_s, event.embed_s, event.search_s, event.hydrate_s)]
+    lengths = [
+        round(seconds * 1e9)
+        for seconds in (event.total_s, event.embed_s, event.search_s, event.hydrate_s)
+    ]
     assert [length_ns(span) for span in (page, *parts)] == lengths
     for outer, inner in ((root, page), *((page, part) for part in parts)):
         assert outer.start_time_unix_nano - SLACK_NS <= inner.start_time_unix_nano
         assert inner.end_time_unix_nano <= outer.end_time_unix_nano + SLACK_NS
-    assert before - SLACK_NS <= root.start_time_unix_nano <= root.end_time_unix_nano <= after + SLACK_NS
+    assert (
+        before - SLACK_NS
+        <= root.start_time_unix_nano
+        <= root.end_time_unix_nano
+        <= after + SLACK_NS
+    )
     assert attributes(root) == {
         "http.request.method": "POST",
         "http.route": "/v1/search",
@@ -92,7 +110,9 @@ def test_a_search_in_a_request_is_a_tree_with_true_times(collector: Collector, t
     assert "lamps" not in str(collector.spans)
 
 
-def test_every_kind_of_event_is_a_span_and_without_a_request_a_trace_of_its_own(collector: Collector) -> None:
+def test_every_kind_of_event_is_a_span_and_without_a_request_a_trace_of_its_own(
+    collector: Collector,
+) -> None:
     teller = Teller()
     with collector.listening() as address:
         observer = install(teller, settings(address), stream=io.StringIO())
@@ -103,9 +123,13 @@ def test_every_kind_of_event_is_a_span_and_without_a_request_a_trace_of_its_own(
     assert set(roots) == {"page", "answer", "index", "tool search"}
     assert len({span.trace_id for span in roots.values()}) == 4
     seconds = {name: length_ns(span) / 1e9 for name, span in roots.items()}
-    assert seconds == pytest.approx({"page": 0.008, "answer": 1.5, "index": 0.7, "tool search": 0.25})
+    assert seconds == pytest.approx(
+        {"page": 0.008, "answer": 1.5, "index": 0.7, "tool search": 0.25}
+    )
     (first,) = roots["answer"].events
-    assert (first.time_unix_nano - roots["answer"].start_time_unix_nano) / 1e9 == pytest.approx(happenings.ANSWER.first_s)
+    assert (first.time_unix_nano - roots["answer"].start_time_unix_nano) / 1e9 == pytest.approx(
+        happenings.ANSWER.first_s
+    )
 
 
 def test_all_spans_of_a_request_carry_its_id_and_a_bug_is_an_error(collector: Collector) -> None:
@@ -119,7 +143,9 @@ def test_all_spans_of_a_request_carry_its_id_and_a_bug_is_an_error(collector: Co
             request.status = 200
         observer.close()
     assert {attributes(span).get("unspool.request_id") for span in collector.spans} == {"r-2"}
-    assert [span.name for span in collector.spans if span.status.code == span.status.STATUS_CODE_ERROR] == ["tool bug"]
+    assert [
+        span.name for span in collector.spans if span.status.code == span.status.STATUS_CODE_ERROR
+    ] == ["tool bug"]
 
 
 def test_what_was_not_done_has_no_span(collector: Collector) -> None:
@@ -134,7 +160,9 @@ def test_what_was_not_done_has_no_span(collector: Collector) -> None:
 def test_events_are_below_the_span_of_whoever_calls(collector: Collector) -> None:
     """A program that traces itself: its span is the parent, without a request."""
     teller = Teller()
-    caller = trace.SpanContext(int(TRACE, 16), int(CALLER, 16), is_remote=False, trace_flags=trace.TraceFlags(1))
+    caller = trace.SpanContext(
+        int(TRACE, 16), int(CALLER, 16), is_remote=False, trace_flags=trace.TraceFlags(1)
+    )
     with collector.listening() as address:
         observer = install(teller, settings(address), stream=io.StringIO())
         with trace.use_span(trace.NonRecordingSpan(caller)):
@@ -145,7 +173,9 @@ def test_events_are_below_the_span_of_whoever_calls(collector: Collector) -> Non
 
 
 @pytest.mark.parametrize("traceparent", ["", "nonsense", f"00-{'0' * 32}-{CALLER}-01", "00-é-1-01"])
-def test_a_request_without_a_proper_parent_begins_a_trace(collector: Collector, traceparent: str) -> None:
+def test_a_request_without_a_proper_parent_begins_a_trace(
+    collector: Collector, traceparent: str
+) -> None:
     with collector.listening() as address:
         observer = install(Teller(), settings(address), stream=io.StringIO())
         with pytest.raises(RuntimeError), observer.request(method="GET", traceparent=traceparent):
@@ -159,11 +189,26 @@ def test_a_request_without_a_proper_parent_begins_a_trace(collector: Collector, 
 
 
 def test_where_spans_are_posted() -> None:
-    assert endpoint("http://localhost:4318") == endpoint("http://localhost:4318/") == "http://localhost:4318/v1/traces"
-    assert endpoint("https://traces.example/otlp/v1/traces") == "https://traces.example/otlp/v1/traces"
+    assert (
+        endpoint("http://localhost:4318")
+        == endpoint("http://localhost:4318/")
+        == "http://localhost:4318/v1/traces"
+    )
+    assert (
+        endpoint("https://traces.example/otlp/v1/traces") == "https://traces.example/otlp/v1/traces"
+    )
 
 
-@pytest.mark.parametrize("address", ["localhost:4318", "ftp://host", "http://", "http://me:hunter2@host:port", "http://[me:hunter2@x"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "localhost:4318",
+        "ftp://host",
+        "http://",
+        "http://me:hunter2@host:port",
+        "http://[me:hunter2@x",
+    ],
+)
 def test_an_address_that_is_none_is_refused_without_repeating_it(address: str) -> None:
     with pytest.raises(AddressError) as caught:
         install(Teller(), settings(address), stream=io.StringIO())

@@ -1,4 +1,6 @@
-"""Lines of a document come back from its chunks as they were; of white space between two chunks only how much there was is known."""
+"""Lines of a document come back from its chunks as they were; of white space between two chunks
+only how much there was is known.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,22 @@ def words(text: str) -> int:
 
 def stored(text: str, *, language: str = "python", limit: int = 12) -> list[Row]:
     pieces = chunk(text, language=language, kind=kind_of(language), limit=limit, count=words)
-    return [Row(number, one.start, one.end, one.lines.first, text[one.start : one.end]) for number, one in enumerate(pieces)]
+    return [
+        Row(number, one.start, one.end, one.lines.first, text[one.start : one.end])
+        for number, one in enumerate(pieces)
+    ]
 
 
 def plain(text: str) -> list[str]:
-    """Its lines without what stands at their ends, and without blank ones at the end of all, which no chunk holds."""
+    """Its lines without what stands at their ends, and without blank ones at the end of all,
+    which no chunk holds.
+    """
     return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
 def holds_indentation(text: str, rows: list[Row]) -> bool:
-    """Whether each chunk that begins a line holds its indentation. One that is longer than a chunk may be, or stands in the way of a cut in a text
-    without other places for it, is in none."""
+    """Whether each chunk that begins a line holds its indentation. One that is longer than a chunk
+    may be, or stands in the way of a cut in a text without other places for it, is in none."""
     before = [text[: row.start_offset].rpartition("\n")[2] for row in rows]
     return not any(blank and blank.isspace() for blank in before)
 
@@ -69,7 +76,13 @@ def after():
         "\n\n" + CLASS * 2,
         "\r\n\r\n" + CLASS.replace("\n", "\r\n"),
     ],
-    ids=["plain", "carriage returns", "tabs", "blank lines first", "blank lines with carriage returns first"],
+    ids=[
+        "plain",
+        "carriage returns",
+        "tabs",
+        "blank lines first",
+        "blank lines with carriage returns first",
+    ],
 )
 def test_what_has_no_blanks_at_ends_of_lines_comes_back_exactly(text: str) -> None:
     rows = stored(text)
@@ -79,8 +92,20 @@ def test_what_has_no_blanks_at_ends_of_lines_comes_back_exactly(text: str) -> No
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("\n", "  \n"), ("\n\n", "\n    \n"), ("\n\n", "\n\t\n\n"), ("\n\n", " \t\r\n   \r\n"), ("\n", "\x0c\n")],
-    ids=["blanks at ends", "blanks on blank lines", "tabs on blank lines", "mixed ends", "form feeds"],
+    [
+        ("\n", "  \n"),
+        ("\n\n", "\n    \n"),
+        ("\n\n", "\n\t\n\n"),
+        ("\n\n", " \t\r\n   \r\n"),
+        ("\n", "\x0c\n"),
+    ],
+    ids=[
+        "blanks at ends",
+        "blanks on blank lines",
+        "tabs on blank lines",
+        "mixed ends",
+        "form feeds",
+    ],
 )
 def test_blanks_at_ends_of_lines_never_become_indentation(old: str, new: str) -> None:
     text = (CLASS * 3).replace(old, new)
@@ -100,7 +125,10 @@ def test_the_parts_of_a_line_stay_on_it() -> None:
 def test_some_of_the_chunks_begin_with_the_first_line_of_theirs() -> None:
     text = CLASS * 3
     rows = stored(text)
-    assert joined(rows[2:5]) == (text[rows[2].start_offset : rows[4].end_offset], rows[2].first_line)
+    assert joined(rows[2:5]) == (
+        text[rows[2].start_offset : rows[4].end_offset],
+        rows[2].first_line,
+    )
 
 
 def test_no_chunks_are_no_text() -> None:
@@ -120,20 +148,40 @@ def test_no_chunks_are_no_text() -> None:
         (3, 2, True, " \n\n"),
     ],
 )
-def test_blanks_stand_before_line_breaks(length: int, breaks: int, has_returns: bool, expected: str) -> None:
+def test_blanks_stand_before_line_breaks(
+    length: int, breaks: int, has_returns: bool, expected: str
+) -> None:
     assert blanks(length, breaks, has_returns=has_returns) == expected
 
 
 lines = st.builds(
     lambda indentation, body, end: indentation + body + end,
     st.sampled_from(["", "    ", "\t", "        ", " "]),
-    st.sampled_from(["", "", "def f(x):", "return x", "class A:", "# a note", "a b c d e f g h i j k l m n o p", "}", "漢字 🙂", "- item", "```"]),
+    st.sampled_from(
+        [
+            "",
+            "",
+            "def f(x):",
+            "return x",
+            "class A:",
+            "# a note",
+            "a b c d e f g h i j k l m n o p",
+            "}",
+            "漢字 🙂",
+            "- item",
+            "```",
+        ]
+    ),
     st.sampled_from(["", "", "", " ", "  \t", "\r", " \r", "\x0c"]),
 )
 
 
 @quick
-@given(st.lists(lines, max_size=40).map("\n".join), st.sampled_from(["python", "markdown", "text", "json", "javascript"]), st.integers(10, 40))
+@given(
+    st.lists(lines, max_size=40).map("\n".join),
+    st.sampled_from(["python", "markdown", "text", "json", "javascript"]),
+    st.integers(10, 40),
+)
 def test_whatever_the_text_its_lines_come_back(text: str, language: str, limit: int) -> None:
     rows = stored(text, language=language, limit=limit)
     found, at = joined(rows)
@@ -146,12 +194,21 @@ def test_whatever_the_text_its_lines_come_back(text: str, language: str, limit: 
 
 
 @quick
-@given(st.lists(lines.map(str.rstrip), max_size=40), st.sampled_from(["\n", "\r\n"]), st.sampled_from(["python", "markdown", "text"]))
-def test_a_text_whose_chunks_show_how_lines_end_comes_back_exactly(given_lines: list[str], end: str, language: str) -> None:
+@given(
+    st.lists(lines.map(str.rstrip), max_size=40),
+    st.sampled_from(["\n", "\r\n"]),
+    st.sampled_from(["python", "markdown", "text"]),
+)
+def test_a_text_whose_chunks_show_how_lines_end_comes_back_exactly(
+    given_lines: list[str], end: str, language: str
+) -> None:
     text = end.join(given_lines)
     rows = stored(text, language=language)
     assume(holds_indentation(text, rows))
-    assume(end == "\n" or all(end in one.text + other.text for one, other in pairwise([*rows[:1], *rows])))
+    assume(
+        end == "\n"
+        or all(end in one.text + other.text for one, other in pairwise([*rows[:1], *rows]))
+    )
     assert joined(rows) == (text.rstrip(), 1)
 
 

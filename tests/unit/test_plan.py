@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.errors import InputError
-from unspool.search.plan import MAX_QUERY_CHARACTERS, MAX_TERMS, SYMBOL_SHARE, Plan, make, without_idle
+from unspool.search.plan import (
+    MAX_QUERY_CHARACTERS,
+    MAX_TERMS,
+    SYMBOL_SHARE,
+    Plan,
+    make,
+    without_idle,
+)
 from unspool.words import analysis
 
 
@@ -35,7 +42,9 @@ def test_an_alpha_that_is_no_share_is_refused(alpha: float) -> None:
         planned("query words", alpha)
 
 
-@pytest.mark.parametrize(("alpha", "words", "vectors"), [(0, True, False), (0.5, True, True), (1, False, True)])
+@pytest.mark.parametrize(
+    ("alpha", "words", "vectors"), [(0, True, False), (0.5, True, True), (1, False, True)]
+)
 def test_alpha_decides_which_retrievers_are_asked(alpha: float, words: bool, vectors: bool) -> None:
     plan = planned("query words", alpha)
     assert (plan.alpha, plan.uses_words, plan.uses_vectors) == (alpha, words, vectors)
@@ -82,14 +91,19 @@ def test_the_pool_is_never_smaller_than_the_page() -> None:
 
 
 def test_only_so_many_different_terms_are_looked_for_but_repeats_stay() -> None:
-    plan = planned(" ".join(f"{letter}{other}word" for letter in string.ascii_lowercase for other in "bcd") + " abword")
+    plan = planned(
+        " ".join(f"{letter}{other}word" for letter in string.ascii_lowercase for other in "bcd")
+        + " abword"
+    )
     assert len([term for term in set(plan.terms) if term.count("word") == 1]) == MAX_TERMS
     assert plan.terms.count("abword") == 2
 
 
 @pytest.mark.parametrize("spelling", ["chunk_id", "chunkId", "ChunkID", "chunkid"])
 def test_words_side_by_side_also_ask_for_the_name_that_they_make(spelling: str) -> None:
-    assert set(analysis.terms(spelling)) & set(planned("a chunk's id, or the chunk id").weights) >= {"chunkid"}
+    assert set(analysis.terms(spelling)) & set(
+        planned("a chunk's id, or the chunk id").weights
+    ) >= {"chunkid"}
 
 
 def test_the_language_of_the_majority_is_not_looked_for() -> None:

@@ -1,4 +1,6 @@
-"""The vectors of queries: computed once, however many ask, and never kept where computing failed."""
+"""The vectors of queries: computed once, however many ask, and never kept where computing
+failed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ class Letters:
 
     @property
     def facts(self) -> Facts:
-        return Facts(name=self.name, revision=self.revision, dimension=self.dimension, max_tokens=self.max_tokens, max_batch=8)
+        return Facts(
+            name=self.name,
+            revision=self.revision,
+            dimension=self.dimension,
+            max_tokens=self.max_tokens,
+            max_batch=8,
+        )
 
     def __init__(self, revision: str = "1") -> None:
         self.revision = revision
@@ -49,7 +57,9 @@ class Letters:
         return self._vector(text)
 
     def _vector(self, text: str) -> Vectors:
-        counts = np.array([text.lower().count(chr(ord("a") + at)) for at in range(26)], dtype=np.float32)
+        counts = np.array(
+            [text.lower().count(chr(ord("a") + at)) for at in range(26)], dtype=np.float32
+        )
         return counts / max(float(np.linalg.norm(counts)), 1e-9)
 
 
@@ -83,7 +93,9 @@ def test_a_query_is_embedded_once(embedder: Letters, windows: Windows) -> None:
     assert first.key == again.key != other.key
 
 
-def test_only_so_many_are_kept_and_the_longest_unused_goes_first(embedder: Letters, windows: Windows) -> None:
+def test_only_so_many_are_kept_and_the_longest_unused_goes_first(
+    embedder: Letters, windows: Windows
+) -> None:
     cache = QueryCache(embedder, windows, size=3, lifetime_s=100)
     for text in ("a", "b", "c", "a", "d"):
         cache.get(text)
@@ -110,7 +122,9 @@ def test_they_are_kept_for_their_time_and_no_longer(embedder: Letters, windows: 
     assert not cache.get("a").computed
 
 
-def test_threads_that_ask_at_once_wait_for_one_embedding(embedder: Letters, windows: Windows) -> None:
+def test_threads_that_ask_at_once_wait_for_one_embedding(
+    embedder: Letters, windows: Windows
+) -> None:
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100)
     embedder.may_go_on.clear()
     ready = threading.Barrier(17)
@@ -138,14 +152,19 @@ def test_many_threads_and_queries_stay_apart(embedder: Letters, windows: Windows
             assert np.array_equal(found.vector, embedder._vector(text))
 
 
-def test_a_failure_is_told_to_all_who_wait_and_leaves_nothing_behind(embedder: Letters, windows: Windows) -> None:
+def test_a_failure_is_told_to_all_who_wait_and_leaves_nothing_behind(
+    embedder: Letters, windows: Windows
+) -> None:
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100)
     embedder.fails = True
     for _ in range(2):
         with pytest.raises(UnreachableError):
             cache.get("walrus")
     with ThreadPoolExecutor(8) as pool:
-        assert all(isinstance(one.exception(), UnreachableError) for one in [pool.submit(cache.get, "walrus") for _ in range(8)])
+        assert all(
+            isinstance(one.exception(), UnreachableError)
+            for one in [pool.submit(cache.get, "walrus") for _ in range(8)]
+        )
     embedder.fails = False
     assert cache.get("walrus").computed
     assert not cache.get("walrus").computed
@@ -165,17 +184,31 @@ def test_what_was_warmed_is_there_for_another_process(embedder: Letters, windows
 
 def test_warming_more_than_memory_holds_keeps_them_all(embedder: Letters, windows: Windows) -> None:
     texts = [f"query {number}" for number in range(1203)]
-    assert QueryCache(embedder, windows, size=5, lifetime_s=100).warm(texts, lifetime_s=100, on_done=lambda _: None) == 1203
-    assert QueryCache(Letters(), windows, size=5, lifetime_s=100).warm(texts, lifetime_s=100, on_done=lambda _: None) == 0
+    assert (
+        QueryCache(embedder, windows, size=5, lifetime_s=100).warm(
+            texts, lifetime_s=100, on_done=lambda _: None
+        )
+        == 1203
+    )
+    assert (
+        QueryCache(Letters(), windows, size=5, lifetime_s=100).warm(
+            texts, lifetime_s=100, on_done=lambda _: None
+        )
+        == 0
+    )
 
 
 def test_a_blank_query_is_not_warmed(embedder: Letters, windows: Windows) -> None:
     with pytest.raises(InputError):
-        QueryCache(embedder, windows, size=5, lifetime_s=100).warm(["a", " \n"], lifetime_s=100, on_done=lambda _: None)
+        QueryCache(embedder, windows, size=5, lifetime_s=100).warm(
+            ["a", " \n"], lifetime_s=100, on_done=lambda _: None
+        )
 
 
 def test_vectors_of_another_model_are_not_taken(embedder: Letters, windows: Windows) -> None:
-    QueryCache(embedder, windows, size=5, lifetime_s=100).warm(["a"], lifetime_s=100, on_done=lambda _: None)
+    QueryCache(embedder, windows, size=5, lifetime_s=100).warm(
+        ["a"], lifetime_s=100, on_done=lambda _: None
+    )
     assert QueryCache(Letters("2"), windows, size=5, lifetime_s=100).get("a").computed
 
 

@@ -1,4 +1,6 @@
-"""Code-aware ranking: each boost moves what it is meant to move, and nothing else decides the order."""
+"""Code-aware ranking: each boost moves what it is meant to move, and nothing else decides the
+order.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,16 @@ def candidate(
     )
 
 
-def order(query: str, candidates: list[Candidate], fused: dict[int, float] | None = None) -> list[Ranked]:
+def order(
+    query: str, candidates: list[Candidate], fused: dict[int, float] | None = None
+) -> list[Ranked]:
     plan = make(query, alpha=None, best_alpha=0.4, limit=10, pool=100)
-    return rank(candidates, fused or dict.fromkeys([one.id for one in candidates], 0.5), terms=plan.terms, identifiers=plan.identifiers)
+    return rank(
+        candidates,
+        fused or dict.fromkeys([one.id for one in candidates], 0.5),
+        terms=plan.terms,
+        identifiers=plan.identifiers,
+    )
 
 
 def ids(ranked: list[Ranked]) -> list[int]:
@@ -60,22 +69,64 @@ def test_without_any_boost_the_fused_score_decides() -> None:
 @pytest.mark.parametrize(
     ("query", "winner", "loser", "reason"),
     [
-        ("how does the tokenizer work", candidate(2, "z/tokenizer.py"), candidate(1, "a/main.py"), "file name"),
-        ("parse config", candidate(2, "z/parse_config.py"), candidate(1, "a/parse_arguments.py"), "file name"),
-        ("cache eviction", candidate(2, "z/cache/main.py"), candidate(1, "a/other/main.py"), "folder"),
-        ("where is parseConfig", candidate(2, "z.py", defines="other\nparse_config"), candidate(1, "a.py", defines="other"), "defines parse_config"),
-        ("parse the config", candidate(2, "z.py", defines="parseConfig"), candidate(1, "a.py", defines="parse_args"), "defines parseConfig"),
-        ("parse_config()", candidate(2, "z.py", defines="parseConfig"), candidate(1, "a.py", defines="parse"), "defines parseConfig"),
+        (
+            "how does the tokenizer work",
+            candidate(2, "z/tokenizer.py"),
+            candidate(1, "a/main.py"),
+            "file name",
+        ),
+        (
+            "parse config",
+            candidate(2, "z/parse_config.py"),
+            candidate(1, "a/parse_arguments.py"),
+            "file name",
+        ),
+        (
+            "cache eviction",
+            candidate(2, "z/cache/main.py"),
+            candidate(1, "a/other/main.py"),
+            "folder",
+        ),
+        (
+            "where is parseConfig",
+            candidate(2, "z.py", defines="other\nparse_config"),
+            candidate(1, "a.py", defines="other"),
+            "defines parse_config",
+        ),
+        (
+            "parse the config",
+            candidate(2, "z.py", defines="parseConfig"),
+            candidate(1, "a.py", defines="parse_args"),
+            "defines parseConfig",
+        ),
+        (
+            "parse_config()",
+            candidate(2, "z.py", defines="parseConfig"),
+            candidate(1, "a.py", defines="parse"),
+            "defines parseConfig",
+        ),
     ],
 )
-def test_a_boost_lifts_what_it_is_for_and_says_so(query: str, winner: Candidate, loser: Candidate, reason: str) -> None:
+def test_a_boost_lifts_what_it_is_for_and_says_so(
+    query: str, winner: Candidate, loser: Candidate, reason: str
+) -> None:
     ranked = order(query, [loser, winner])
     assert ids(ranked) == [2, 1]
     assert reason in ranked[0].reasons
 
 
 @pytest.mark.parametrize(
-    "path", ["tests/b.py", "src/test_b.py", "b_test.go", "src/__tests__/b.js", "b.spec.ts", "fixtures/b.py", "src/FooTest.java", "conftest.py"]
+    "path",
+    [
+        "tests/b.py",
+        "src/test_b.py",
+        "b_test.go",
+        "src/__tests__/b.js",
+        "b.spec.ts",
+        "fixtures/b.py",
+        "src/FooTest.java",
+        "conftest.py",
+    ],
 )
 def test_tests_are_ranked_lower_unless_they_are_asked_for(path: str) -> None:
     some = [candidate(1, path), candidate(2, "src/zzz.py")]
@@ -85,12 +136,25 @@ def test_tests_are_ranked_lower_unless_they_are_asked_for(path: str) -> None:
     assert ids(order("walrus tests", some, {1: 0.6, 2: 0.5})) == [1, 2]
 
 
-@pytest.mark.parametrize("path", ["src/attestation.py", "src/contest.py", "src/latest.py", "inspect.py", "src/protest/x.py"])
+@pytest.mark.parametrize(
+    "path",
+    ["src/attestation.py", "src/contest.py", "src/latest.py", "inspect.py", "src/protest/x.py"],
+)
 def test_a_name_that_only_contains_test_is_no_test(path: str) -> None:
     assert order("walrus", [candidate(1, path)])[0].reasons == ()
 
 
-@pytest.mark.parametrize("path", ["examples/b.py", "vendor/x/b.py", "legacy/b.py", "third_party/b.c", "bench/b.py", "src/compat.py"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "examples/b.py",
+        "vendor/x/b.py",
+        "legacy/b.py",
+        "third_party/b.c",
+        "bench/b.py",
+        "src/compat.py",
+    ],
+)
 def test_examples_and_copies_are_ranked_lower(path: str) -> None:
     ranked = order("walrus", [candidate(1, path), candidate(2, "src/zzz.py")], {1: 0.55, 2: 0.5})
     assert ids(ranked) == [2, 1]
@@ -98,19 +162,35 @@ def test_examples_and_copies_are_ranked_lower(path: str) -> None:
 
 
 def test_a_file_of_code_with_several_good_chunks_wins_over_one_with_a_single_good_chunk() -> None:
-    several = [candidate(1, "b.py", document=1, line=1), candidate(2, "b.py", document=1, line=20), candidate(3, "b.py", document=1, line=40)]
+    several = [
+        candidate(1, "b.py", document=1, line=1),
+        candidate(2, "b.py", document=1, line=20),
+        candidate(3, "b.py", document=1, line=40),
+    ]
     ranked = order("walrus", [candidate(9, "a.py"), *several], {1: 0.5, 2: 0.48, 3: 0.46, 9: 0.55})
     assert ids(ranked)[:2] == [1, 9]
 
 
 def test_prose_that_was_cut_in_two_does_not_gain_from_it() -> None:
-    halves = [candidate(1, "b.md", document=1, kind="docs"), candidate(2, "b.md", document=1, kind="docs", line=20)]
-    assert ids(order("walrus", [candidate(9, "a.md", kind="docs"), *halves], {1: 0.5, 2: 0.5, 9: 0.51}))[0] == 9
+    halves = [
+        candidate(1, "b.md", document=1, kind="docs"),
+        candidate(2, "b.md", document=1, kind="docs", line=20),
+    ]
+    assert (
+        ids(
+            order("walrus", [candidate(9, "a.md", kind="docs"), *halves], {1: 0.5, 2: 0.5, 9: 0.51})
+        )[0]
+        == 9
+    )
 
 
 def test_one_file_does_not_fill_the_page() -> None:
     many = [candidate(n, "b.py", document=1, line=n) for n in range(1, 9)]
-    ranked = order("walrus", [*many, candidate(20, "a.py"), candidate(21, "c.py")], dict.fromkeys(range(1, 9), 0.5) | {20: 0.45, 21: 0.4})
+    ranked = order(
+        "walrus",
+        [*many, candidate(20, "a.py"), candidate(21, "c.py")],
+        dict.fromkeys(range(1, 9), 0.5) | {20: 0.45, 21: 0.4},
+    )
     assert {20, 21} <= set(ids(ranked)[:4])
 
 
@@ -124,19 +204,49 @@ def test_ties_are_broken_by_path_then_line_then_id() -> None:
     assert ids(order("walrus", some)) == [9, 3, 4, 5]
 
 
-paths = st.sampled_from(["a.py", "src/cache.py", "tests/test_cache.py", "docs/cache.md", "examples/x.py", "src/walrus/feed.py"])
+paths = st.sampled_from(
+    [
+        "a.py",
+        "src/cache.py",
+        "tests/test_cache.py",
+        "docs/cache.md",
+        "examples/x.py",
+        "src/walrus/feed.py",
+    ]
+)
 many = st.lists(
-    st.tuples(paths, st.integers(0, 5), st.sampled_from(["", "cache", "parse_config\nfeed"]), st.integers(1, 9), st.integers(0, 4)), max_size=20
+    st.tuples(
+        paths,
+        st.integers(0, 5),
+        st.sampled_from(["", "cache", "parse_config\nfeed"]),
+        st.integers(1, 9),
+        st.integers(0, 4),
+    ),
+    max_size=20,
 )
 
 
-@given(many, st.sampled_from(["cache", "walrus feed", "parseConfig", "test the cache"]), st.randoms(use_true_random=False))
-def test_the_order_does_not_depend_on_the_order_of_the_candidates(rows: list[tuple], query: str, chance: random.Random) -> None:
+@given(
+    many,
+    st.sampled_from(["cache", "walrus feed", "parseConfig", "test the cache"]),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_does_not_depend_on_the_order_of_the_candidates(
+    rows: list[tuple], query: str, chance: random.Random
+) -> None:
     documents: dict[tuple[str, int], int] = {}
     some = []
     for id_, (path, which, defines, line, _) in enumerate(rows):
         key = (f"{which}/{path}", which)
-        some.append(candidate(id_, key[0], document=documents.setdefault(key, len(documents)), defines=defines, line=line))
+        some.append(
+            candidate(
+                id_,
+                key[0],
+                document=documents.setdefault(key, len(documents)),
+                defines=defines,
+                line=line,
+            )
+        )
     fused = {id_: row[4] / 4 for id_, row in enumerate(rows)}
     expected = order(query, list(some), fused)
     shuffled = list(some)
@@ -153,10 +263,20 @@ def test_every_candidate_keeps_its_fused_score_for_the_explanation() -> None:
 
 
 def test_copies_stand_behind_the_best_of_them_and_known_texts_are_only_counted() -> None:
-    some = [candidate(1, "a.py", text=7), candidate(2, "b.py", text=8), candidate(3, "c.py", text=7), candidate(4, "d.py", text=9)]
+    some = [
+        candidate(1, "a.py", text=7),
+        candidate(2, "b.py", text=8),
+        candidate(3, "c.py", text=7),
+        candidate(4, "d.py", text=9),
+    ]
     ranked = order("walrus", some, {1: 0.9, 2: 0.8, 3: 0.7, 4: 0.6})
     grouped, repeats = with_copies(ranked, frozenset())
-    assert [(one.candidate.id, is_copy) for one, is_copy in grouped] == [(1, False), (3, True), (2, False), (4, False)]
+    assert [(one.candidate.id, is_copy) for one, is_copy in grouped] == [
+        (1, False),
+        (3, True),
+        (2, False),
+        (4, False),
+    ]
     assert repeats == []
     grouped, repeats = with_copies(ranked, frozenset([some[0].text_key]))
     assert [one.candidate.id for one, _ in grouped] == [2, 4]
@@ -165,4 +285,7 @@ def test_copies_stand_behind_the_best_of_them_and_known_texts_are_only_counted()
 
 def test_the_same_text_in_two_projects_is_no_copy() -> None:
     some = [candidate(1, "a.py", text=7, project=1), candidate(2, "a.py", text=7, project=2)]
-    assert [is_copy for _, is_copy in with_copies(order("walrus", some), frozenset())[0]] == [False, False]
+    assert [is_copy for _, is_copy in with_copies(order("walrus", some), frozenset())[0]] == [
+        False,
+        False,
+    ]

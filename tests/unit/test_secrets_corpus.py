@@ -1,4 +1,6 @@
-"""Masking of the corpus of planted secrets, of their neighbours, and of ordinary text that resembles them."""
+"""Masking of the corpus of planted secrets, of their neighbours, and of ordinary text that
+resembles them.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,12 @@ def test_the_corpus_covers_every_class_with_at_least_150_forms() -> None:
     }
 
 
-@pytest.mark.parametrize("form", FORMS, ids=[f"{form.group} {number}" for number, form in enumerate(FORMS)])
-def test_a_planted_secret_is_masked_and_the_text_keeps_its_length(form: secrets_corpus.Form) -> None:
+@pytest.mark.parametrize(
+    "form", FORMS, ids=[f"{form.group} {number}" for number, form in enumerate(FORMS)]
+)
+def test_a_planted_secret_is_masked_and_the_text_keeps_its_length(
+    form: secrets_corpus.Form,
+) -> None:
     masked, found = mask_secrets(form.text, form.path)
     assert not secrets_corpus.is_readable(form.secret, masked)
     assert len(masked) == len(form.text)
@@ -46,23 +52,40 @@ def test_a_planted_secret_is_masked_and_the_text_keeps_its_length(form: secrets_
 
 def test_other_secrets_of_the_same_forms_are_masked() -> None:
     forms = [form for seed in SEEDS for form in secrets_corpus.build(seed)]
-    left = [form for form in forms if secrets_corpus.is_readable(form.secret, mask_secrets(form.text, form.path)[0])]
+    left = [
+        form
+        for form in forms
+        if secrets_corpus.is_readable(form.secret, mask_secrets(form.text, form.path)[0])
+    ]
     assert left == []
 
 
 def test_an_independent_scanner_finds_no_token_in_the_masked_corpus(tmp_path: Path) -> None:
-    scan = pytest.importorskip("detect_secrets.core.scan", reason="pip install detect-secrets, which is part of the extra `dev`")
-    scanning = pytest.importorskip("detect_secrets.settings", reason="pip install detect-secrets, which is part of the extra `dev`")
+    scan = pytest.importorskip(
+        "detect_secrets.core.scan",
+        reason="pip install detect-secrets, which is part of the extra `dev`",
+    )
+    scanning = pytest.importorskip(
+        "detect_secrets.settings",
+        reason="pip install detect-secrets, which is part of the extra `dev`",
+    )
     with scanning.default_settings():
         names = [type(plugin).__name__ for plugin in scanning.get_plugins()]
     by_entropy = ("Base64HighEntropyString", "HexHighEntropyString", "KeywordDetector")
     left = []
-    with scanning.transient_settings({"plugins_used": [{"name": name} for name in names if name not in by_entropy]}):
+    with scanning.transient_settings(
+        {"plugins_used": [{"name": name} for name in names if name not in by_entropy]}
+    ):
         for number, form in enumerate(FORMS):
             file = tmp_path / f"{number}.txt"
             file.write_text(mask_secrets(form.text, form.path)[0], encoding="utf-8")
-            left += [(form, found.type) for found in scan.scan_file(str(file)) if "*" not in (found.secret_value or "*")]
-    assert [(form, kind) for form, kind in left if kind != "Private Key"] == []  # the markers of a key stay
+            left += [
+                (form, found.type)
+                for found in scan.scan_file(str(file))
+                if "*" not in (found.secret_value or "*")
+            ]
+    # the markers of a key stay
+    assert [(form, kind) for form, kind in left if kind != "Private Key"] == []
 
 
 # What programs, manuals and settings say about secrets without giving one.
@@ -91,14 +114,23 @@ ORDINARY = [
     ("a.ts", "password: string;"),
     ("a.ts", "token: string | undefined = getToken1();"),
     ("a.tsx", '<label htmlFor="password">Password:</label>'),
-    ("a.go", 'req.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString(credentials1))'),
+    (
+        "a.go",
+        'req.Header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString(credentials1))',
+    ),
     ("a.rb", 'get "admin/passwords" => "queenbee#passwords"'),
     ("a.sql", "-- the attribute identified by +attr_name+ before the cast"),
     ("a.go", "// The user is created in the database identified by dbName, while others stay."),
     ("a.go", '// split it into shards, identified by "prefix+index"'),
     ("mvnw", 'case "${MVNW_PASSWORD:+has-password}" in'),
     ("strings.json", '"x": "[%key:component::filter::step::lowpass::data::time_constant%]"'),
-    ("notes.md", "* Fix support for git image secrets ([e3d2718](https://github.com/x/y/commit/e3d27181459993d4e6))"),
+    (
+        "notes.md",
+        (
+            "* Fix support for git image secrets "
+            "([e3d2718](https://github.com/x/y/commit/e3d27181459993d4e6))"
+        ),
+    ),
     ("a.yaml", "##  fastcgi_pass phpfpm-server:9000;"),
     ("a.py", '"AWS::Redshift::EndpointAuthorization": "e72be424d109da1d"'),
     ("a.json", '{"perms": ["pr", "pw"], "value": 1570358601}'),
@@ -114,7 +146,14 @@ ORDINARY = [
     ("a.sh", 'curl -u "$USER:$TOKEN" https://example.org'),
     ("a.sh", "ssh -p 2222 host"),
     ("a.sh", "mkdir -p build/output1"),
-    ("notes.md", "Your password is incorrect. The password was changed, and passwords are managed by the service."),
+    (
+        "notes.md",
+        (
+            "Your password is incorrect. The password was changed, and passwords are managed by "
+            "the "
+            "service."
+        ),
+    ),
     ("notes.md", "Set the password with `--password PASSWORD` or `--password-file`."),
     ("notes.md", "| option | default |\n|---|---|\n| password | required |\n| token | `None` |\n"),
     ("notes.md", "Password: <your password>"),
@@ -123,10 +162,19 @@ ORDINARY = [
     ("notes.md", "The server answers with `Set-Cookie: name=value; Path=/; Max-Age=3600`."),
     ("notes.md", "Cookie: theme=dark; lang=en"),
     ("notes.md", "Use an Authorization header with the scheme of your choice."),
-    ("notes.md", "postgres://USER:PASSWORD@HOST/NAME https://USERNAME:PERSONAL_ACCESS_TOKEN@github.com/x"),
-    ("notes.md", "see http://localhost:8080/@scope/package@2.0.1 and git+ssh://git@github.com/x/y.git"),
+    (
+        "notes.md",
+        "postgres://USER:PASSWORD@HOST/NAME https://USERNAME:PERSONAL_ACCESS_TOKEN@github.com/x",
+    ),
+    (
+        "notes.md",
+        "see http://localhost:8080/@scope/package@2.0.1 and git+ssh://git@github.com/x/y.git",
+    ),
     ("notes.md", "arn:aws:secretsmanager:us-west-2:123456789012:secret:prod-database-AbC123"),
-    ("notes.md", "The basic login flow: enter your user name, then the passphrase that you have chosen."),
+    (
+        "notes.md",
+        "The basic login flow: enter your user name, then the passphrase that you have chosen.",
+    ),
 ]
 
 
@@ -147,13 +195,19 @@ def test_text_about_secrets_stays(path: str, text: str) -> None:
         ("note", "the password is Tr0ub4dor&3", "the password is ***********"),
     ],
 )
-def test_a_named_value_is_masked_by_its_name_or_by_its_content(name: str, value: str, masked: str) -> None:
+def test_a_named_value_is_masked_by_its_name_or_by_its_content(
+    name: str, value: str, masked: str
+) -> None:
     assert mask_named(name, value)[0] == masked
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.lists(st.sampled_from([piece for form in FORMS for piece in (form.text, form.secret)]) | st.text(max_size=12), max_size=6),
+    st.lists(
+        st.sampled_from([piece for form in FORMS for piece in (form.text, form.secret)])
+        | st.text(max_size=12),
+        max_size=6,
+    ),
     st.sampled_from(sorted({form.path for form in FORMS})),
 )
 def test_any_mixture_of_forms_keeps_length_and_white_space(pieces: list[str], path: str) -> None:
@@ -161,7 +215,9 @@ def test_any_mixture_of_forms_keeps_length_and_white_space(pieces: list[str], pa
     masked, found = mask_secrets(text, path)
     assert len(masked) == len(text)
     assert all(after in (before, "*") for before, after in zip(text, masked, strict=True))
-    assert [at for at, char in enumerate(masked) if char.isspace()] == [at for at, char in enumerate(text) if char.isspace()]
+    assert [at for at, char in enumerate(masked) if char.isspace()] == [
+        at for at, char in enumerate(text) if char.isspace()
+    ]
     assert all(1 <= item.line <= text.count("\n") + 1 for item in found)
 
 
@@ -228,4 +284,5 @@ HOSTILE = [
 def test_hostile_text_is_scanned(text: str, path: str) -> None:
     start = time.process_time()
     mask_secrets(text[: len(text) // 16], path)
-    assert time.process_time() - start < 10  # linear work takes one second, quadratic work half a minute
+    # linear work takes one second, quadratic work half a minute
+    assert time.process_time() - start < 10

@@ -1,4 +1,6 @@
-"""The word index on disk: any sequence of commits scores exactly like a fresh index of what is left, and damage is never answered from."""
+"""The word index on disk: any sequence of commits scores exactly like a fresh index of what is
+left, and damage is never answered from.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ from unspool.words.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TERMS = ["walrus", "penguin", "zebra", "ape", "\ud800", PADDING]
-chunks = st.dictionaries(st.integers(0, 30), st.lists(st.sampled_from(TERMS), max_size=12), max_size=12)
-queries = st.dictionaries(st.sampled_from([*TERMS[:-1], "absent"]), st.floats(0.1, 3), min_size=1, max_size=4)
+chunks = st.dictionaries(
+    st.integers(0, 30), st.lists(st.sampled_from(TERMS), max_size=12), max_size=12
+)
+queries = st.dictionaries(
+    st.sampled_from([*TERMS[:-1], "absent"]), st.floats(0.1, 3), min_size=1, max_size=4
+)
 
 
 class Index:
@@ -34,7 +40,9 @@ class Index:
 
     def append(self, added: dict[int, list[str]], removed: list[int] | None = None) -> None:
         entries = [Entry(id_, id_ // 10, terms) for id_, terms in added.items()]
-        state = segments.append(self.folder, self.view, entries, removed=removed or [], position=Position(1, 7))
+        state = segments.append(
+            self.folder, self.view, entries, removed=removed or [], position=Position(1, 7)
+        )
         self.view = segments.open_view(self.folder, state, self.view)
         for id_ in removed or []:
             self.expected.pop(id_, None)
@@ -46,7 +54,14 @@ class Index:
         return segments.open_view(self.folder, state)
 
     def fresh(self) -> tuple[LiveSegment, ...]:
-        return (LiveSegment(postings.build([Entry(id_, id_ // 10, terms) for id_, terms in self.expected.items()]), None),)
+        return (
+            LiveSegment(
+                postings.build(
+                    [Entry(id_, id_ // 10, terms) for id_, terms in self.expected.items()]
+                ),
+                None,
+            ),
+        )
 
 
 def bm25(terms: list[str], weights: dict[str, float], among: dict[int, list[str]]) -> float:
@@ -55,14 +70,28 @@ def bm25(terms: list[str], weights: dict[str, float], among: dict[int, list[str]
         frequency = terms.count(term)
         if frequency:
             idf = inverse_document_frequency(sum(term in own for own in among.values()), len(among))
-            total += weight * idf * frequency * (K1 + 1) / (frequency + K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH))
+            total += (
+                weight
+                * idf
+                * frequency
+                * (K1 + 1)
+                / (frequency + K1 * (1 - B + B * len(terms) / AVERAGE_LENGTH))
+            )
     return total
 
 
 @quick
-@given(st.lists(st.tuples(chunks, st.lists(st.integers(0, 30), max_size=8)), max_size=6), queries, st.integers(1, 20), st.integers(1, 3))
+@given(
+    st.lists(st.tuples(chunks, st.lists(st.integers(0, 30), max_size=8)), max_size=6),
+    queries,
+    st.integers(1, 20),
+    st.integers(1, 3),
+)
 def test_any_sequence_of_commits_scores_like_a_fresh_index(
-    commits: list[tuple[dict[int, list[str]], list[int]]], weights: dict[str, float], k: int, most: int
+    commits: list[tuple[dict[int, list[str]], list[int]]],
+    weights: dict[str, float],
+    k: int,
+    most: int,
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "MAX_SEGMENTS", most)
@@ -71,10 +100,19 @@ def test_any_sequence_of_commits_scores_like_a_fresh_index(
         index = Index(Path(folder) / "words")
         for added, removed in commits:
             index.append(added, removed)
-        for parts in (index.view.segments, index.fresh()) if not commits else (index.reopen().segments, index.view.segments, index.fresh()):
+        for parts in (
+            (index.view.segments, index.fresh())
+            if not commits
+            else (index.reopen().segments, index.view.segments, index.fresh())
+        ):
             found = postings.search(parts, weights, k, None)
-            expected = {id_: bm25(terms, weights, index.expected) for id_, terms in index.expected.items()}
-            assert all(abs(score - expected[id_]) < 1e-5 for id_, score in zip(found.ids.tolist(), found.scores.tolist(), strict=True))
+            expected = {
+                id_: bm25(terms, weights, index.expected) for id_, terms in index.expected.items()
+            }
+            assert all(
+                abs(score - expected[id_]) < 1e-5
+                for id_, score in zip(found.ids.tolist(), found.scores.tolist(), strict=True)
+            )
             assert len(found.ids) == min(k, sum(score > 0 for score in expected.values()))
             assert postings.count_chunks(parts) == len(index.expected)
         fresh = postings.search(index.fresh(), weights, k, None)
@@ -82,8 +120,13 @@ def test_any_sequence_of_commits_scores_like_a_fresh_index(
         assert mine.ids.tolist() == fresh.ids.tolist()
         assert mine.scores.tolist() == fresh.scores.tolist()  # to the last bit
         ids = np.arange(31, dtype=np.int64)
-        assert postings.score(index.view.segments, weights, ids).tolist() == postings.score(index.fresh(), weights, ids).tolist()
-        assert postings.count_frequencies(index.view.segments, TERMS[:3]) == postings.count_frequencies(index.fresh(), TERMS[:3])
+        assert (
+            postings.score(index.view.segments, weights, ids).tolist()
+            == postings.score(index.fresh(), weights, ids).tolist()
+        )
+        assert postings.count_frequencies(
+            index.view.segments, TERMS[:3]
+        ) == postings.count_frequencies(index.fresh(), TERMS[:3])
 
 
 @quick
@@ -101,12 +144,17 @@ def test_a_chosen_row_is_the_only_one_found(tmp_path: Path) -> None:
     assert postings.search(index.view.segments, {"ape": 1.0}, 10, chosen).ids.tolist() == [2]
 
 
-def test_files_of_merged_segments_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_merged_segments_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segments, "MAX_SEGMENTS", 2)
     index = Index(tmp_path / "words")
     for number in range(12):
         index.append({number: ["ape", TERMS[number % 3]]}, [number - 3])
-        assert {file.name for file in index.folder.iterdir()} == {"state.json", *index.view.state.names}
+        assert {file.name for file in index.folder.iterdir()} == {
+            "state.json",
+            *index.view.state.names,
+        }
     index.append({}, list(range(12)))
     assert [file.name for file in index.folder.iterdir()] == ["state.json"]
 
@@ -122,7 +170,9 @@ def test_what_a_killed_writer_left_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "zeroed", "missing"])
 @pytest.mark.parametrize("column", [*segments._COLUMNS, "dead", "state"])
-def test_damage_is_found_on_opening_and_by_the_check(tmp_path: Path, column: str, damage: str) -> None:
+def test_damage_is_found_on_opening_and_by_the_check(
+    tmp_path: Path, column: str, damage: str
+) -> None:
     index = Index(tmp_path / "words")
     index.append({id_: ["ape", "walrus", f"w{id_}"] for id_ in range(5, 40)})
     index.append({}, [7, 8])
@@ -155,7 +205,9 @@ def test_swapped_files_are_damage(tmp_path: Path) -> None:
         one.reopen()
 
 
-def test_damage_that_came_after_opening_is_not_merged_into_a_new_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_that_came_after_opening_is_not_merged_into_a_new_segment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(segments, "MAX_SEGMENTS", 1)
     index = Index(tmp_path / "words")
     index.append({1: ["ape"], 2: ["walrus"]})

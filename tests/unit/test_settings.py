@@ -39,7 +39,12 @@ def test_each_layer_wins_over_the_ones_below(tmp_path: Path) -> None:
 
 def test_what_is_not_given_does_not_hide_a_lower_layer(tmp_path: Path) -> None:
     (tmp_path / "unspool.toml").write_text("limit = 11\nalpha = 0.25")
-    loaded = load(tmp_path, environment={"UNSPOOL_LIMIT": ""}, flags={"limit": None}, arguments={"alpha": None})
+    loaded = load(
+        tmp_path,
+        environment={"UNSPOOL_LIMIT": ""},
+        flags={"limit": None},
+        arguments={"alpha": None},
+    )
     assert (loaded.limit, loaded.alpha) == (11, 0.25)
 
 
@@ -47,7 +52,11 @@ def test_arguments_on_top_keep_the_rest_and_its_origins(tmp_path: Path) -> None:
     base = load(tmp_path, environment={"UNSPOOL_LIMIT": "13"})
     changed = base.with_arguments({"alpha": 1, "database": None})
     assert (changed.limit, changed.alpha) == (13, 1.0)
-    assert (changed.origins["limit"], changed.origins["alpha"], changed.origins["database"]) == ("environment", "argument", "default")
+    assert (changed.origins["limit"], changed.origins["alpha"], changed.origins["database"]) == (
+        "environment",
+        "argument",
+        "default",
+    )
     assert base.alpha is None
 
 
@@ -63,8 +72,18 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         "pool_pre_ping": "off",
         "embedder_over_limit": "refuse",
     }
-    special |= {"log_level": "debug", "log_format": "json", "serve_max_body_bytes": "2000", "mcp_max_tokens": "300"}
-    special |= {"trust": "/srv/app", "vector_metric": "l2", "vector_index": "ivfflat", "vector_type": "halfvec"}
+    special |= {
+        "log_level": "debug",
+        "log_format": "json",
+        "serve_max_body_bytes": "2000",
+        "mcp_max_tokens": "300",
+    }
+    special |= {
+        "trust": "/srv/app",
+        "vector_metric": "l2",
+        "vector_index": "ivfflat",
+        "vector_type": "halfvec",
+    }
     default = getattr(Settings(), name)
     value = special.get(name) or ("7" if isinstance(default, int) else "sqlite:///x")
     loaded = load(tmp_path, environment={variable(name): value})
@@ -86,7 +105,9 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         ("MAX_TOKENS", "1e3"),
     ],
 )
-def test_a_bad_value_names_its_variable_and_the_range(tmp_path: Path, name: str, value: str) -> None:
+def test_a_bad_value_names_its_variable_and_the_range(
+    tmp_path: Path, name: str, value: str
+) -> None:
     with pytest.raises(ConfigError, match=f"UNSPOOL_{name} is .*give a (whole )?number from"):
         load(tmp_path, environment={f"UNSPOOL_{name}": value})
     (tmp_path / ".env").write_text(f"UNSPOOL_{name}={value}\n")
@@ -94,8 +115,12 @@ def test_a_bad_value_names_its_variable_and_the_range(tmp_path: Path, name: str,
         load(tmp_path, trust_folder=True)
 
 
-@pytest.mark.parametrize("content", ["limit = true", 'limit = "x"', "limit = [1]", "limit = 1.5", "limit ="])
-def test_a_bad_value_in_the_file_names_the_file_or_the_setting(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize(
+    "content", ["limit = true", 'limit = "x"', "limit = [1]", "limit = 1.5", "limit ="]
+)
+def test_a_bad_value_in_the_file_names_the_file_or_the_setting(
+    tmp_path: Path, content: str
+) -> None:
     (tmp_path / "unspool.toml").write_text(content)
     with pytest.raises(ConfigError, match=r"limit.*unspool\.toml|unspool\.toml.*cannot be read"):
         load(tmp_path, trust_folder=True)
@@ -141,7 +166,10 @@ def test_an_address_is_shown_without_its_password(address: str, shown: str) -> N
     assert redact_address(address) == shown
 
 
-@pytest.mark.parametrize("password", ["hunter2", "hun/ter2", "hun#ter2", "hun?ter2", "hun:ter2", "h@nter2", "[hunter2", "hunter2]"])
+@pytest.mark.parametrize(
+    "password",
+    ["hunter2", "hun/ter2", "hun#ter2", "hun?ter2", "hun:ter2", "h@nter2", "[hunter2", "hunter2]"],
+)
 def test_no_password_is_ever_shown_however_it_is_written(tmp_path: Path, password: str) -> None:
     loaded = load(tmp_path, environment={"UNSPOOL_DATABASE": f"postgresql://me:{password}@db/app"})
     value = next(text for name, text, _, _ in loaded.rows() if name == "database")
@@ -158,6 +186,10 @@ def test_every_setting_is_shown_once_with_its_origin_and_meaning(tmp_path: Path)
 
 
 def test_secrets_are_not_in_the_representation() -> None:
-    settings = Settings.load(arguments={"embedder_key": "sk-secret", "continuation_key": "signing"}, environment={}, folder=Path("/nowhere"))
+    settings = Settings.load(
+        arguments={"embedder_key": "sk-secret", "continuation_key": "signing"},
+        environment={},
+        folder=Path("/nowhere"),
+    )
     assert "sk-secret" not in repr(settings)
     assert "signing" not in repr(settings)

@@ -62,15 +62,37 @@ def test_a_very_long_line_is_cut_around_its_match() -> None:
     assert shown.first_line == 3
 
 
-words = st.sampled_from(["parseConfig", "parse", "config", "walrus", "東京", "the", "größe", "", " ", "x" * 300, "é", "\t"])
+words = st.sampled_from(
+    [
+        "parseConfig",
+        "parse",
+        "config",
+        "walrus",
+        "東京",
+        "the",
+        "größe",
+        "",
+        " ",
+        "x" * 300,
+        "é",
+        "\t",
+    ]
+)
 lines = st.lists(st.lists(words, max_size=12).map(" ".join), max_size=40)
 
 
-@given(lines.map("\n".join), st.integers(1, 1000), st.sampled_from(["parse config", "walrus", "東京", "größe the", ""]), st.integers(1, 10))
+@given(
+    lines.map("\n".join),
+    st.integers(1, 1000),
+    st.sampled_from(["parse config", "walrus", "東京", "größe the", ""]),
+    st.integers(1, 10),
+)
 @example("", 1, "walrus", 6)
 @example("\n", 1, "walrus", 6)
 @example("\r\nwalrus\r\n", 1, "walrus", 1)
-def test_a_snippet_is_a_part_of_the_text_at_its_line_and_its_marks_are_wanted_words(text: str, first_line: int, query: str, count: int) -> None:
+def test_a_snippet_is_a_part_of_the_text_at_its_line_and_its_marks_are_wanted_words(
+    text: str, first_line: int, query: str, count: int
+) -> None:
     terms = wanted(query)
     shown = snippet(text, first_line, terms, lines=count)
     rows = text.split("\n")
@@ -82,7 +104,8 @@ def test_a_snippet_is_a_part_of_the_text_at_its_line_and_its_marks_are_wanted_wo
     assert len(shown.text) <= count * MAX_LINE
     for a, b in shown.marks:
         assert 0 <= a < b <= len(shown.text)
-        assert (terms & set(analysis.terms(shown.text[a:b]))) or a == 0 or b == len(shown.text)  # a cut may go through a word
+        # a cut may go through a word
+        assert (terms & set(analysis.terms(shown.text[a:b]))) or a == 0 or b == len(shown.text)
     assert list(shown.marks) == sorted(shown.marks)
 
 

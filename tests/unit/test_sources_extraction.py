@@ -1,4 +1,6 @@
-"""Which HTML is read as prose, how it becomes Markdown, and that extracted text brings its language with it."""
+"""Which HTML is read as prose, how it becomes Markdown, and that extracted text brings its
+language with it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ pytest.importorskip("selectolax", reason="pip install 'unspool[html]'")
 WORDS = "The pump is started by hand, and it stops when the upper tank is full. "
 FILL = f"<p>{WORDS * 8}</p>"
 SAID = (WORDS * 8).strip()
-TAGS = "<p> <b> </b> </p> <table> <td> </table> <li> <ul> <pre> </pre> <h1> </h1> <br> <svg> <!-- --> # text".split()
+TAGS = (
+    "<p> <b> </b> </p> <table> <td> </table> <li> <ul> <pre> </pre> <h1> </h1> <br> <svg> <!-- "
+    "--> # text"
+).split()
 
 
 def markdown(body: str) -> str:
@@ -61,14 +66,26 @@ def test_without_a_title_the_first_heading_names_the_page() -> None:
 
 
 def test_a_small_main_or_several_articles_are_not_the_page() -> None:
-    for body in (f"<main>Top</main>{FILL}", f"<article>{FILL}</article><article>{FILL}Top</article>"):
+    for body in (
+        f"<main>Top</main>{FILL}",
+        f"<article>{FILL}</article><article>{FILL}Top</article>",
+    ):
         result = page(body)
         assert result is not None
         assert SAID in result.text
         assert "Top" in result.text
 
 
-@pytest.mark.parametrize("mark", ["{{ user.name }}", "{% if user %}", "<%= user %>", "<?php echo $user; ?>", '<a href="{{ url }}">here</a>'])
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "{{ user.name }}",
+        "{% if user %}",
+        "<%= user %>",
+        "<?php echo $user; ?>",
+        '<a href="{{ url }}">here</a>',
+    ],
+)
 def test_a_template_stays_source(tmp_path: Path, mark: str) -> None:
     source = f"<html><body><h1>Hello</h1>{FILL}<p>{mark}</p></body></html>"
     result = read(found(tmp_path, "a.html", source.encode()))
@@ -77,14 +94,18 @@ def test_a_template_stays_source(tmp_path: Path, mark: str) -> None:
 
 
 def test_a_manual_that_shows_templates_is_no_template() -> None:
-    shown = markdown("<pre>{{ name }}</pre><script>x = {{}}</script><p>Write <code>{% if %}</code> there.</p>")
+    shown = markdown(
+        "<pre>{{ name }}</pre><script>x = {{}}</script><p>Write <code>{% if %}</code> there.</p>"
+    )
     assert shown == "```\n{{ name }}\n```\n\nWrite {% if %} there."
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        '<html><body><div id="root"></div><script>' + "let a = 1; // words in a script\n" * 100 + "</script></body></html>",
+        '<html><body><div id="root"></div><script>'
+        + "let a = 1; // words in a script\n" * 100
+        + "</script></body></html>",
         f"<html><body>{FILL}<script>{'let a = 1;' * 400}</script></body></html>",
         "<html><body><p>Too short.</p>" + "<!-- x -->" * 10 + "</body></html>",
         f"<html><body><div>{SAID}</div></body></html>",  # neither a paragraph nor a heading
@@ -101,7 +122,10 @@ def test_what_is_mostly_program_stays_source(tmp_path: Path, source: str) -> Non
 
 
 def test_entities_are_decoded_and_invisible_characters_dropped() -> None:
-    assert markdown("<p>f&uuml;r&nbsp;&lt;b&gt; &#x41;&#66; &amp;amp; &nosuch; Dampf&shy;schiff</p>") == "für <b> AB &amp; &nosuch; Dampfschiff"
+    assert (
+        markdown("<p>f&uuml;r&nbsp;&lt;b&gt; &#x41;&#66; &amp;amp; &nosuch; Dampf&shy;schiff</p>")
+        == "für <b> AB &amp; &nosuch; Dampfschiff"
+    )
 
 
 def test_nested_lists_are_indented_and_keep_their_paragraphs() -> None:
@@ -117,17 +141,31 @@ def test_rows_are_lines_and_a_table_for_layout_is_none() -> None:
 
 
 def test_program_text_is_fenced_as_it_stands() -> None:
-    assert markdown("<pre><code>if a:\n    b &lt; 1\n\n\n# no heading\n</code></pre>") == "```\nif a:\n    b < 1\n\n\n# no heading\n```"
+    assert (
+        markdown("<pre><code>if a:\n    b &lt; 1\n\n\n# no heading\n</code></pre>")
+        == "```\nif a:\n    b < 1\n\n\n# no heading\n```"
+    )
     assert markdown("<pre>a\n```\nb</pre>") == "````\na\n```\nb\n````"
     assert markdown("<pre><div>a</div><div>b</div></pre><pre>\n</pre>") == "```\na\nb\n```"
 
 
 def test_text_that_looks_like_markdown_is_no_heading() -> None:
-    assert markdown("<p># one</p><p>two<br>---</p><p>```</p><p>#tag</p>") == "\\# one\n\ntwo\n\\---\n\n\\```\n\n#tag"
+    assert (
+        markdown("<p># one</p><p>two<br>---</p><p>```</p><p>#tag</p>")
+        == "\\# one\n\ntwo\n\\---\n\n\\```\n\n#tag"
+    )
 
 
 @pytest.mark.parametrize(
-    "tail", ["<p>open <b>bold <i>both</b> end", "</div></p><td>x</table>", "<a href='", "<!-- never", "<p a=<b>>", "&#xD800;&#0;"]
+    "tail",
+    [
+        "<p>open <b>bold <i>both</b> end",
+        "</div></p><td>x</table>",
+        "<a href='",
+        "<!-- never",
+        "<p a=<b>>",
+        "&#xD800;&#0;",
+    ],
 )
 def test_malformed_pages_are_read_as_a_browser_would(tail: str) -> None:
     result = page(f"<h1>Broken<p>{WORDS * 8}{tail}")
@@ -184,12 +222,20 @@ def test_moderately_deep_pages_are_read() -> None:
 
 
 def test_a_page_on_one_long_line_is_prose_and_not_minified(tmp_path: Path) -> None:
-    result = read(found(tmp_path, "a.xhtml", f"<?xml version='1.0'?><html><body>{FILL * 30}</body></html>".encode()))
+    result = read(
+        found(
+            tmp_path,
+            "a.xhtml",
+            f"<?xml version='1.0'?><html><body>{FILL * 30}</body></html>".encode(),
+        )
+    )
     assert isinstance(result, Reading)
     assert result.language == "markdown"
 
 
-def test_without_the_extra_html_stays_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_html_stays_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PYTHONPATH", "src")
     source = f"<title>Pumps</title><h1>Pumps</h1>\n{FILL}"
     file = found(tmp_path, "a.html", source.encode())
@@ -199,7 +245,9 @@ def test_without_the_extra_html_stays_source(tmp_path: Path, monkeypatch: pytest
         "reading = read(Found(path='a.html', file=sys.argv[1], size_bytes=1, modified_ns=0))\n"
         "print(repr((reading.text, reading.title, reading.language)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", code, file.file], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, file.file], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == repr((source, "Pumps", ""))
 
 
@@ -223,7 +271,10 @@ def test_the_headings_of_a_docx_become_markdown() -> None:
     result = extract(docx_bytes(), "a.docx")
     assert result is not None
     assert result.language == "markdown"
-    assert result.text == "# The pump\n\n# Starting\n\n\\# not a heading\n\n## By hand\n\nTurn the crank slowly.\n\n###### Very deep"
+    assert result.text == (
+        "# The pump\n\n# Starting\n\n\\# not a heading\n\n## By hand\n\nTurn the crank "
+        "slowly.\n\n###### Very deep"
+    )
 
 
 def test_extracted_text_is_cut_and_ranked_as_what_it_is(tmp_path: Path) -> None:
@@ -232,13 +283,20 @@ def test_extracted_text_is_cut_and_ranked_as_what_it_is(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a.docx").write_bytes(docx_bytes(WORDS * 15))
     (folder / "b.pdf").write_bytes(pdf("The valve opens at noon"))
-    (folder / "c.html").write_text(f"<h1>Tanks</h1>{FILL * 3}<h2>Cleaning</h2><p>Scrub the tank with sand.</p>{FILL * 2}")
+    (folder / "c.html").write_text(
+        f"<h1>Tanks</h1>{FILL * 3}<h2>Cleaning</h2><p>Scrub the tank with sand.</p>{FILL * 2}"
+    )
     (folder / "d.html").write_text("<div id=app></div>")
-    given = unspool.Settings.load(arguments={"database": f"sqlite:///{tmp_path}/unspool.db"}, environment={}, folder=tmp_path)
+    given = unspool.Settings.load(
+        arguments={"database": f"sqlite:///{tmp_path}/unspool.db"}, environment={}, folder=tmp_path
+    )
     with unspool.open(settings=given) as corpus:
         corpus.index(folder)
         records = {record.path: record for record in corpus.documents()}
-        crank, valve, sand = (corpus.search(query).hits[0].chunk for query in ("turn the crank slowly", "valve opens at noon", "scrub with sand"))
+        crank, valve, sand = (
+            corpus.search(query).hits[0].chunk
+            for query in ("turn the crank slowly", "valve opens at noon", "scrub with sand")
+        )
     assert {path: record.language for path, record in records.items()} == {
         "a.docx": "markdown",
         "b.pdf": "text",

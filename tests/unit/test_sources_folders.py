@@ -19,7 +19,11 @@ from unspool.errors import InputError, NotFoundError
 from unspool.sources.folders import Scan, scan
 from unspool.sources.ignores import Rules
 
-GIT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "PATH": os.environ.get("PATH", "")}
+GIT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "PATH": os.environ.get("PATH", ""),
+}
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -41,7 +45,13 @@ def reasons(result: Scan) -> dict[str, str]:
 def git_keeps(root: Path, *, top: Path | None = None) -> set[str]:
     if not (top or root).joinpath(".git").exists():
         subprocess.run(["git", "init", "-q", str(top or root)], check=True, env=GIT)
-    listed = subprocess.run(["git", "ls-files", "-coz", "--exclude-standard"], cwd=root, check=True, capture_output=True, env=GIT)
+    listed = subprocess.run(
+        ["git", "ls-files", "-coz", "--exclude-standard"],
+        cwd=root,
+        check=True,
+        capture_output=True,
+        env=GIT,
+    )
     return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
 
 
@@ -83,20 +93,31 @@ AWKWARD = [
 ]
 
 
-@pytest.mark.parametrize(("rules", "names"), AWKWARD, ids=[repr(rules)[:30] for rules, _ in AWKWARD])
+@pytest.mark.parametrize(
+    ("rules", "names"), AWKWARD, ids=[repr(rules)[:30] for rules, _ in AWKWARD]
+)
 def test_awkward_rules_mean_what_git_says(tmp_path: Path, rules: str, names: list[str]) -> None:
     tree(tmp_path, dict.fromkeys(names, "x") | {".gitignore": rules})
     expected = git_keeps(tmp_path)
     assert set(paths(scan(tmp_path))) == expected
 
 
-PATTERN = st.lists(st.sampled_from(["a", "b", "ab", "*", "**", "?", "/", "/", "[ab]", "[!a]", "*.x", "a*", "\\a"]), min_size=1, max_size=5).map(
-    "".join
+PATTERN = st.lists(
+    st.sampled_from(["a", "b", "ab", "*", "**", "?", "/", "/", "[ab]", "[!a]", "*.x", "a*", "\\a"]),
+    min_size=1,
+    max_size=5,
+).map("".join)
+LINE = st.builds(
+    lambda negated, pattern, end: negated + pattern + end,
+    st.sampled_from(["", "", "!"]),
+    PATTERN,
+    st.sampled_from(["", "", "/", " "]),
 )
-LINE = st.builds(lambda negated, pattern, end: negated + pattern + end, st.sampled_from(["", "", "!"]), PATTERN, st.sampled_from(["", "", "/", " "]))
 PLAIN_STARS = re.compile(r"[ab]\*\*+/")  # where git and its manual differ; see ignores.py
 FILE = st.lists(LINE.filter(lambda line: not PLAIN_STARS.search(line)), max_size=5).map("\n".join)
-NAMES = [f"{x}/{y}/{z}" for x in ("a", "b", "ab") for y in ("a", "b.x") for z in ("a", "b", "ab", "c.x")] + ["c", "b.x/a", "a.x", "bb"]
+NAMES = [
+    f"{x}/{y}/{z}" for x in ("a", "b", "ab") for y in ("a", "b.x") for z in ("a", "b", "ab", "c.x")
+] + ["c", "b.x/a", "a.x", "bb"]
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +129,13 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=60, deadline=None)
 @given(top=FILE, nested=FILE, exclude=FILE)
-def test_any_rules_mean_what_git_says(repository: Path, top: str, nested: str, exclude: str) -> None:
-    tree(repository, {".gitignore": top or "\n", "a/.gitignore": nested or "\n", ".git/info/exclude": exclude})
+def test_any_rules_mean_what_git_says(
+    repository: Path, top: str, nested: str, exclude: str
+) -> None:
+    tree(
+        repository,
+        {".gitignore": top or "\n", "a/.gitignore": nested or "\n", ".git/info/exclude": exclude},
+    )
     kept = git_keeps(repository)
     assert set(paths(scan(repository))) == kept
     below = {name.removeprefix("b/") for name in kept if name.startswith("b/")}
@@ -120,7 +146,14 @@ def test_any_rules_mean_what_git_says(repository: Path, top: str, nested: str, e
 def test_rules_above_a_root_inside_a_work_tree_apply(tmp_path: Path) -> None:
     tree(
         tmp_path,
-        {".gitignore": "*.log\n/p/q/secret\nq/x\n", "p/.gitignore": "*.tmp\n", "p/q/a": "x", "p/q/b.log": "x", "p/q/c.tmp": "x", "p/q/secret": "x"},
+        {
+            ".gitignore": "*.log\n/p/q/secret\nq/x\n",
+            "p/.gitignore": "*.tmp\n",
+            "p/q/a": "x",
+            "p/q/b.log": "x",
+            "p/q/c.tmp": "x",
+            "p/q/secret": "x",
+        },
     )
     tree(tmp_path, {"p/q/x": "x", "p/q/d": "x", ".unspoolignore": "d\n"})
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, env=GIT)
@@ -140,32 +173,89 @@ def test_a_root_that_is_ignored_itself_is_walked_because_it_was_asked_for(tmp_pa
 
 
 def test_linked_work_trees_have_the_excludes_of_their_repository(tmp_path: Path) -> None:
-    tree(tmp_path, {"main/.git/info/exclude": "*.no\n", "main/.git/worktrees/w/commondir": "../..\n", "w/a.no": "x", "w/b": "x"})
+    tree(
+        tmp_path,
+        {
+            "main/.git/info/exclude": "*.no\n",
+            "main/.git/worktrees/w/commondir": "../..\n",
+            "w/a.no": "x",
+            "w/b": "x",
+        },
+    )
     tree(tmp_path, {"w/.git": f"gitdir: {tmp_path}/main/.git/worktrees/w\n"})
     result = scan(tmp_path / "w")
     assert (paths(result), reasons(result)) == (["b"], {".git": "ignored", "a.no": "ignored"})
 
 
-def test_the_own_ignore_file_wins_over_gitignore_beside_it_and_can_bring_back_what_is_left_out_by_default(tmp_path: Path) -> None:
-    tree(tmp_path, {".gitignore": "vendor/*\ngone\n", ".unspoolignore": "!vendor/x\n*.txt\n!node_modules/\n!uv.lock\n!.git/\n"})
+def test_the_own_ignore_file_wins_over_gitignore_beside_it_and_can_bring_back_what_is_left_out_by_default(
+    tmp_path: Path,
+) -> None:
     tree(
         tmp_path,
-        {"vendor/x/a.py": "x", "vendor/y/b.py": "x", "c.txt": "x", "gone": "x", "node_modules/d.js": "x", "uv.lock": "x", ".git/config": "x"},
+        {
+            ".gitignore": "vendor/*\ngone\n",
+            ".unspoolignore": "!vendor/x\n*.txt\n!node_modules/\n!uv.lock\n!.git/\n",
+        },
+    )
+    tree(
+        tmp_path,
+        {
+            "vendor/x/a.py": "x",
+            "vendor/y/b.py": "x",
+            "c.txt": "x",
+            "gone": "x",
+            "node_modules/d.js": "x",
+            "uv.lock": "x",
+            ".git/config": "x",
+        },
     )
     result = scan(tmp_path)
-    assert paths(result) == [".gitignore", ".unspoolignore", "uv.lock", "node_modules/d.js", "vendor/x/a.py"]
-    assert reasons(result) == {"vendor/y/": "ignored", "c.txt": "ignored", "gone": "ignored", ".git/": "ignored"}
+    assert paths(result) == [
+        ".gitignore",
+        ".unspoolignore",
+        "uv.lock",
+        "node_modules/d.js",
+        "vendor/x/a.py",
+    ]
+    assert reasons(result) == {
+        "vendor/y/": "ignored",
+        "c.txt": "ignored",
+        "gone": "ignored",
+        ".git/": "ignored",
+    }
 
 
 def test_hostile_patterns_cost_nothing_special() -> None:
-    rules = Rules(("*a" * 60 + "b\n" + "**/" + "a/**/" * 40 + "b\n" + "[" * 5000 + "\n" + "*" * 10_000 + "x\n").encode())
+    rules = Rules(
+        (
+            "*a" * 60
+            + "b\n"
+            + "**/"
+            + "a/**/" * 40
+            + "b\n"
+            + "[" * 5000
+            + "\n"
+            + "*" * 10_000
+            + "x\n"
+        ).encode()
+    )
     start = time.process_time()
     rules.excludes("a" * 250, "/".join(["a"] * 500), folder=False)
     assert time.process_time() - start < 0.5
 
 
 def test_folders_of_dependencies_and_caches_are_one_skip_each(tmp_path: Path) -> None:
-    tree(tmp_path, {"node_modules/a/b.js": "x", "env/pyvenv.cfg": "x", "env/lib/c.py": "x", ".git/config": "x", "__pycache__/d.py": "x", "e.py": "x"})
+    tree(
+        tmp_path,
+        {
+            "node_modules/a/b.js": "x",
+            "env/pyvenv.cfg": "x",
+            "env/lib/c.py": "x",
+            ".git/config": "x",
+            "__pycache__/d.py": "x",
+            "e.py": "x",
+        },
+    )
     tree(
         tmp_path,
         {
@@ -201,9 +291,33 @@ def test_a_folder_of_dependencies_is_walked_if_it_is_the_root(tmp_path: Path) ->
     [
         *(
             (name, "binary")
-            for name in ("a.png", "a.ZIP", "a.woff2", "a.xlsx", "a.sqlite", "a.pyc", "a.wasm", "a.safetensors", "a.parquet", "a.o", "a.mp4")
+            for name in (
+                "a.png",
+                "a.ZIP",
+                "a.woff2",
+                "a.xlsx",
+                "a.sqlite",
+                "a.pyc",
+                "a.wasm",
+                "a.safetensors",
+                "a.parquet",
+                "a.o",
+                "a.mp4",
+            )
         ),
-        *((name, "generated") for name in ("package-lock.json", "uv.lock", "Cargo.lock", "go.sum", "a.js.map", "a_pb2.py", "a.pb.go", "a.snap")),
+        *(
+            (name, "generated")
+            for name in (
+                "package-lock.json",
+                "uv.lock",
+                "Cargo.lock",
+                "go.sum",
+                "a.js.map",
+                "a_pb2.py",
+                "a.pb.go",
+                "a.snap",
+            )
+        ),
         *((name, "minified") for name in ("a.min.js", "a.min.css")),
     ],
 )
@@ -213,7 +327,21 @@ def test_names_that_say_enough_are_skipped(tmp_path: Path, name: str, reason: st
 
 
 @pytest.mark.parametrize(
-    "name", ["a.py", "Makefile", ".env", "a.ts", "a.pdf", "a.docx", "mapping.py", "lock", "a.lock.py", "min.js", "a.key", "a.dot"]
+    "name",
+    [
+        "a.py",
+        "Makefile",
+        ".env",
+        "a.ts",
+        "a.pdf",
+        "a.docx",
+        "mapping.py",
+        "lock",
+        "a.lock.py",
+        "min.js",
+        "a.key",
+        "a.dot",
+    ],
 )
 def test_other_names_are_found(tmp_path: Path, name: str) -> None:
     tree(tmp_path, {name: "x"})
@@ -221,8 +349,15 @@ def test_other_names_are_found(tmp_path: Path, name: str) -> None:
 
 
 def test_empty_and_huge_files_are_skipped_without_being_read(tmp_path: Path) -> None:
-    tree(tmp_path, {"empty.py": "", "big.txt": "x", "big.pdf": "x", "huge.pdf": "x", "edge.txt": "x"})
-    for name, size in {"big.txt": 2 * 1024**3, "big.pdf": 39_000_000, "huge.pdf": 41_000_000, "edge.txt": 2_000_000}.items():
+    tree(
+        tmp_path, {"empty.py": "", "big.txt": "x", "big.pdf": "x", "huge.pdf": "x", "edge.txt": "x"}
+    )
+    for name, size in {
+        "big.txt": 2 * 1024**3,
+        "big.pdf": 39_000_000,
+        "huge.pdf": 41_000_000,
+        "edge.txt": 2_000_000,
+    }.items():
         os.truncate(tmp_path / name, size)
     result = scan(tmp_path)
     assert paths(result) == ["big.pdf", "edge.txt"]
@@ -244,7 +379,9 @@ def test_links_are_never_followed(tmp_path: Path) -> None:
         (root / name).symlink_to(str(target))
     result = scan(root)
     assert paths(result) == ["a.py", "d/b.py"]
-    assert reasons(result) == dict.fromkeys(["file", "out", "outdir", "loop", "d/up", "self", "broken"], "symlink")
+    assert reasons(result) == dict.fromkeys(
+        ["file", "out", "outdir", "loop", "d/up", "self", "broken"], "symlink"
+    )
     assert "out of" in next(skip.detail for skip in result.skips if skip.path == "outdir")
 
 
@@ -256,7 +393,9 @@ def test_a_root_that_is_a_link_is_resolved(tmp_path: Path) -> None:
     assert paths(scan(tmp_path / "one.py")) == ["one.py"]
 
 
-def test_pipes_and_sockets_are_skipped_and_never_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pipes_and_sockets_are_skipped_and_never_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     os.mkfifo(tmp_path / "pipe")
     monkeypatch.chdir(tmp_path)
     with socket.socket(socket.AF_UNIX) as server:
@@ -283,11 +422,16 @@ def test_a_missing_root_is_named_in_the_error(tmp_path: Path) -> None:
 
 def as_nobody(code: str, *arguments: str) -> str:
     """Runs code without root's right to read everything."""
-    source = "import sys, os\nfrom pathlib import Path\nfrom unspool.sources.folders import scan\n" + (
-        "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n" if os.getuid() == 0 else ""
+    source = (
+        "import sys, os\nfrom pathlib import Path\nfrom unspool.sources.folders import scan\n"
+        + ("os.setgroups([]); os.setgid(65534); os.setuid(65534)\n" if os.getuid() == 0 else "")
     )
     done = subprocess.run(
-        [sys.executable, "-c", source + code, *arguments], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "src"}
+        [sys.executable, "-c", source + code, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": "src"},
     )
     return done.stdout.strip()
 
@@ -302,12 +446,19 @@ def shared_tmp(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444])
-def test_an_unlistable_folder_is_reported_as_unread_not_as_empty(shared_tmp: Path, mode: int) -> None:
+def test_an_unlistable_folder_is_reported_as_unread_not_as_empty(
+    shared_tmp: Path, mode: int
+) -> None:
     tree(shared_tmp, {"open/a.py": "x", "shut/b.py": "x", "shut/c/d.py": "x"})
     (shared_tmp / "shut").chmod(mode)
-    code = "s = scan(Path(sys.argv[1]))\nprint([f.path for f in s.found], s.unread, [(k.path, k.reason) for k in s.skips])"
+    code = (
+        "s = scan(Path(sys.argv[1]))\nprint([f.path for f in s.found], s.unread, [(k.path, "
+        "k.reason) for k in s.skips])"
+    )
     try:
-        assert as_nobody(code, str(shared_tmp)) == "['open/a.py'] ['shut'] [('shut/', 'unreadable')]"
+        assert (
+            as_nobody(code, str(shared_tmp)) == "['open/a.py'] ['shut'] [('shut/', 'unreadable')]"
+        )
     finally:
         (shared_tmp / "shut").chmod(0o755)
 
@@ -316,7 +467,10 @@ def test_an_unlistable_root_is_unread_as_a_whole(shared_tmp: Path) -> None:
     root = tree(shared_tmp / "shut", {"a.py": "x"})
     root.chmod(0o000)
     try:
-        assert as_nobody("s = scan(Path(sys.argv[1]))\nprint(s.found, s.unread)", str(root)) == "[] ['']"
+        assert (
+            as_nobody("s = scan(Path(sys.argv[1]))\nprint(s.found, s.unread)", str(root))
+            == "[] ['']"
+        )
     finally:
         root.chmod(0o755)
 
@@ -324,7 +478,15 @@ def test_an_unlistable_root_is_unread_as_a_whole(shared_tmp: Path) -> None:
 def test_names_of_any_bytes_can_be_stored_and_opened(tmp_path: Path) -> None:
     root = os.fsencode(tmp_path)
     os.mkdir(root + b"/d\xff")
-    names = [b"new\nline.py", b"caf\xe9.py", b"caf\xea.py", "café.py".encode(), b"d\xff/x.py", b" space .py", b'quo"te.py']
+    names = [
+        b"new\nline.py",
+        b"caf\xe9.py",
+        b"caf\xea.py",
+        "café.py".encode(),
+        b"d\xff/x.py",
+        b" space .py",
+        b'quo"te.py',
+    ]
     for name in names:
         with open(root + b"/" + name, "wb") as file:
             file.write(name)
@@ -344,10 +506,16 @@ def test_found_files_carry_size_and_time(tmp_path: Path) -> None:
     tree(tmp_path, {"a.py": "four"})
     os.utime(tmp_path / "a.py", ns=(1, 1_234_567_890_123_456_789))
     found = scan(tmp_path).found[0]
-    assert (found.size_bytes, found.modified_ns, found.file) == (4, 1_234_567_890_123_456_789, str(tmp_path / "a.py"))
+    assert (found.size_bytes, found.modified_ns, found.file) == (
+        4,
+        1_234_567_890_123_456_789,
+        str(tmp_path / "a.py"),
+    )
 
 
-def test_what_vanishes_during_the_walk_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_vanishes_during_the_walk_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree(tmp_path, {"a/b.py": "x", "c.py": "x", "d/e.py": "x"})
     listed: Callable[[str], object] = os.scandir
 
@@ -362,7 +530,9 @@ def test_what_vanishes_during_the_walk_is_left_out(tmp_path: Path, monkeypatch: 
     assert (paths(result), result.skips, result.unread) == (["c.py", "d/e.py"], [], [])
 
 
-def test_very_deep_folders_end_neither_the_scan_nor_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_deep_folders_end_neither_the_scan_nor_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     name = "d" * 100
     for _ in range(60):

@@ -1,4 +1,6 @@
-"""Copies of repositories, made from bare ones beside them; and that passwords stay out of everything."""
+"""Copies of repositories, made from bare ones beside them; and that passwords stay out of
+everything.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ def test_projects_are_named_after_the_last_part(text: str, name: str) -> None:
     check_project(name)
 
 
-def test_a_path_relative_to_here_is_named_after_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_relative_to_here_is_named_after_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert project_name(".") == tmp_path.name
 
@@ -144,7 +148,12 @@ def test_branches_tags_and_commits_can_be_asked_for(origin: Path, tmp_path: Path
     git(origin, "checkout", "-q", "-b", "next")
     commit(origin, "b.py", "two")
     git(origin, "push", "-q", "../origin.git", "next", "v1")
-    for ref, names in (("next", {"a.py", "b.py"}), ("v1", {"a.py"}), (first, {"a.py"}), ("", {"a.py"})):
+    for ref, names in (
+        ("next", {"a.py", "b.py"}),
+        ("v1", {"a.py"}),
+        (first, {"a.py"}),
+        ("", {"a.py"}),
+    ):
         copy = clone(url(origin), into=tmp_path / "copy", ref=ref)
         assert {path.name for path in copy.iterdir()} - {".git"} == names
 
@@ -155,7 +164,9 @@ def test_what_cannot_be_a_ref_is_refused(origin: Path, tmp_path: Path, ref: str)
         clone(url(origin), into=tmp_path / "copy", ref=ref)
 
 
-@pytest.mark.parametrize("address", ["-x", "--upload-pack=x", "ext::sh -c touch% x", "/srv/a", "ext::https://h/a"])
+@pytest.mark.parametrize(
+    "address", ["-x", "--upload-pack=x", "ext::sh -c touch% x", "/srv/a", "ext::https://h/a"]
+)
 def test_what_is_no_address_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(InputError, match="no git address"):
         clone(address, into=tmp_path / "copy")
@@ -217,7 +228,9 @@ def test_an_unreachable_host_is_told_without_the_password(tmp_path: Path) -> Non
 
 @pytest.fixture
 def command_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file with every argument that the git program was given; the git in front of it does what it does."""
+    """A file with every argument that the git program was given; the git in front of it does
+    what it does.
+    """
     real, log = shutil.which("git"), tmp_path / "arguments"
     (tmp_path / "bin").mkdir()
     front = tmp_path / "bin" / "git"
@@ -241,23 +254,32 @@ def test_a_password_is_sent_but_stands_neither_in_the_copy_nor_on_a_command_line
     assert f"http://{address}" in command_lines.read_text()
 
 
-def test_a_wrong_password_and_none_are_refused(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+def test_a_wrong_password_and_none_are_refused(
+    password_server: tuple[str, list[str | None]], tmp_path: Path
+) -> None:
     address, seen = password_server
     for user in ("alice:wrong" + PASSWORD + "@", "alice@", ""):
         with pytest.raises(RejectedError) as caught:
             clone(f"http://{user}{address}", into=tmp_path / "copy")
         assert PASSWORD not in str(caught.value)
-    assert set(seen) == {None, "Basic " + base64.b64encode(f"alice:wrong{PASSWORD}".encode()).decode()}
+    assert set(seen) == {
+        None,
+        "Basic " + base64.b64encode(f"alice:wrong{PASSWORD}".encode()).decode(),
+    }
 
 
-def test_a_password_goes_to_no_other_host(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+def test_a_password_goes_to_no_other_host(
+    password_server: tuple[str, list[str | None]], tmp_path: Path
+) -> None:
     address, seen = password_server
     with leading_to(address) as elsewhere, pytest.raises(RejectedError):
         clone(f"http://alice:{PASSWORD}@{elsewhere}", into=tmp_path / "copy")
     assert set(seen) == {None}
 
 
-def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(password_server: tuple[str, list[str | None]], tmp_path: Path) -> None:
+def test_nothing_is_asked_of_another_host_where_that_is_not_wanted(
+    password_server: tuple[str, list[str | None]], tmp_path: Path
+) -> None:
     address, seen = password_server
     with leading_to(address) as elsewhere, pytest.raises(UnspoolError):
         clone(f"http://{elsewhere}", into=tmp_path / "copy", redirects=False)
@@ -270,7 +292,11 @@ def test_a_silent_host_runs_into_the_time_limit(tmp_path: Path) -> None:
         server.listen()
         start = time.monotonic()
         with pytest.raises(ServiceTimeoutError, match=r"within 0\.5 s"):
-            clone(f"git://127.0.0.1:{server.getsockname()[1]}/a.git", into=tmp_path / "copy", timeout_s=0.5)
+            clone(
+                f"git://127.0.0.1:{server.getsockname()[1]}/a.git",
+                into=tmp_path / "copy",
+                timeout_s=0.5,
+            )
     assert time.monotonic() - start < 5
 
 
@@ -281,7 +307,10 @@ class LeftError(BaseException):
 def test_whoever_does_not_wait_any_more_ends_a_fetch_that_hangs_and_its_helpers(
     tmp_path: Path, command_lines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "bin" / "git").write_text(f"#!/bin/sh\nsleep 600 & echo $! >> {tmp_path}/helpers; echo $$ >> {tmp_path}/helpers; wait\n")
+    (tmp_path / "bin" / "git").write_text(
+        f"#!/bin/sh\nsleep 600 & echo $! >> {tmp_path}/helpers; echo $$ >> {tmp_path}/helpers; "
+        f"wait\n"
+    )
     told = []
 
     def tell(progress: Progress) -> None:
@@ -297,16 +326,23 @@ def test_whoever_does_not_wait_any_more_ends_a_fetch_that_hangs_and_its_helpers(
         assert has_ended(int(process))
 
 
-def test_git_does_not_outlive_a_process_that_ends_while_it_fetches(tmp_path: Path, command_lines: Path) -> None:
-    (tmp_path / "bin" / "git").write_text(f"#!/bin/sh\necho $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600\n")
+def test_git_does_not_outlive_a_process_that_ends_while_it_fetches(
+    tmp_path: Path, command_lines: Path
+) -> None:
+    (tmp_path / "bin" / "git").write_text(
+        f"#!/bin/sh\necho $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; exec sleep 600\n"
+    )
     program = (
         "import threading, time, pathlib\n"
         "from unspool.sources.git import clone\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
-        "threading.Thread(target=clone, args=('https://h.invalid/a.git',), kwargs={'into': folder / 'copy'}, daemon=True).start()\n"
+        "threading.Thread(target=clone, args=('https://h.invalid/a.git',), kwargs={'into': "
+        "folder / 'copy'}, daemon=True).start()\n"
         "while not (folder / 'pid').exists(): time.sleep(0.01)\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, timeout=60, stderr=subprocess.DEVNULL
+    )
     assert has_ended(int((tmp_path / "pid").read_text()))
 
 
@@ -329,18 +365,24 @@ def test_the_host_of_an_address_is_the_one_that_git_asks(address: str, host: str
     assert host_of(address) == host
 
 
-def test_without_git_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_git_the_message_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingDependencyError, match="install"):
         clone("https://h/a.git", into=tmp_path / "copy")
 
 
-def test_hooks_and_settings_of_the_caller_do_not_run(origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_and_settings_of_the_caller_do_not_run(
+    origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
     (hooks / "post-checkout").chmod(0o755)
-    (tmp_path / "config").write_text(f"[core]\n\thooksPath = {hooks}\n[init]\n\ttemplateDir = {tmp_path}\n")
+    (tmp_path / "config").write_text(
+        f"[core]\n\thooksPath = {hooks}\n[init]\n\ttemplateDir = {tmp_path}\n"
+    )
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
     monkeypatch.setenv("GIT_DIR", str(origin / ".git"))  # as inside a git hook
     clone(url(origin), into=tmp_path / "copy")

@@ -1,4 +1,6 @@
-"""Git on repositories that nobody has reviewed: no configured program runs, and the user's authentication still works."""
+"""Git on repositories that nobody has reviewed: no configured program runs, and the user's
+authentication still works.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,13 @@ def user_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def hook_folder(folder: Path, trap: Trap) -> Path:
     """Make a folder with a hook for every event."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-auto-gc", "fsmonitor-watchman"):
+    for name in (
+        "post-checkout",
+        "reference-transaction",
+        "post-index-change",
+        "pre-auto-gc",
+        "fsmonitor-watchman",
+    ):
         shutil.copy(trap.program, folder / name)
     return folder
 
@@ -60,7 +68,10 @@ PROGRAMS = {
     "a file system monitor": "[core]\n\tfsmonitor = {0}\n",
     "hooks": "[core]\n\thooksPath = {1}\n",
     "a template with hooks": "[init]\n\ttemplateDir = {1}\n",
-    "diff drivers": '[diff]\n\texternal = {0}\n[diff "x"]\n\ttextconv = {0}\n\tcommand = {0}\n[merge "x"]\n\tdriver = {0}\n',
+    "diff drivers": (
+        '[diff]\n\texternal = {0}\n[diff "x"]\n\ttextconv = {0}\n\tcommand = {0}\n[merge "x"]\n'
+        "\tdriver = {0}\n"
+    ),
     "an editor and a pager": "[core]\n\tpager = {0}\n\teditor = {0}\n[pager]\n\tfetch = true\n\tconfig = true\n",
     "aliases": '[alias]\n\tfetch = "!{0}"\n\treset = "!{0}"\n\tconfig = "!{0}"\n',
     "a hook for packs": "[uploadpack]\n\tpackObjectsHook = {0}\n",
@@ -71,12 +82,18 @@ PROGRAMS = {
 
 def attack_files(work: Path) -> None:
     """Publish a commit whose attributes ask for every driver."""
-    commit(work, ".gitattributes", "* filter=x diff=x merge=x\n*.bin filter=lfs diff=lfs merge=lfs -text\n")
+    commit(
+        work,
+        ".gitattributes",
+        "* filter=x diff=x merge=x\n*.bin filter=lfs diff=lfs merge=lfs -text\n",
+    )
     commit(work, "a.bin", "version https://git-lfs.github.com/spec/v1\n", push="HEAD:main")
 
 
 @pytest.mark.parametrize("content", PROGRAMS.values(), ids=PROGRAMS)
-def test_no_program_of_the_users_configuration_runs(origin: Path, tmp_path: Path, trap: Trap, user_config: Path, content: str) -> None:
+def test_no_program_of_the_users_configuration_runs(
+    origin: Path, tmp_path: Path, trap: Trap, user_config: Path, content: str
+) -> None:
     attack_files(origin)
     user_config.write_text(content.format(trap.program, hook_folder(tmp_path / "hooks", trap)))
     for _ in range(2):  # a new copy, and one that exists
@@ -89,17 +106,27 @@ def test_no_program_of_the_users_configuration_runs(origin: Path, tmp_path: Path
 LOCAL = PROGRAMS | {
     "an ssh command": "[core]\n\tsshCommand = {0}\n",
     "a credential helper": "[credential]\n\thelper = {0}\n",
-    "another address": '[url "ext::{0} "]\n\tinsteadOf = file://\n[protocol]\n\tallow = always\n[protocol "ext"]\n\tallow = always\n',
+    "another address": (
+        '[url "ext::{0} "]\n\tinsteadOf = file://\n[protocol]\n\tallow = always\n[protocol '
+        '"ext"]\n\tallow = always\n'
+    ),
     "an included file": "[include]\n\tpath = {2}\n",
     "the worktree's settings": "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n",
     "a remote": '[remote "{3}"]\n\turl = ext::{0}\n\tuploadpack = {0}\n\tvcs = ext\n',
-    "a promisor": '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = x\n[remote "x"]\n\turl = ext::{0}\n\tpromisor = true\n',
+    "a promisor": (
+        '[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = x\n[remote "x"]\n'
+        "\turl = ext::{0}\n\tpromisor = true\n"
+    ),
 }
 
 
 @pytest.mark.parametrize("content", LOCAL.values(), ids=LOCAL)
-def test_no_program_of_a_copys_own_configuration_runs(origin: Path, tmp_path: Path, trap: Trap, user_config: Path, content: str) -> None:
-    """Somebody else may have written the folder: it lies beside a catalog that came with a repository."""
+def test_no_program_of_a_copys_own_configuration_runs(
+    origin: Path, tmp_path: Path, trap: Trap, user_config: Path, content: str
+) -> None:
+    """Somebody else may have written the folder: it lies beside a catalog that came with a
+    repository.
+    """
     copy = clone(url(origin), into=tmp_path / "copy")
     attack_files(origin)
     (tmp_path / "included").write_text(f"[core]\n\tfsmonitor = {trap.program}\n")
@@ -116,7 +143,9 @@ def test_no_program_of_a_copys_own_configuration_runs(origin: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", LOCAL.values(), ids=LOCAL)
-def test_no_program_of_a_local_repositorys_configuration_runs(origin: Path, tmp_path: Path, trap: Trap, user_config: Path, content: str) -> None:
+def test_no_program_of_a_local_repositorys_configuration_runs(
+    origin: Path, tmp_path: Path, trap: Trap, user_config: Path, content: str
+) -> None:
     """A `file://` address leads to a repository whose `.git/config` anybody may have written."""
     attack_files(origin)
     hooks = hook_folder(origin / ".git" / "hooks", trap)
@@ -127,7 +156,9 @@ def test_no_program_of_a_local_repositorys_configuration_runs(origin: Path, tmp_
 
 
 @pytest.mark.parametrize("redirect", ["core.worktree", "commondir"])
-def test_a_copy_cannot_lead_git_to_another_folder(origin: Path, tmp_path: Path, redirect: str, user_config: Path) -> None:
+def test_a_copy_cannot_lead_git_to_another_folder(
+    origin: Path, tmp_path: Path, redirect: str, user_config: Path
+) -> None:
     copy = clone(url(origin), into=tmp_path / "copy")
     other = tmp_path / "other"
     git(tmp_path, "init", "-q", "other")
@@ -139,13 +170,18 @@ def test_a_copy_cannot_lead_git_to_another_folder(origin: Path, tmp_path: Path, 
     else:
         git(copy, "config", "core.worktree", str(other))
     clone(url(origin), into=copy)
-    assert ((other / "thesis.txt").read_text(), (other / "a.py").read_text()) == ("years of work", "mine")
+    assert ((other / "thesis.txt").read_text(), (other / "a.py").read_text()) == (
+        "years of work",
+        "mine",
+    )
     assert (other / ".git" / "config").read_bytes() == before
     assert not (other / ".git" / "FETCH_HEAD").exists()
 
 
 @pytest.mark.parametrize("name", [".git", ".git/FETCH_HEAD", ".git/objects"])
-def test_a_copy_with_links_to_other_folders_is_left_alone(origin: Path, tmp_path: Path, name: str, user_config: Path) -> None:
+def test_a_copy_with_links_to_other_folders_is_left_alone(
+    origin: Path, tmp_path: Path, name: str, user_config: Path
+) -> None:
     copy = clone(url(origin), into=tmp_path / "copy")
     (copy / name).rename(tmp_path / "moved")
     (copy / name).symlink_to(tmp_path / "moved")
@@ -156,11 +192,25 @@ def test_a_copy_with_links_to_other_folders_is_left_alone(origin: Path, tmp_path
 @pytest.mark.parametrize(
     "variables",
     [
-        {"GIT_EXTERNAL_DIFF": "{0}", "GIT_EDITOR": "{0}", "GIT_PAGER": "{0}", "GIT_SEQUENCE_EDITOR": "{0}"},
-        {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.fsmonitor", "GIT_CONFIG_VALUE_0": "{0}"},
+        {
+            "GIT_EXTERNAL_DIFF": "{0}",
+            "GIT_EDITOR": "{0}",
+            "GIT_PAGER": "{0}",
+            "GIT_SEQUENCE_EDITOR": "{0}",
+        },
+        {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "core.fsmonitor",
+            "GIT_CONFIG_VALUE_0": "{0}",
+        },
         {"GIT_CONFIG_PARAMETERS": "'core.fsmonitor'='{0}'"},
         {"GIT_TEMPLATE_DIR": "{1}"},
-        {"GIT_DIR": "{2}/.git", "GIT_WORK_TREE": "{2}", "GIT_INDEX_FILE": "{2}/index", "GIT_OBJECT_DIRECTORY": "{2}/.git/objects"},
+        {
+            "GIT_DIR": "{2}/.git",
+            "GIT_WORK_TREE": "{2}",
+            "GIT_INDEX_FILE": "{2}/index",
+            "GIT_OBJECT_DIRECTORY": "{2}/.git/objects",
+        },
         {"GIT_DEFAULT_HASH": "sha256", "GIT_DEFAULT_REF_FORMAT": "reftable"},
     ],
     ids=lambda given: next(iter(given)),
@@ -185,7 +235,9 @@ def test_variables_of_the_caller_do_not_change_what_runs(
     assert (tmp_path / "mine" / "a.py").read_text() == "mine"
 
 
-def test_indexing_a_folder_runs_no_git_at_all(tmp_path: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexing_a_folder_runs_no_git_at_all(
+    tmp_path: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "work"
     (folder / ".git").mkdir(parents=True)
     (folder / ".git" / "config").write_text(f"[core]\n\tfsmonitor = {trap.program}\n")
@@ -205,7 +257,9 @@ def test_indexing_a_folder_runs_no_git_at_all(tmp_path: Path, trap: Trap, monkey
 def helper(tmp_path: Path) -> Path:
     """A credential helper that knows the password."""
     path = tmp_path / "helper"
-    path.write_text(f'#!/bin/sh\n[ "$1" = get ] && printf "username=alice\\npassword={PASSWORD}\\n"\n')
+    path.write_text(
+        f'#!/bin/sh\n[ "$1" = get ] && printf "username=alice\\npassword={PASSWORD}\\n"\n'
+    )
     path.chmod(0o755)
     return path
 
@@ -233,10 +287,13 @@ def test_headers_and_rewritten_addresses_of_the_user_are_used(
     host, name = password_server[0].split("/")
     header = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
     user_config.write_text(
-        f'[http "http://{host}/"]\n\textraHeader = Authorization: Basic {header}\n[url "http://{host}/"]\n\tinsteadOf = https://git.invalid/\n'
+        f'[http "http://{host}/"]\n\textraHeader = Authorization: Basic {header}\n[url '
+        f'"http://{host}/"]\n\tinsteadOf = https://git.invalid/\n'
     )
     assert (clone(f"https://git.invalid/{name}", into=tmp_path / "copy") / "a.py").exists()
-    assert header.encode() not in b"".join(path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file())
+    assert header.encode() not in b"".join(
+        path.read_bytes() for path in (tmp_path / "copy").rglob("*") if path.is_file()
+    )
 
 
 def test_nobody_is_asked_for_a_password(
@@ -257,7 +314,9 @@ def test_nobody_is_asked_for_a_password(
 
 @pytest.fixture
 def ssh(tmp_path: Path) -> Iterator[Path]:
-    """A program called ssh that runs the command on this machine, and writes its arguments to a file beside it."""
+    """A program called ssh that runs the command on this machine, and writes its arguments to a
+    file beside it.
+    """
     folder = tmp_path / "ssh-bin"
     folder.mkdir()
     program = folder / "ssh"
@@ -297,11 +356,17 @@ def test_a_copys_own_ssh_command_and_credential_helper_do_not_run(
     user_config: Path,
 ) -> None:
     user_config.write_text(f"[core]\n\tsshCommand = {ssh}\n[credential]\n\thelper = {helper}\n")
-    by_ssh, by_http = f"ssh://git@h.invalid{origin.parent}/origin.git", f"http://{password_server[0]}"
+    by_ssh, by_http = (
+        f"ssh://git@h.invalid{origin.parent}/origin.git",
+        f"http://{password_server[0]}",
+    )
     for number, address in enumerate((by_ssh, by_http)):
         copy = clone(address, into=tmp_path / f"copy{number}")
         with (copy / ".git" / "config").open("a") as file:
-            file.write(f"[core]\n\tsshCommand = {trap.program}\n[credential]\n\thelper =\n\thelper = {trap.program}\n")
+            file.write(
+                f"[core]\n\tsshCommand = {trap.program}\n[credential]\n\thelper =\n\thelper = "
+                f"{trap.program}\n"
+            )
         clone(address, into=copy)
     assert not trap.has_run
 
@@ -336,8 +401,13 @@ def test_a_redirect_that_is_forbidden_stays_forbidden_whatever_the_user_configur
     assert password_server[1] == []
 
 
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give a folder to another user; run as root")
-def test_a_repository_of_another_user_needs_the_users_own_exception(origin: Path, tmp_path: Path, user_config: Path) -> None:
+@pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0,
+    reason="only root can give a folder to another user; run as root",
+)
+def test_a_repository_of_another_user_needs_the_users_own_exception(
+    origin: Path, tmp_path: Path, user_config: Path
+) -> None:
     subprocess.run(["chown", "-R", "12345", str(origin.parent / "origin.git")], check=True)
     with pytest.raises(UnspoolError):
         clone(url(origin), into=tmp_path / "copy")

@@ -1,4 +1,7 @@
-"""What is masked, what is not, and that masking never moves a character. Secrets are put together from pieces, so that none stands here."""
+"""What is masked, what is not, and that masking never moves a character.
+
+Secrets are put together from pieces, so that none stands here.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,24 @@ TOKENS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "token"), TOKENS, ids=[f"{kind} {index}" for index, (kind, _) in enumerate(TOKENS)])
 @pytest.mark.parametrize(
-    "around", ["{}", "x = '{}'\n", "export T={}\n", "see ({}), or", '{{"k": "{}"}}', "line one\nline two {} end", "https://h/?t={}&x=1"]
+    ("kind", "token"), TOKENS, ids=[f"{kind} {index}" for index, (kind, _) in enumerate(TOKENS)]
 )
-def test_tokens_of_known_form_are_masked_wherever_they_stand(kind: str, token: str, around: str) -> None:
+@pytest.mark.parametrize(
+    "around",
+    [
+        "{}",
+        "x = '{}'\n",
+        "export T={}\n",
+        "see ({}), or",
+        '{{"k": "{}"}}',
+        "line one\nline two {} end",
+        "https://h/?t={}&x=1",
+    ],
+)
+def test_tokens_of_known_form_are_masked_wherever_they_stand(
+    kind: str, token: str, around: str
+) -> None:
     text = around.format(token)
     masked, found = mask(text, "notes.md")
     assert masked == text.replace(token, "*" * len(token))
@@ -61,18 +77,32 @@ def test_tokens_of_known_form_are_masked_wherever_they_stand(kind: str, token: s
 @pytest.mark.parametrize(
     ("text", "secret", "kind"),
     [
-        ("https://hooks.slack.com/services/{}", "T0AAAAAAA/B0BBBBBBB/" + RANDOM[:24], "slack webhook"),
-        ("DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=x", RANDOM[:40] + "+/ab==", "secret"),
+        (
+            "https://hooks.slack.com/services/{}",
+            "T0AAAAAAA/B0BBBBBBB/" + RANDOM[:24],
+            "slack webhook",
+        ),
+        (
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=x",
+            RANDOM[:40] + "+/ab==",
+            "secret",
+        ),
         ("Endpoint=sb://x/;SharedAccessKeyName=n;SharedAccessKey={}", RANDOM[:43] + "=", "secret"),
         ("curl -H 'Authorization: Bearer {}'", RANDOM[:30], "bearer token"),
-        ("Authorization: Basic {}", base64.b64encode(b"alice:wonder1and").decode(), "basic credentials"),
+        (
+            "Authorization: Basic {}",
+            base64.b64encode(b"alice:wonder1and").decode(),
+            "basic credentials",
+        ),
         ("postgresql://app:{}@db.internal:5432/app", "s3cr3t-pw", "password in url"),
         ("redis://:{}@cache/0", "Tr0ub4dor", "password in url"),
         ("amqp://guest:{}@mq", "p%40ss%2Fw0rd", "password in url"),
         ("git clone https://bob:{}@example.org/x.git", "kittens", "password in url"),
     ],
 )
-def test_what_stands_behind_a_telling_context_is_masked_alone(text: str, secret: str, kind: str) -> None:
+def test_what_stands_behind_a_telling_context_is_masked_alone(
+    text: str, secret: str, kind: str
+) -> None:
     masked, found = mask(text.format(secret), "README.md")
     assert masked == text.format("*" * len(secret))
     assert [item.kind for item in found] == [kind]
@@ -165,12 +195,27 @@ def re_star(secret: str) -> str:
         ("deploy.yaml", "secretName: my-tls-cert\nexistingSecret: postgres-credentials\n"),
         ("ci.yml", "token: ${{ secrets.GITHUB_TOKEN }}\npassword: $PASSWORD1\n"),
         ("ci.yml", "password: !vault |\n"),
-        (".env.example", "DB_PASSWORD=<your password>\nAPI_KEY=${API_KEY}\nTOKEN=changeme\nSECRET=xxxxxxxxxx\n"),
-        ("README.md", "postgres://user:password@localhost/db postgres://u:${PASSWORD}@h/db postgres://u:<password>@h http://{{user}}:{{pass}}@h"),
+        (
+            ".env.example",
+            "DB_PASSWORD=<your password>\nAPI_KEY=${API_KEY}\nTOKEN=changeme\nSECRET=xxxxxxxxxx\n",
+        ),
+        (
+            "README.md",
+            (
+                "postgres://user:password@localhost/db postgres://u:${PASSWORD}@h/db "
+                "postgres://u:<password>@h http://{{user}}:{{pass}}@h"
+            ),
+        ),
         ("a.py", 'f"postgres://{user}:{password}@{host}/db"'),
         ("a.py", '"postgres://%s:%s@%s/db"'),
         ("README.md", "see http://localhost:8080/@scope/package and https://h:443/x@y"),
-        ("README.md", "The basic idea of bearer authentication is a bearer token, basic authentication sends user:password."),
+        (
+            "README.md",
+            (
+                "The basic idea of bearer authentication is a bearer token, basic authentication "
+                "sends user:password."
+            ),
+        ),
         ("README.md", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"),
         ("a.css", ".sk-fading-circle-animation-delay-1200ms-ease-in-out { }"),
         ("a.py", "task-4f9d8e7c6b5a4f9d8e7c6b5a4f9d8e7c risk-" + HEX),
@@ -185,7 +230,14 @@ def test_ordinary_text_is_left_alone(path: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "label", ["RSA PRIVATE" + " KEY", "PRIVATE" + " KEY", "OPENSSH PRIVATE" + " KEY", "ENCRYPTED PRIVATE" + " KEY", "PGP PRIVATE" + " KEY BLOCK"]
+    "label",
+    [
+        "RSA PRIVATE" + " KEY",
+        "PRIVATE" + " KEY",
+        "OPENSSH PRIVATE" + " KEY",
+        "ENCRYPTED PRIVATE" + " KEY",
+        "PGP PRIVATE" + " KEY BLOCK",
+    ],
 )
 def test_the_body_of_a_private_key_block_is_masked_and_its_lines_stay(label: str) -> None:
     text = f"before\n-----BEGIN {label}-----\n{BODY}\n-----END {label}-----\nafter\n"
@@ -195,7 +247,14 @@ def test_the_body_of_a_private_key_block_is_masked_and_its_lines_stay(label: str
 
 
 def test_a_private_key_on_one_line_is_masked() -> None:
-    text = '{"private_key": "' + PEM + "\\n" + BODY.replace("\n", "\\n") + "\\n-----END RSA PRIVATE" + ' KEY-----\\n", "x": 1}'
+    text = (
+        '{"private_key": "'
+        + PEM
+        + "\\n"
+        + BODY.replace("\n", "\\n")
+        + "\\n-----END RSA PRIVATE"
+        + ' KEY-----\\n", "x": 1}'
+    )
     masked, _ = mask(text, "service.json")
     assert RANDOM[:16] not in masked
     assert masked.endswith('"x": 1}')
@@ -220,8 +279,16 @@ def test_nothing_that_comes_back_holds_the_secret() -> None:
 
 
 def test_several_secrets_are_reported_in_the_order_of_their_lines() -> None:
-    text = f'a\ntoken = "{RANDOM[:32]}"\nAKIA' + f'IOSFODNN7EXAMPLE\n\npassword = "hunter2!x"\n{TOKENS[2][1]}\n'
-    assert [(item.line, item.kind) for item in mask(text, "a.py")[1]] == [(2, "secret"), (3, "aws access key"), (5, "password"), (6, "github token")]
+    text = (
+        f'a\ntoken = "{RANDOM[:32]}"\nAKIA'
+        f'IOSFODNN7EXAMPLE\n\npassword = "hunter2!x"\n{TOKENS[2][1]}\n'
+    )
+    assert [(item.line, item.kind) for item in mask(text, "a.py")[1]] == [
+        (2, "secret"),
+        (3, "aws access key"),
+        (5, "password"),
+        (6, "github token"),
+    ]
 
 
 def test_positions_hold_in_text_of_any_script() -> None:
@@ -253,16 +320,33 @@ FRAGMENTS = st.sampled_from(
         PEM,
         BODY,
     ]
-    + ["-----END RSA PRIVATE KEY-----", "x", "é", "\U0001f600", "*", "\t", "<password>", "</", "AccountKey=", "eyJ", "token"]
+    + [
+        "-----END RSA PRIVATE KEY-----",
+        "x",
+        "é",
+        "\U0001f600",
+        "*",
+        "\t",
+        "<password>",
+        "</",
+        "AccountKey=",
+        "eyJ",
+        "token",
+    ]
 )
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(FRAGMENTS | st.text(max_size=20), max_size=14).map("".join), st.sampled_from(["a.py", ".env", "a.yaml", ".netrc", ".pgpass", ""]))
+@given(
+    st.lists(FRAGMENTS | st.text(max_size=20), max_size=14).map("".join),
+    st.sampled_from(["a.py", ".env", "a.yaml", ".netrc", ".pgpass", ""]),
+)
 def test_masking_keeps_length_and_lines_and_is_done_after_one_time(text: str, path: str) -> None:
     masked, found = mask(text, path)
     assert len(masked) == len(text)
-    assert [i for i, c in enumerate(masked) if c.isspace()] == [i for i, c in enumerate(text) if c.isspace()]
+    assert [i for i, c in enumerate(masked) if c.isspace()] == [
+        i for i, c in enumerate(text) if c.isspace()
+    ]
     assert all(after in (before, "*") for before, after in zip(text, masked, strict=True))
     assert mask(masked, path) == (masked, ())
     assert all(1 <= item.line <= text.count("\n") + 1 for item in found)
@@ -302,7 +386,9 @@ def test_hostile_text_is_scanned(text: str) -> None:
 
 @pytest.mark.parametrize("path", [".env", "a.yaml", ".pgpass", ".netrc"])
 @pytest.mark.parametrize(
-    "text", ["password=" * 100_000, "password: " * 100_000, "password=" + "a" * 1_000_000, "a:" * 500_000], ids=lambda text: text[:14]
+    "text",
+    ["password=" * 100_000, "password: " * 100_000, "password=" + "a" * 1_000_000, "a:" * 500_000],
+    ids=lambda text: text[:14],
 )
 def test_hostile_settings_are_scanned(text: str, path: str) -> None:
     start = time.process_time()

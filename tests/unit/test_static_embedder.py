@@ -44,7 +44,11 @@ def tokenizer() -> Tokenizer:
 def vocabulary() -> list[str]:
     """Every entry as the text that it stands for, bytes and special tokens left out."""
     entries = json.loads(TOKENIZER_FILE.read_text(encoding="utf-8"))["model"]["vocab"]
-    return [entry.replace("\u2581", " ") for entry in entries if not re.fullmatch(r"<(0x[0-9A-F]{2}|unk|/?s)>", entry)]
+    return [
+        entry.replace("\u2581", " ")
+        for entry in entries
+        if not re.fullmatch(r"<(0x[0-9A-F]{2}|unk|/?s)>", entry)
+    ]
 
 
 def is_letter(character: str) -> bool:
@@ -56,14 +60,20 @@ def test_the_vocabulary_is_the_one_that_was_looked_at(vocabulary: list[str]) -> 
 
 
 def test_no_token_crosses_from_a_letter_to_another_kind_of_character(vocabulary: list[str]) -> None:
-    assert [entry for entry in vocabulary if len({is_letter(character) for character in entry.lstrip(" ")}) > 1] == []
+    assert [
+        entry
+        for entry in vocabulary
+        if len({is_letter(character) for character in entry.lstrip(" ")}) > 1
+    ] == []
 
 
 def test_no_token_joins_two_digits_or_a_digit_with_anything(vocabulary: list[str]) -> None:
     assert [entry for entry in vocabulary if len(entry) > 1 and re.search(r"\d", entry)] == []
 
 
-def test_no_token_has_a_space_behind_another_character_or_a_line_break_beside_one(vocabulary: list[str]) -> None:
+def test_no_token_has_a_space_behind_another_character_or_a_line_break_beside_one(
+    vocabulary: list[str],
+) -> None:
     assert [entry for entry in vocabulary if " " in entry.lstrip(" ")] == []
     assert [entry for entry in vocabulary if "\n" in entry.strip(" ") and len(entry) > 1] == []
 
@@ -113,24 +123,39 @@ code = st.lists(
 @example("a  b   c    d")
 @example("ﬁ e\u0301 \u200b \ufeff 😀👩‍👩‍👧")
 @example("x" * 3000)
-def test_tokens_are_counted_exactly_as_the_tokenizer_counts_them(embedder: Embedder, tokenizer: Tokenizer, text: str) -> None:
+def test_tokens_are_counted_exactly_as_the_tokenizer_counts_them(
+    embedder: Embedder, tokenizer: Tokenizer, text: str
+) -> None:
     assert embedder.count_tokens(text) == len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 @pytest.mark.parametrize("text", ["a;\r\nb;\r\n", "f();\r", "0 \xa0", "so:\u2009x", "e.g.:\u200a"])
-def test_windows_line_ends_and_narrow_spaces_are_counted_exactly(embedder: Embedder, tokenizer: Tokenizer, text: str) -> None:
+def test_windows_line_ends_and_narrow_spaces_are_counted_exactly(
+    embedder: Embedder, tokenizer: Tokenizer, text: str
+) -> None:
     assert embedder.count_tokens(text) == len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 @quick
-@given(st.lists(st.sampled_from(["\r", "\r\n", "\u2581", ";", ">", ")", " ", "  ", "x", "1", "{", "*/", "é"]), max_size=20).map("".join))
-def test_tokens_are_never_counted_too_few(embedder: Embedder, tokenizer: Tokenizer, text: str) -> None:
+@given(
+    st.lists(
+        st.sampled_from(
+            ["\r", "\r\n", "\u2581", ";", ">", ")", " ", "  ", "x", "1", "{", "*/", "é"]
+        ),
+        max_size=20,
+    ).map("".join)
+)
+def test_tokens_are_never_counted_too_few(
+    embedder: Embedder, tokenizer: Tokenizer, text: str
+) -> None:
     """A budget and a limit then still hold, also where the shortcut is not exact."""
     assert embedder.count_tokens(text) >= len(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 @pytest.mark.parametrize("text", ["<s>", "struck <s>out</s> text", "<unk>", "a</s>b", "<0x0A>"])
-def test_the_names_of_special_tokens_in_a_text_are_never_counted_too_few(embedder: Embedder, tokenizer: Tokenizer, text: str) -> None:
+def test_the_names_of_special_tokens_in_a_text_are_never_counted_too_few(
+    embedder: Embedder, tokenizer: Tokenizer, text: str
+) -> None:
     """`<s>` is a tag of HTML."""
     assert embedder.count_tokens(text) >= len(tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -139,7 +164,9 @@ def test_real_files_are_counted_exactly(embedder: Embedder, tokenizer: Tokenizer
     for module in (json, re, subprocess):
         if getattr(module, "__file__", None):
             text = Path(str(module.__file__)).read_text(encoding="utf-8")
-            assert embedder.count_tokens(text) == len(tokenizer.encode(text, add_special_tokens=False).ids)
+            assert embedder.count_tokens(text) == len(
+                tokenizer.encode(text, add_special_tokens=False).ids
+            )
 
 
 def test_nothing_has_no_tokens(embedder: Embedder) -> None:
@@ -151,7 +178,9 @@ visible = st.text(min_size=1, max_size=60).filter(lambda text: bool(text.split()
 
 @quick
 @given(st.lists(visible, min_size=1, max_size=5))
-def test_a_batch_gives_each_text_its_own_unit_row_in_order(embedder: Embedder, texts: list[str]) -> None:
+def test_a_batch_gives_each_text_its_own_unit_row_in_order(
+    embedder: Embedder, texts: list[str]
+) -> None:
     rows = embedder.embed_passages(texts)
     assert rows.shape == (len(texts), embedder.dimension)
     assert rows.dtype == np.float32
@@ -175,12 +204,16 @@ def test_white_space_does_not_change_the_meaning(embedder: Embedder) -> None:
 
 
 def test_what_means_the_same_is_nearer_than_what_does_not(embedder: Embedder) -> None:
-    car, vehicle, tomato = embedder.embed_passages(["a fast car on the road", "an automobile drives quickly", "tomatoes grow in the garden"])
+    car, vehicle, tomato = embedder.embed_passages(
+        ["a fast car on the road", "an automobile drives quickly", "tomatoes grow in the garden"]
+    )
     assert car @ vehicle > car @ tomato
 
 
 def test_a_very_long_text_is_embedded_whole(embedder: Embedder) -> None:
-    assert not np.array_equal(embedder.embed_query("cat " * 5000 + "dog"), embedder.embed_query("cat " * 5000))
+    assert not np.array_equal(
+        embedder.embed_query("cat " * 5000 + "dog"), embedder.embed_query("cat " * 5000)
+    )
 
 
 def test_threads_get_the_same_vectors_as_one(embedder: Embedder) -> None:
@@ -210,12 +243,16 @@ print(embedder.count_tokens("hello world"), embedder.embed_query("hello world").
 
 
 def test_embedding_opens_no_socket() -> None:
-    done = subprocess.run([sys.executable, "-c", OFFLINE], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", OFFLINE], capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 256 False\n", "")
 
 
 def test_a_long_run_without_a_space_is_not_remembered() -> None:
-    """On failure: whoever sends megabytes without a space fills the memory of a service with them."""
+    """On failure: whoever sends megabytes without a space fills the memory of a service with
+    them.
+    """
     embedder = StaticEmbedder()
     embedder.count_tokens("a" * 5_000 + " short")
     embedder.embed_query("b" * 5_000 + " short")

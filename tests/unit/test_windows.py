@@ -25,7 +25,9 @@ from unspool.errors import ServiceError
 from unspool.windows import ENTRY, AskedProject, Frontier, Question, Reserve, Segment
 
 DAY = 86_400
-ids = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20).map(lambda values: np.array(values, dtype=np.int64))
+ids = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20).map(
+    lambda values: np.array(values, dtype=np.int64)
+)
 reserves = st.builds(Reserve, project=st.integers(1, 2**40), near=ids, named=ids)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
 frontiers = st.builds(
@@ -57,7 +59,9 @@ segments = st.builds(
     frontier=frontiers,
     best=numbers,
     low=st.none() | numbers,
-    dropped=st.lists(st.integers(0, 2**62), max_size=5).map(lambda values: np.array(values, dtype=np.int64)),
+    dropped=st.lists(st.integers(0, 2**62), max_size=5).map(
+        lambda values: np.array(values, dtype=np.int64)
+    ),
     repeats=st.integers(0, 50),
     reasons=st.lists(st.text(max_size=20), max_size=5).map(tuple),
 )
@@ -67,9 +71,9 @@ segments = st.builds(
 def test_a_segment_comes_out_of_its_bytes_as_it_went_in(segment: Segment) -> None:
     again = segment.pack().unpack()
     assert again.entries.tobytes() == segment.entries.tobytes()
-    assert [(one.project, one.near.tolist(), one.named.tolist()) for one in again.frontier.reserve] == [
-        (one.project, one.near.tolist(), one.named.tolist()) for one in segment.frontier.reserve
-    ]
+    assert [
+        (one.project, one.near.tolist(), one.named.tolist()) for one in again.frontier.reserve
+    ] == [(one.project, one.near.tolist(), one.named.tolist()) for one in segment.frontier.reserve]
     assert again.dropped.tolist() == segment.dropped.tolist()
     bare = {"entries": None, "frontier": None, "dropped": None}
     assert replace(again, **bare) == replace(segment, **bare)  # type: ignore[arg-type]
@@ -94,7 +98,13 @@ def test_a_question_comes_out_of_its_text_as_it_went_in() -> None:
 
 
 def test_a_question_with_a_date_in_its_filter_can_be_asked_again() -> None:
-    question = Question(query="walrus", projects=(AskedProject(1, "a", 3),), alpha=0.0, limit=1, where={"modified": {"gte": date(2026, 1, 2)}})
+    question = Question(
+        query="walrus",
+        projects=(AskedProject(1, "a", 3),),
+        alpha=0.0,
+        limit=1,
+        where={"modified": {"gte": date(2026, 1, 2)}},
+    )
     assert Question.from_json(question.as_json()).where == {"modified": {"gte": "2026-01-02"}}
 
 
@@ -116,7 +126,9 @@ def stretch(number: int, start: int, size: int = 3) -> Segment:
     entries = np.zeros(size, dtype=ENTRY)
     entries["id"] = np.arange(start, start + size)
     frontier = Frontier(depth=100, exhausted=True, scale=(0.0,) * 6)
-    return Segment(number=number, start=start, served=Served.WINDOW, entries=entries, frontier=frontier)
+    return Segment(
+        number=number, start=start, served=Served.WINDOW, entries=entries, frontier=frontier
+    )
 
 
 @pytest.fixture
@@ -151,9 +163,18 @@ def kept(homes: Homes, clock: Clock) -> Iterator[Windows]:
         yield opened
 
 
-def keep(kept: Windows, *, lifetime_s: int = 100, query: tuple[bytes, bytes] | None = None) -> bytes:
+def keep(
+    kept: Windows, *, lifetime_s: int = 100, query: tuple[bytes, bytes] | None = None
+) -> bytes:
     name = continuations.new_name()
-    kept.keep(name, question=QUESTION, caller="ann", first=stretch(0, 0), lifetime_s=lifetime_s, query=query)
+    kept.keep(
+        name,
+        question=QUESTION,
+        caller="ann",
+        first=stretch(0, 0),
+        lifetime_s=lifetime_s,
+        query=query,
+    )
     return name
 
 
@@ -200,7 +221,9 @@ def test_nothing_is_appended_to_a_window_that_is_gone(kept: Windows) -> None:
 
 
 @pytest.mark.parametrize("later", [4, 7, 10])
-def test_an_early_place_is_found_after_a_later_one(kept: Windows, homes: Homes, clock: Clock, later: int) -> None:
+def test_an_early_place_is_found_after_a_later_one(
+    kept: Windows, homes: Homes, clock: Clock, later: int
+) -> None:
     """A process that begins in the middle of a walk may be asked for an earlier page."""
     name = keep(kept)
     kept.append(name, stretch(1, 3))
@@ -211,7 +234,9 @@ def test_an_early_place_is_found_after_a_later_one(kept: Windows, homes: Homes, 
     for position in range(12):
         found = fresh.find(name, position=position)
         assert found is not None
-        assert [one.number for one in found.segments if one.start <= position < one.stop] == [position // 3]
+        assert [one.number for one in found.segments if one.start <= position < one.stop] == [
+            position // 3
+        ]
     fresh.close()
 
 
@@ -234,7 +259,9 @@ def test_a_window_expires_when_its_time_is_over(kept: Windows, clock: Clock) -> 
     assert kept.is_expired(found)
 
 
-def test_sweeping_drops_expired_segments_at_once_and_the_window_a_day_later(kept: Windows, homes: Homes, database: Place, clock: Clock) -> None:
+def test_sweeping_drops_expired_segments_at_once_and_the_window_a_day_later(
+    kept: Windows, homes: Homes, database: Place, clock: Clock
+) -> None:
     name, younger = keep(kept, lifetime_s=100), keep(kept, lifetime_s=10 * DAY)
     kept.substitute(name, {0: 70})
     swept(homes, clock.now + 99)
@@ -250,12 +277,18 @@ def test_sweeping_drops_expired_segments_at_once_and_the_window_a_day_later(kept
     swept(homes, clock.now + 100 + DAY - 1)
     assert rows_of(database, "windows") == 2
     swept(homes, clock.now + 100 + DAY)
-    assert (rows_of(database, "windows"), rows_of(database, "segments"), rows_of(database, "substitutes")) == (1, 1, 0)
+    assert (
+        rows_of(database, "windows"),
+        rows_of(database, "segments"),
+        rows_of(database, "substitutes"),
+    ) == (1, 1, 0)
     assert fresh.find(name, position=0) is None
     fresh.close()
 
 
-def test_sweeping_happens_by_itself_while_windows_are_kept(kept: Windows, database: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweeping_happens_by_itself_while_windows_are_kept(
+    kept: Windows, database: Place, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(windows, "SWEEP_EVERY", 5)
     for _ in range(30):
         keep(kept, lifetime_s=10)
@@ -263,7 +296,9 @@ def test_sweeping_happens_by_itself_while_windows_are_kept(kept: Windows, databa
     assert rows_of(database, "segments") <= 7
 
 
-def test_too_many_windows_cost_the_oldest_their_segments(kept: Windows, homes: Homes, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_windows_cost_the_oldest_their_segments(
+    kept: Windows, homes: Homes, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(windows, "MAX_WINDOWS", 4)
     names = []
     for _ in range(10):
@@ -276,11 +311,17 @@ def test_too_many_windows_cost_the_oldest_their_segments(kept: Windows, homes: H
     fresh.close()
 
 
-def test_vectors_of_queries_are_kept_for_their_time_and_no_longer(kept: Windows, homes: Homes, database: Place, clock: Clock) -> None:
+def test_vectors_of_queries_are_kept_for_their_time_and_no_longer(
+    kept: Windows, homes: Homes, database: Place, clock: Clock
+) -> None:
     keep(kept, lifetime_s=100, query=(b"k" * 32, b"vector"))
     kept.keep_vectors({b"l" * 32: b"other"}, lifetime_s=50)
     fresh = afresh(homes, clock)
-    assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32), fresh.vector(b"m" * 32)) == (b"vector", b"other", None)
+    assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32), fresh.vector(b"m" * 32)) == (
+        b"vector",
+        b"other",
+        None,
+    )
     clock.now += 50
     assert (fresh.vector(b"k" * 32), fresh.vector(b"l" * 32)) == (b"vector", None)
     keep(kept, lifetime_s=100, query=(b"k" * 32, b"vector"))
@@ -291,7 +332,9 @@ def test_vectors_of_queries_are_kept_for_their_time_and_no_longer(kept: Windows,
     fresh.close()
 
 
-def test_too_many_vectors_cost_those_that_end_first(kept: Windows, homes: Homes, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_vectors_cost_those_that_end_first(
+    kept: Windows, homes: Homes, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(windows, "MAX_VECTORS", 3)
     for number in range(8):
         kept.keep_vectors({bytes([number]) * 32: b"v"}, lifetime_s=100 + number)
@@ -318,15 +361,21 @@ def test_only_its_owner_may_read_the_file(in_file: Windows, path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("content", [b"not a database at all " * 400, b"SQLite format 3\x00" + b"\xff" * 5000])
-def test_a_damaged_file_is_replaced(in_file: Windows, catalog_file: Path, path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"not a database at all " * 400, b"SQLite format 3\x00" + b"\xff" * 5000]
+)
+def test_a_damaged_file_is_replaced(
+    in_file: Windows, catalog_file: Path, path: Path, content: bytes
+) -> None:
     path.write_bytes(content)
     name = keep(in_file)
     assert in_file.find(name, position=0) is not None
     assert rows_of(catalog_file, "windows") == 1
 
 
-def test_a_file_of_another_format_is_begun_anew(in_file: Windows, catalog_file: Path, path: Path, clock: Clock) -> None:
+def test_a_file_of_another_format_is_begun_anew(
+    in_file: Windows, catalog_file: Path, path: Path, clock: Clock
+) -> None:
     keep(in_file)
     in_file.close()
     with closing(sqlite3.connect(path)) as connection:
@@ -339,7 +388,9 @@ def test_a_file_of_another_format_is_begun_anew(in_file: Windows, catalog_file: 
 
 
 @pytest.mark.parametrize("application_id", [77, 0])
-def test_a_file_of_another_program_is_refused_and_left_as_it_is(in_file: Windows, path: Path, application_id: int) -> None:
+def test_a_file_of_another_program_is_refused_and_left_as_it_is(
+    in_file: Windows, path: Path, application_id: int
+) -> None:
     """Most programs leave the application id at 0."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE windows (panes INTEGER)")

@@ -1,4 +1,7 @@
-"""Models that answer, by name. Providers are strings here, so that none is imported before it is asked for."""
+"""Models that answer, by name.
+
+Providers are strings here, so that none is imported before it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ from unspool.errors import ConfigError, InputError, MissingDependencyError
 
 
 class Provider(NamedTuple):
-    """Where a provider's model is defined, which package it needs, the extra that brings it, and what it is for."""
+    """Where a provider's model is defined, which package it needs, the extra that brings it, and
+    what it is for.
+    """
 
     model: str
     driver: str
@@ -22,8 +27,15 @@ class Provider(NamedTuple):
 
 
 PROVIDERS = {
-    "openai": Provider("unspool.answering.openai:OpenAIChat", "httpx2", "hosted", "OpenAI, and every server that speaks the same"),
-    "anthropic": Provider("unspool.answering.anthropic:AnthropicChat", "httpx2", "hosted", "Anthropic"),
+    "openai": Provider(
+        "unspool.answering.openai:OpenAIChat",
+        "httpx2",
+        "hosted",
+        "OpenAI, and every server that speaks the same",
+    ),
+    "anthropic": Provider(
+        "unspool.answering.anthropic:AnthropicChat", "httpx2", "hosted", "Anthropic"
+    ),
 }
 _DEFAULTS = AnswerOptions()
 
@@ -45,7 +57,10 @@ def open_model(name: str, options: AnswerOptions = _DEFAULTS) -> AnswerModel:
 def _opened(provider: str, model: str, options: AnswerOptions) -> AnswerModel:
     known = PROVIDERS[provider]
     if importlib.util.find_spec(known.driver) is None:
-        raise MissingDependencyError(f"answers of {provider} need the package {known.driver}; pip install 'unspool[{known.extra}]'")
+        raise MissingDependencyError(
+            f"answers of {provider} need the package {known.driver}; pip install "
+            f"'unspool[{known.extra}]'"
+        )
     module, _, attribute = known.model.partition(":")
     return cast(AnswerModel, getattr(importlib.import_module(module), attribute)(model, options))
 
@@ -55,6 +70,7 @@ def as_model(given: object) -> AnswerModel:
     if isinstance(getattr(given, "name", None), str) and callable(getattr(given, "stream", None)):
         return cast(AnswerModel, given)
     raise InputError(
-        f"the model is a {type(given).__name__}; give its name as provider:model, or an object with `name` and "
+        f"the model is a {type(given).__name__}; give its name as provider:model, or an object "
+        f"with `name` and "
         "`stream(system, messages, *, max_tokens)`, as docs/answers.md describes it"
     )

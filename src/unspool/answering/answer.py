@@ -1,4 +1,6 @@
-"""Answers: search, show the hits to a model, and hand on what it says with every citation checked."""
+"""Answers: search, show the hits to a model, and hand on what it says with every citation
+checked.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,10 @@ from unspool.domain.queries import Page
 from unspool.errors import InputError
 
 NO_MODEL = (
-    "no model is set, so this is what one would be shown; set UNSPOOL_ANSWER_MODEL to openai:NAME or anthropic:NAME and UNSPOOL_ANSWER_KEY "
-    "to your key, or for a server of your own UNSPOOL_ANSWER_MODEL=openai:llama3.2 and UNSPOOL_ANSWER_URL=http://localhost:11434/v1"
+    "no model is set, so this is what one would be shown; set UNSPOOL_ANSWER_MODEL to "
+    "openai:NAME or anthropic:NAME and UNSPOOL_ANSWER_KEY "
+    "to your key, or for a server of your own UNSPOOL_ANSWER_MODEL=openai:llama3.2 and "
+    "UNSPOOL_ANSWER_URL=http://localhost:11434/v1"
 )
 NOTHING = "Nothing was found about this."
 
@@ -44,11 +48,13 @@ class _Work:
 class AnswerStream:
     """An answer as it is written: iterate over its text, then look at `answer`.
 
-    `close` ends the request at once and may be called from another thread; so does leaving a `with` block, and dropping the object. Whoever is
-    waiting for a piece then gets an `InputError`.
+    `close` ends the request at once and may be called from another thread; so does leaving a `with`
+    block, and dropping the object. Whoever is waiting for a piece then gets an `InputError`.
     """
 
-    def __init__(self, work: _Work, *, max_tokens: int, emit: Callable[[AnswerFinished], None]) -> None:
+    def __init__(
+        self, work: _Work, *, max_tokens: int, emit: Callable[[AnswerFinished], None]
+    ) -> None:
         self._work = work
         self._emit = emit
         self._guard = threading.Lock()
@@ -63,14 +69,20 @@ class AnswerStream:
         if work.prompt is None:
             self._reply = iter((NOTHING,))
         elif work.model is not None:
-            self._reply = _pieces(work.model.stream(work.prompt.system, work.prompt.messages, max_tokens=max_tokens))
+            self._reply = _pieces(
+                work.model.stream(work.prompt.system, work.prompt.messages, max_tokens=max_tokens)
+            )
         self._is_over = False
 
     @property
     def answer(self) -> Answer:
         """The whole answer. Before the end, an `InputError`."""
         if self._answer is None:
-            state = "was closed before its end; ask again" if self._is_over else "is not at its end; iterate over its text first"
+            state = (
+                "was closed before its end; ask again"
+                if self._is_over
+                else "is not at its end; iterate over its text first"
+            )
             raise InputError(f"the answer {state}")
         return self._answer
 
@@ -104,7 +116,12 @@ class AnswerStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -128,7 +145,10 @@ class AnswerStream:
                 self._reply = iter(())
                 break
             if not isinstance(piece, str):
-                raise InputError(f"the model gave a {type(piece).__name__} instead of text; its `stream` yields pieces of text")
+                raise InputError(
+                    f"the model gave a {type(piece).__name__} instead of text; its `stream` "
+                    f"yields pieces of text"
+                )
             text = self._citations.feed(_whole_characters(piece))
         if text:
             self._text.append(text)
@@ -137,12 +157,22 @@ class AnswerStream:
 
     def _finish(self) -> None:
         work = self._work
-        cited = self._citations.used if work.model is not None else [one.number for one in self._shown]
-        outcome = Outcome.NOTHING if work.prompt is None else Outcome.CONTEXT if work.model is None else Outcome.ANSWERED
+        cited = (
+            self._citations.used if work.model is not None else [one.number for one in self._shown]
+        )
+        outcome = (
+            Outcome.NOTHING
+            if work.prompt is None
+            else Outcome.CONTEXT
+            if work.model is None
+            else Outcome.ANSWERED
+        )
         self._answer = Answer(
             question=work.question,
             text="".join(self._text),
-            citations=tuple(Citation(number=number, hit=self._shown[number - 1].hit) for number in cited),
+            citations=tuple(
+                Citation(number=number, hit=self._shown[number - 1].hit) for number in cited
+            ),
             model="" if work.prompt is None or work.model is None else work.model.name,
             found=work.prompt is not None,
             context="" if work.prompt is None else work.prompt.context,
@@ -156,7 +186,10 @@ class AnswerStream:
                 completion_tokens=self._facts.completion_tokens,
             ),
             notes=(*work.page.notes, *self._notes()),
-            warnings=(*work.page.warnings, *(self._warnings() if outcome is Outcome.ANSWERED else ())),
+            warnings=(
+                *work.page.warnings,
+                *(self._warnings() if outcome is Outcome.ANSWERED else ()),
+            ),
         )
         self._end(outcome)
 
@@ -165,9 +198,15 @@ class AnswerStream:
         if work.prompt is None:
             return
         if left := len(work.page.hits) - len(self._shown):
-            yield f"{left} of {len(work.page.hits)} hits did not fit into what the model is shown; UNSPOOL_ANSWER_CONTEXT_TOKENS bounds it"
+            yield (
+                f"{left} of {len(work.page.hits)} hits did not fit into what the model is shown; "
+                f"UNSPOOL_ANSWER_CONTEXT_TOKENS bounds it"
+            )
         if left := work.turns - work.prompt.turns:
-            yield f"{left} of {work.turns} turns of the conversation did not fit into what the model is shown"
+            yield (
+                f"{left} of {work.turns} turns of the conversation did not fit into what the "
+                f"model is shown"
+            )
         if work.model is None:
             yield NO_MODEL
 
@@ -175,7 +214,10 @@ class AnswerStream:
         if self._facts.cut:
             yield self._facts.cut
         if self._citations.dropped:
-            yield f"citations of what the model was not shown were taken out: {self._citations.dropped}"
+            yield (
+                f"citations of what the model was not shown were taken out: "
+                f"{self._citations.dropped}"
+            )
         if not "".join(self._text).strip():
             yield "the model wrote nothing; ask again, or in other words"
         elif not self._citations.used:
@@ -187,7 +229,8 @@ class AnswerStream:
         if close is not None:
             try:
                 close()
-            except ValueError:  # a generator that another thread is in; it ends with the piece that it is at
+            # a generator that another thread is in; it ends with the piece that it is at
+            except ValueError:
                 return
 
     def _end(self, outcome: Outcome) -> None:
@@ -226,18 +269,34 @@ def _pieces(reply: object) -> Iterator[str]:
         return reply
     if isinstance(reply, Iterable) and not isinstance(reply, str):
         return iter(reply)
-    raise InputError(f"the model gave a {type(reply).__name__} instead of pieces; its `stream` returns an iterator over pieces of text")
+    raise InputError(
+        f"the model gave a {type(reply).__name__} instead of pieces; its `stream` returns an "
+        f"iterator over pieces of text"
+    )
 
 
 def _whole_characters(piece: str) -> str:
-    """The text without halves of characters, which a server may write as escapes and no file takes."""
-    return piece if piece.isascii() else piece.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """The text without halves of characters, which a server may write as escapes and no file
+    takes.
+    """
+    return (
+        piece
+        if piece.isascii()
+        else piece.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 class Answers:
     """What is being answered in a corpus. Closing it ends all that is under way."""
 
-    def __init__(self, *, count_tokens: Callable[[str], int], context_tokens: int, max_tokens: int, emit: Callable[[AnswerFinished], None]) -> None:
+    def __init__(
+        self,
+        *,
+        count_tokens: Callable[[str], int],
+        context_tokens: int,
+        max_tokens: int,
+        emit: Callable[[AnswerFinished], None],
+    ) -> None:
         self._count_tokens = count_tokens
         self._context_tokens = context_tokens
         self._max_tokens = max_tokens
@@ -246,22 +305,52 @@ class Answers:
         self._is_closed = False
         self._open: weakref.WeakSet[AnswerStream] = weakref.WeakSet()
 
-    def begin(self, question: str, search: Callable[[str], Page], *, model: AnswerModel | None, turns: Sequence[Message] = ()) -> AnswerStream:
-        """Search, and have the model begin. Where nothing is found, or there is no model, none is called."""
+    def begin(
+        self,
+        question: str,
+        search: Callable[[str], Page],
+        *,
+        model: AnswerModel | None,
+        turns: Sequence[Message] = (),
+    ) -> AnswerStream:
+        """Search, and have the model begin.
+
+        Where nothing is found, or there is no model, none is called.
+        """
         if not isinstance(question, str) or not question.strip():
             raise InputError("the question is blank; ask something")
         for turn in turns:
             if not isinstance(turn, Message):
-                raise InputError(f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, oldest first")
-        question = question.encode("utf-8", "replace").decode()  # lone surrogates: no JSON takes them
+                raise InputError(
+                    f"the conversation holds a {type(turn).__name__}; give unspool.Message "
+                    f"objects, oldest first"
+                )
+        # lone surrogates: no JSON takes them
+        question = question.encode("utf-8", "replace").decode()
         begun = time.monotonic()
         page = search(search_text(question, turns))
         search_s = time.monotonic() - begun
         made = None
         if page.hits:
-            nonce = secrets.token_hex(4)  # short, because it is repeated; whether a text holds it is looked at
-            made = prompt(question, page.hits, turns, budget=self._context_tokens, count_tokens=self._count_tokens, nonce=nonce)
-        work = _Work(question=question, page=page, prompt=made, model=model, turns=len(turns), begun=begun, search_s=search_s)
+            # short, because it is repeated; whether a text holds it is looked at
+            nonce = secrets.token_hex(4)
+            made = prompt(
+                question,
+                page.hits,
+                turns,
+                budget=self._context_tokens,
+                count_tokens=self._count_tokens,
+                nonce=nonce,
+            )
+        work = _Work(
+            question=question,
+            page=page,
+            prompt=made,
+            model=model,
+            turns=len(turns),
+            begun=begun,
+            search_s=search_s,
+        )
         stream = AnswerStream(work, max_tokens=self._max_tokens, emit=self._emit)
         with self._guard:
             self._open.add(stream)

@@ -13,14 +13,25 @@ from unspool.pacing import Pace
 PROVIDER = "anthropic"
 URL = "https://api.anthropic.com"
 VERSION = "2023-06-01"  # of the API; the one that its documentation names in November 2026
-_CUT = {"max_tokens": CUT["length"], "model_context_window_exceeded": CUT["length"], "refusal": CUT["refused"]}
+_CUT = {
+    "max_tokens": CUT["length"],
+    "model_context_window_exceeded": CUT["length"],
+    "refusal": CUT["refused"],
+}
 
 
 class AnthropicChat:
     """A model behind `/v1/messages`."""
 
     def __init__(self, model: str, options: AnswerOptions) -> None:
-        check_access(PROVIDER, model, url=options.url, key=options.key, example="claude-sonnet-4-5", names=NAMES)
+        check_access(
+            PROVIDER,
+            model,
+            url=options.url,
+            key=options.key,
+            example="claude-sonnet-4-5",
+            names=NAMES,
+        )
         self.name = f"{PROVIDER}:{model}"
         self._model = model
         self._options = options
@@ -32,7 +43,10 @@ class AnthropicChat:
             name=self.name,
             key=options.key,
             timeout_s=options.timeout_s,
-            headers={"anthropic-version": VERSION, **({"x-api-key": options.key} if options.key else {})},
+            headers={
+                "anthropic-version": VERSION,
+                **({"x-api-key": options.key} if options.key else {}),
+            },
             names=NAMES,
             kept=0,
         )
@@ -46,7 +60,9 @@ class AnthropicChat:
             "max_tokens": max_tokens,
             "stream": True,
         }
-        return Reply(lambda: self._server.stream(body), self._read, pace=self._pace, options=self._options)
+        return Reply(
+            lambda: self._server.stream(body), self._read, pace=self._pace, options=self._options
+        )
 
     def _read(self, stream: Stream, reply: Reply) -> Iterator[str]:
         is_done = is_begun = False
@@ -74,7 +90,11 @@ class AnthropicChat:
                         yield self._text(block)
                 is_done = True
         if not is_done:
-            raise self._server.wrong("stopped in the middle of its answer" if is_begun else "sent no answer; is that the address of its API?")
+            raise self._server.wrong(
+                "stopped in the middle of its answer"
+                if is_begun
+                else "sent no answer; is that the address of its API?"
+            )
 
     def _text(self, part: dict[str, Any]) -> str:
         if not isinstance(part.get("text"), str):
@@ -83,11 +103,16 @@ class AnthropicChat:
 
     def _note(self, reply: Reply, part: dict[str, Any]) -> None:
         usage = _inside(part, "usage")
-        read = [count(usage.get(name)) for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")]
+        read = [
+            count(usage.get(name))
+            for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+        ]
         prompt = sum(one or 0 for one in read) if read[0] is not None else None
         reason = part.get("stop_reason")
         cut = _CUT.get(reason) if isinstance(reason, str) else None
-        reply.note(prompt_tokens=prompt, completion_tokens=count(usage.get("output_tokens")), cut=cut)
+        reply.note(
+            prompt_tokens=prompt, completion_tokens=count(usage.get("output_tokens")), cut=cut
+        )
 
 
 def _inside(event: dict[str, Any], name: str) -> dict[str, Any]:

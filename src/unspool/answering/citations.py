@@ -1,9 +1,12 @@
-"""Citations in a text that is still being written: those of something that was shown stay, others are taken out and counted. Pure.
+"""Citations in a text that is still being written: those of something that was shown stay, others
+are taken out and counted. Pure.
 
-A citation is `[3]`, `[1, 4]`, `[2; 5]` or `[1-3]`, also in the brackets of Chinese and Japanese, which some models use in every language,
-anywhere but in code. Numbers that were not shown are taken out of it; where none is left, the
-whole of it goes, with the space before it. Left as they are: code in backticks and in fences, links such as `[1](https://...)`, `[x]`, and `a[0]`,
-since nothing is ever shown as 0. Code in backticks ends with its line, so that a lone backtick hides no more than that.
+A citation is `[3]`, `[1, 4]`, `[2; 5]` or `[1-3]`, also in the brackets of Chinese and Japanese,
+which some models use in every language, anywhere but in code. Numbers that were not shown are taken
+out of it; where none is left, the whole of it goes, with the space before it. Left as they are:
+code in backticks and in fences, links such as `[1](https://...)`, `[x]`, and `a[0]`, since nothing
+is ever shown as 0. Code in backticks ends with its line, so that a lone backtick hides no more than
+that.
 """
 
 from __future__ import annotations
@@ -16,21 +19,29 @@ _SPACES = " \t\u00a0\u202f"
 _GAP = rf"[{_SPACES}]*"
 _ITEM = rf"([0-9]+)(?:{_GAP}[-–—]{_GAP}([0-9]+))?"
 _RANGE = re.compile(_ITEM)
-_GROUP = re.compile(rf"[{re.escape(_OPENING)}]{_GAP}{_ITEM}(?:{_GAP}[,;]{_GAP}{_ITEM})*{_GAP}[,;]?{_GAP}[{re.escape(_CLOSING)}]")
+_GROUP = re.compile(
+    rf"[{re.escape(_OPENING)}]{_GAP}{_ITEM}(?:{_GAP}[,;]{_GAP}{_ITEM})*{_GAP}[,;]?{_GAP}[{re.escape(_CLOSING)}]"
+)
 _INSIDE = frozenset(f"0123456789,;-–—{_SPACES}")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 
 class Citations:
-    """Takes pieces as they come and gives them back checked. However a text is cut into pieces, the result is the same."""
+    """Takes pieces as they come and gives them back checked.
+
+    However a text is cut into pieces, the result is the same.
+    """
 
     def __init__(self, shown: int) -> None:
         self.used: list[int] = []  # in the order of their first use
         self.dropped = 0
         self._shown = shown
         self._held = ""  # what may become a citation, with a space before it
-        self._before = "\n"  # the last character that was let go, or taken for the beginning of something
-        self._is_open = False  # what was let go ends with the beginning of a citation, which text behind a dropped one must not complete
+        # the last character that was let go, or taken for the beginning of something
+        self._before = "\n"
+        # what was let go ends with the beginning of a citation, which text behind a dropped one
+        # must not complete
+        self._is_open = False
         self._ticks = ""  # a run of backticks that has not ended yet
         self._code = ""  # the run that code began with
         self._line = ""  # the beginning of the line, as far as it decides whether it is a fence
@@ -64,7 +75,9 @@ class Citations:
             out = self._settle(character)
             self._held = ""
             return out + self._take(character)
-        if len(held) < MAX_LENGTH and (character in _INSIDE or character in _CLOSING or held == " "):
+        if len(held) < MAX_LENGTH and (
+            character in _INSIDE or character in _CLOSING or held == " "
+        ):
             self._held += character
             return ""
         self._held = ""
@@ -76,7 +89,11 @@ class Citations:
         """What becomes of what is held back, now that its next character is known."""
         held, bare = self._held, self._held.lstrip(" ")
         attached = not held.startswith(" ") and (self._before.isalnum() or self._before == "_")
-        if not _GROUP.fullmatch(bare) or (following == "(" and bare[0] == "[") or (attached and not bare[1:-1].strip(" 0")):
+        if (
+            not _GROUP.fullmatch(bare)
+            or (following == "(" and bare[0] == "[")
+            or (attached and not bare[1:-1].strip(" 0"))
+        ):
             return self._let_go(held)
         numbers, dropped = self._checked(bare)
         self.dropped += dropped
@@ -93,7 +110,10 @@ class Citations:
         return ""
 
     def _checked(self, citation: str) -> tuple[list[int], int]:
-        """The numbers in a citation that were shown, and how many were not. A range counts as one where it goes beyond."""
+        """The numbers in a citation that were shown, and how many were not.
+
+        A range counts as one where it goes beyond.
+        """
         found: list[int] = []
         dropped = 0
         for first, last in _RANGE.findall(citation):
@@ -144,7 +164,9 @@ class Citations:
         if fence is None:
             return
         if not self._fence:
-            self._fence = fence.group(1) if "`" not in line[fence.end() :] or fence.group(1)[0] == "~" else ""
+            self._fence = (
+                fence.group(1) if "`" not in line[fence.end() :] or fence.group(1)[0] == "~" else ""
+            )
         elif fence.group(1).startswith(self._fence) and not line[fence.end() :].strip():
             self._fence = ""
 

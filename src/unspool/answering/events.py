@@ -23,7 +23,10 @@ class Event(NamedTuple):
 
 
 def events(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The data of each event. What is not UTF-8 is replaced; comments, names and ids are left out."""
+    """The data of each event.
+
+    What is not UTF-8 is replaced; comments, names and ids are left out.
+    """
     reader = EventReader()
     for piece in pieces:
         yield from (event.data for event in reader.feed(piece))
@@ -48,7 +51,8 @@ class EventReader:
             if len(self._rest) < len(BOM_UTF8) and BOM_UTF8.startswith(self._rest):
                 return  # it may become a mark
             self._rest, self._is_first = self._rest.removeprefix(BOM_UTF8), False
-        # Lines end as events have it: not at the other characters at which Python splits, which text may hold.
+        # Lines end as events have it: not at the other characters at which Python splits, which
+        # text may hold.
         *whole, self._rest = _LINE_END.split(self._rest)
         yield from self._events(whole)
         if len(self._rest) > self._most:

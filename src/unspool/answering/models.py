@@ -27,8 +27,9 @@ class ReplyFacts:
 class AnswerModel(Protocol):
     """Somebody who answers. Safe to call from several threads.
 
-    `stream` returns an iterator over pieces of text. It may have `facts`, a `ReplyFacts`, once it has ended, and `close()`, which ends it at
-    once and may be called from another thread; a plain generator is enough.
+    `stream` returns an iterator over pieces of text. It may have `facts`, a `ReplyFacts`, once it
+    has ended, and `close()`, which ends it at once and may be called from another thread; a plain
+    generator is enough.
     """
 
     @property
@@ -36,7 +37,9 @@ class AnswerModel(Protocol):
         """What the answer says who wrote it."""
         ...
 
-    def stream(self, system: str, messages: Sequence[ChatMessage], *, max_tokens: int) -> Iterator[str]:
+    def stream(
+        self, system: str, messages: Sequence[ChatMessage], *, max_tokens: int
+    ) -> Iterator[str]:
         """The reply to the last message, piece by piece. `system` says how to go about it."""
         ...
 

@@ -1,4 +1,6 @@
-"""OpenAI's chat completions, and those of every server that speaks the same: Ollama, vLLM, LM Studio, llama.cpp, Azure."""
+"""OpenAI's chat completions, and those of every server that speaks the same: Ollama, vLLM, LM
+Studio, llama.cpp, Azure.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,15 @@ _CUT = {"length": CUT["length"], "content_filter": CUT["refused"]}
 
 
 class OpenAIChat:
-    """A model behind `/chat/completions`. What a server says it does not know is not sent to it again."""
+    """A model behind `/chat/completions`.
+
+    What a server says it does not know is not sent to it again.
+    """
 
     def __init__(self, model: str, options: AnswerOptions) -> None:
-        check_access(PROVIDER, model, url=options.url, key=options.key, example="gpt-5-mini", names=NAMES)
+        check_access(
+            PROVIDER, model, url=options.url, key=options.key, example="gpt-5-mini", names=NAMES
+        )
         self.name = f"{PROVIDER}:{model}"
         self._model = model
         self._options = options
@@ -34,16 +41,27 @@ class OpenAIChat:
             names=NAMES,
             kept=0,
         )
-        self._length = "max_tokens" if options.url else "max_completion_tokens"  # OpenAI's newer models take only the second, others the first
-        self._reports = True  # takes `stream_options`, without which the usage of a stream is not told
+        # OpenAI's newer models take only the second, others the first
+        self._length = "max_tokens" if options.url else "max_completion_tokens"
+        # takes `stream_options`, without which the usage of a stream is not told
+        self._reports = True
 
     def stream(self, system: str, messages: Sequence[ChatMessage], *, max_tokens: int) -> Reply:
         """The reply, piece by piece."""
-        said = [{"role": "system", "content": system}, *({"role": one.role, "content": one.text} for one in messages)]
+        said = [
+            {"role": "system", "content": system},
+            *({"role": one.role, "content": one.text} for one in messages),
+        ]
 
         def body() -> dict[str, Any]:
             options = {"stream_options": {"include_usage": True}} if self._reports else {}
-            return {"model": self._model, "messages": said, "stream": True, self._length: max_tokens, **options}
+            return {
+                "model": self._model,
+                "messages": said,
+                "stream": True,
+                self._length: max_tokens,
+                **options,
+            }
 
         def read(stream: Stream, reply: Reply) -> Iterator[str]:
             for _ in range(2):  # at most two things can turn out to be unknown
@@ -56,7 +74,9 @@ class OpenAIChat:
                 stream = reply.started(self._server.stream(body()))
             yield from self._read(stream, reply)
 
-        return Reply(lambda: self._server.stream(body()), read, pace=self._pace, options=self._options)
+        return Reply(
+            lambda: self._server.stream(body()), read, pace=self._pace, options=self._options
+        )
 
     def _learns(self, error: InputError) -> bool:
         """Whether a refusal is about something that can be sent in another way, or left out."""
@@ -77,12 +97,19 @@ class OpenAIChat:
                 raise failure(self._server, event["error"])
             usage = event.get("usage")
             if isinstance(usage, dict):
-                reply.note(prompt_tokens=count(usage.get("prompt_tokens")), completion_tokens=count(usage.get("completion_tokens")))
+                reply.note(
+                    prompt_tokens=count(usage.get("prompt_tokens")),
+                    completion_tokens=count(usage.get("completion_tokens")),
+                )
             choices = event.get("choices") or ()
             if not isinstance(choices, list | tuple):
                 raise self._server.wrong("sent a piece that holds no text")
             for choice in choices:
-                part = choice.get("delta") or choice.get("message") or {} if isinstance(choice, dict) else None
+                part = (
+                    choice.get("delta") or choice.get("message") or {}
+                    if isinstance(choice, dict)
+                    else None
+                )
                 if not isinstance(part, dict) or not isinstance(part.get("content") or "", str):
                     raise self._server.wrong("sent a piece that holds no text")
                 if part.get("content"):
@@ -91,4 +118,8 @@ class OpenAIChat:
                     is_done = True
                     reply.note(cut=_CUT.get(reason) if isinstance(reason, str) else None)
         if not is_done:
-            raise self._server.wrong("stopped in the middle of its answer" if is_begun else "sent no answer; is that the address of its API?")
+            raise self._server.wrong(
+                "stopped in the middle of its answer"
+                if is_begun
+                else "sent no answer; is that the address of its API?"
+            )

@@ -1,4 +1,6 @@
-"""A hosted model's reply as it comes: begun again while nothing of it has arrived, closed from any thread."""
+"""A hosted model's reply as it comes: begun again while nothing of it has arrived, closed from
+any thread.
+"""
 
 from __future__ import annotations
 
@@ -17,23 +19,37 @@ from unspool.calling import Names, Server, Stream
 from unspool.errors import ServiceError, UnreachableError
 from unspool.pacing import Pace, repeated
 
-PATIENCE_S = 30.0  # somebody waits for the answer: a server that asks for more than this is not waited for
+# somebody waits for the answer: a server that asks for more than this is not waited for
+PATIENCE_S = 30.0
 CUT = {
-    "length": "the model stopped at the longest answer it may write; raise UNSPOOL_ANSWER_MAX_TOKENS for more",
+    "length": (
+        "the model stopped at the longest answer it may write; raise UNSPOOL_ANSWER_MAX_TOKENS "
+        "for more"
+    ),
     "refused": "the model's provider stopped the answer; ask in other words",
 }
 NAMES = Names(
     prefix="UNSPOOL_ANSWER",
     model="UNSPOOL_ANSWER_MODEL",
     slower="ask again later",
-    refused="lower UNSPOOL_ANSWER_CONTEXT_TOKENS or UNSPOOL_ANSWER_MAX_TOKENS if this model takes less, or check UNSPOOL_ANSWER_MODEL",
+    refused=(
+        "lower UNSPOOL_ANSWER_CONTEXT_TOKENS or UNSPOOL_ANSWER_MAX_TOKENS if this model takes "
+        "less, or check UNSPOOL_ANSWER_MODEL"
+    ),
 )
 
 
 class Reply:
     """Pieces of text. `facts` are known when it has ended; `close` ends the request at once."""
 
-    def __init__(self, begin: Callable[[], Stream], read: Callable[[Stream, Reply], Iterator[str]], *, pace: Pace, options: AnswerOptions) -> None:
+    def __init__(
+        self,
+        begin: Callable[[], Stream],
+        read: Callable[[Stream, Reply], Iterator[str]],
+        *,
+        pace: Pace,
+        options: AnswerOptions,
+    ) -> None:
         self.facts = ReplyFacts()
         self._begin = begin
         self._read = read
@@ -51,7 +67,9 @@ class Reply:
 
     def note(self, **facts: Any) -> None:
         """Take down something about the reply; what is None is not known."""
-        self.facts = replace(self.facts, **{name: value for name, value in facts.items() if value is not None})
+        self.facts = replace(
+            self.facts, **{name: value for name, value in facts.items() if value is not None}
+        )
 
     def started(self, stream: Stream) -> Stream:
         """The stream that is read from now on, and that closing ends."""
@@ -71,19 +89,30 @@ class Reply:
             return
 
     def _run(self) -> Generator[str, None, None]:
-        pieces, first = repeated(self._first, pace=self._pace, retries=self._retries, patience_s=PATIENCE_S, abandoned=self._closed)
+        pieces, first = repeated(
+            self._first,
+            pace=self._pace,
+            retries=self._retries,
+            patience_s=PATIENCE_S,
+            abandoned=self._closed,
+        )
         yield first
         yield from pieces
 
     def _first(self) -> tuple[Iterator[str], str]:
-        """A call, up to the first piece: until then it can be made again, and nobody sees a thing twice."""
+        """A call, up to the first piece: until then it can be made again, and nobody sees a
+        thing twice.
+        """
         self.facts = ReplyFacts()
         pieces = self._read(self.started(self._begin()), self)
         return pieces, next(pieces, "")
 
 
 def objects(server: Server, stream: Stream) -> Iterator[dict[str, Any]]:
-    """Each event as an object; `[DONE]` ends them. An answer that is one object and no stream is given as that."""
+    """Each event as an object; `[DONE]` ends them.
+
+    An answer that is one object and no stream is given as that.
+    """
     with closing(iter(stream)) as pieces:
         first = next(pieces, b"")
         if stream.content_type == "application/json":
@@ -108,9 +137,18 @@ def _whole(server: Server, first: bytes, pieces: Iterator[bytes]) -> bytes:
 
 
 def failure(server: Server, error: object) -> ServiceError:
-    """An error that comes in the middle of a stream. Only its kind is told: the message may repeat what was sent."""
+    """An error that comes in the middle of a stream.
+
+    Only its kind is told: the message may repeat what was sent.
+    """
     kind = error.get("type") or error.get("code") if isinstance(error, Mapping) else None
-    if kind in ("overloaded_error", "api_error", "server_error", "rate_limit_error", "timeout_error"):
+    if kind in (
+        "overloaded_error",
+        "api_error",
+        "server_error",
+        "rate_limit_error",
+        "timeout_error",
+    ):
         return UnreachableError(f"{server} broke off ({kind}); try again later")
     return server.wrong("reported an error instead of going on")
 

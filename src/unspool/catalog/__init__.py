@@ -1,4 +1,6 @@
-"""The catalog: the truth, in SQL. `Catalog` holds the database; the modules beside it hold the statements."""
+"""The catalog: the truth, in SQL. `Catalog` holds the database; the modules beside it hold the
+statements.
+"""
 
 from __future__ import annotations
 

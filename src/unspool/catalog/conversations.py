@@ -1,7 +1,9 @@
-"""Conversations and their messages: written from a message on, read whole or from their end, listed. Each function is part of a caller's transaction.
+"""Conversations and their messages: written from a message on, read whole or from their end,
+listed. Each function is part of a caller's transaction.
 
-A conversation is a document whose chunks are its messages: what is said of documents, chunks and what is derived from them holds for it, too.
-Beside that its messages are kept as they were said. A chunk's line is the number of its message.
+A conversation is a document whose chunks are its messages: what is said of documents, chunks and
+what is derived from them holds for it, too. Beside that its messages are kept as they were said. A
+chunk's line is the number of its message.
 """
 
 from __future__ import annotations
@@ -19,15 +21,39 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import documents as writing
 from unspool.catalog.documents import CHUNK_COLUMNS, Changes, NewChunk
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
-from unspool.catalog.schema import chunks, conversations, document_fields, documents, messages, projects, removals
+from unspool.catalog.schema import (
+    chunks,
+    conversations,
+    document_fields,
+    documents,
+    messages,
+    projects,
+    removals,
+)
 from unspool.catalog.statements import ByIds, batches, insert_many
-from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message, chained
+from unspool.domain.conversations import (
+    AuthorKind,
+    Conversation,
+    ConversationRecord,
+    Message,
+    chained,
+)
 from unspool.domain.documents import Kind, Lines, Origin, Status, chunk_id, moment, nanoseconds
 from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage
 from unspool.domain.queries import Said
 from unspool.errors import ConflictError
 
-_MESSAGE_COLUMNS = ("document_id", "number", "name", "author", "speaker", "kind", "at_ns", "sha", "text")
+_MESSAGE_COLUMNS = (
+    "document_id",
+    "number",
+    "name",
+    "author",
+    "speaker",
+    "kind",
+    "at_ns",
+    "sha",
+    "text",
+)
 _SPEAKER_LENGTH = 200
 NO_CHANGES = Changes()
 
@@ -55,7 +81,10 @@ class Written:
 
 
 def heads(connection: Connection, project_id: int, ids: Iterable[str]) -> dict[str, Head]:
-    """The stored conversations among these, by id. A document of the same name that is none is a conflict."""
+    """The stored conversations among these, by id.
+
+    A document of the same name that is none is a conflict.
+    """
     found: dict[str, Head] = {}
     query = (
         sa.select(
@@ -72,9 +101,14 @@ def heads(connection: Connection, project_id: int, ids: Iterable[str]) -> dict[s
         .where(documents.c.project_id == project_id)
     )
     for some in batches(ids):
-        for row in connection.execute(query.where(documents.c.path_sha.in_([name_sha(id_) for id_ in some]))):
+        for row in connection.execute(
+            query.where(documents.c.path_sha.in_([name_sha(id_) for id_ in some]))
+        ):
             if row.message_count is None:
-                raise ConflictError(f"{row.path!r} is a document of this project, not a conversation; give the conversation another id")
+                raise ConflictError(
+                    f"{row.path!r} is a document of this project, not a conversation; give the "
+                    f"conversation another id"
+                )
             found[row.path] = Head._make(row[1:])
     return found
 
@@ -87,20 +121,31 @@ def document_id(connection: Connection, project_id: int, id_: str) -> int | None
 
 def fingerprints(connection: Connection, document_id: int) -> list[bytes]:
     """The fingerprints of a conversation's messages, in order."""
-    query = sa.select(messages.c.sha).where(messages.c.document_id == document_id).order_by(messages.c.number)
+    query = (
+        sa.select(messages.c.sha)
+        .where(messages.c.document_id == document_id)
+        .order_by(messages.c.number)
+    )
     return [bytes(row[0]) for row in connection.execute(query)]
 
 
-def news(connection: Connection, head: Head, one: PreparedConversation) -> tuple[PreparedMessage, ...]:
-    """The messages that a conversation has not yet, by their names; one that has the name of another is a conflict. Without names nothing is read."""
+def news(
+    connection: Connection, head: Head, one: PreparedConversation
+) -> tuple[PreparedMessage, ...]:
+    """The messages that a conversation has not yet, by their names; one that has the name of
+    another is a conflict. Without names nothing is read.
+    """
     known: dict[str, bytes] = {}
     for some in batches(said.message.id for said in one.messages if said.message.id):
-        query = sa.select(messages.c.name, messages.c.sha).where(messages.c.document_id == head.document_id, messages.c.name.in_(some))
+        query = sa.select(messages.c.name, messages.c.sha).where(
+            messages.c.document_id == head.document_id, messages.c.name.in_(some)
+        )
         known.update((name, bytes(sha)) for name, sha in connection.execute(query))
     for said in one.messages:
         if known.get(said.message.id, said.sha) != said.sha:
             raise ConflictError(
-                f"conversation {one.path!r} has another message with the id {said.message.id[:80]!r}; give the new one another id, or none"
+                f"conversation {one.path!r} has another message with the id "
+                f"{said.message.id[:80]!r}; give the new one another id, or none"
             )
     return tuple(said for said in one.messages if said.message.id not in known)
 
@@ -124,10 +169,11 @@ def write(
     feeds: bool,
     appends: bool = False,
 ) -> Written:
-    """Store conversations from the messages on that they were prepared from; all of the messages behind those are replaced. `known`, the heads of
-    those that exist.
+    """Store conversations from the messages on that they were prepared from; all of the messages
+    behind those are replaced. `known`, the heads of those that exist.
 
-    With `appends` the messages come behind whatever is stored, and the rest of the conversation stays as it is.
+    With `appends` the messages come behind whatever is stored, and the rest of the conversation
+    stays as it is.
     """
     seq = next_seq(connection, project.id, feeds=feeds)
     held, _ = writing.ensure_documents(connection, project.id, [one.path for one in prepared])
@@ -140,17 +186,43 @@ def write(
         id_, head = held[one.path], known.get(one.path)
         start, position, old, said_before = _cleared(connection, head, one, appends=appends)
         title = head.title if appends and head is not None else one.title
-        made = list(_chunk_rows(project, one, title, id_, seq, start=start, position=position, old=old))
+        made = list(
+            _chunk_rows(project, one, title, id_, seq, start=start, position=position, old=old)
+        )
         gone += old.keys() - {row[0] for row, _ in made}
         if not feeds:
-            added += (writing.new_chunk(row[0], id_, chunk, kind=Kind.CHAT, path=one.path, title=title) for row, chunk in made if row[0] not in old)
+            added += (
+                writing.new_chunk(row[0], id_, chunk, kind=Kind.CHAT, path=one.path, title=title)
+                for row, chunk in made
+                if row[0] not in old
+            )
         chunk_rows += (row for row, _ in made)
-        message_rows += (_message_row(id_, number, said) for number, said in enumerate(one.messages, start + 1))
-        new += sum(said_before.get(number) != said.sha for number, said in enumerate(one.messages, start + 1))
+        message_rows += (
+            _message_row(id_, number, said) for number, said in enumerate(one.messages, start + 1)
+        )
+        new += sum(
+            said_before.get(number) != said.sha
+            for number, said in enumerate(one.messages, start + 1)
+        )
         count, total = start + len(one.messages), position + len(made)
-        _store_head(connection, project.id, id_, one, head, count=count, chunk_count=total, seq=seq, appends=appends)
+        _store_head(
+            connection,
+            project.id,
+            id_,
+            one,
+            head,
+            count=count,
+            chunk_count=total,
+            seq=seq,
+            appends=appends,
+        )
     if feeds:
-        insert_many(connection, removals, ("project_id", "seq", "chunk_id"), [(project.id, seq, id_) for id_ in sorted(gone)])
+        insert_many(
+            connection,
+            removals,
+            ("project_id", "seq", "chunk_id"),
+            [(project.id, seq, id_) for id_ in sorted(gone)],
+        )
     insert_many(connection, chunks, CHUNK_COLUMNS, chunk_rows)
     insert_many(connection, messages, _MESSAGE_COLUMNS, message_rows)
     wanted = {chunk.text_sha for one in prepared for said in one.messages for chunk in said.chunks}
@@ -168,16 +240,28 @@ class _Cleared(NamedTuple):
     said: Mapping[int, bytes] = MappingProxyType({})  # the number of a message -> its fingerprint
 
 
-def _cleared(connection: Connection, head: Head | None, one: PreparedConversation, *, appends: bool) -> _Cleared:
+def _cleared(
+    connection: Connection, head: Head | None, one: PreparedConversation, *, appends: bool
+) -> _Cleared:
     """Remove what is replaced."""
     if head is None:
         return _Cleared()
     if appends or one.start == head.messages:
         return _Cleared(head.messages, head.chunks)
     behind = sa.and_(chunks.c.document_id == head.document_id, chunks.c.first_line > one.start)
-    old = {row[0]: row[1] for row in connection.execute(sa.delete(chunks).where(behind).returning(chunks.c.id, chunks.c.seq))}
-    gone = sa.delete(messages).where(messages.c.document_id == head.document_id, messages.c.number > one.start)
-    said = {row[0]: bytes(row[1]) for row in connection.execute(gone.returning(messages.c.number, messages.c.sha))}
+    old = {
+        row[0]: row[1]
+        for row in connection.execute(
+            sa.delete(chunks).where(behind).returning(chunks.c.id, chunks.c.seq)
+        )
+    }
+    gone = sa.delete(messages).where(
+        messages.c.document_id == head.document_id, messages.c.number > one.start
+    )
+    said = {
+        row[0]: bytes(row[1])
+        for row in connection.execute(gone.returning(messages.c.number, messages.c.sha))
+    }
     return _Cleared(one.start, head.chunks - len(old), old, said)
 
 
@@ -192,13 +276,23 @@ def _chunk_rows(
     position: int,
     old: Mapping[int, int],
 ) -> Iterator[tuple[tuple[Any, ...], PreparedChunk]]:
-    """The rows of chunks. Their ids depend on everything they are found by, and on their place: messages hardly ever move."""
+    """The rows of chunks.
+
+    Their ids depend on everything they are found by, and on their place: messages hardly ever move.
+    """
     for number, said in enumerate(one.messages, start + 1):
         for prepared in said.chunks:
             chunk = prepared._replace(piece=prepared.piece._replace(lines=Lines(number, number)))
-            found_by = "\n".join((title, "\n".join(chunk.piece.headings), chunk.piece.symbol)).encode("utf-8", "surrogatepass")
-            id_ = chunk_id(project.name, one.path, hashlib.sha256(chunk.text_sha + found_by).digest(), position)
-            yield writing.chunk_row(chunk, id_, project.id, document_id, position, old.get(id_, seq)), chunk
+            found_by = "\n".join(
+                (title, "\n".join(chunk.piece.headings), chunk.piece.symbol)
+            ).encode("utf-8", "surrogatepass")
+            id_ = chunk_id(
+                project.name, one.path, hashlib.sha256(chunk.text_sha + found_by).digest(), position
+            )
+            yield (
+                writing.chunk_row(chunk, id_, project.id, document_id, position, old.get(id_, seq)),
+                chunk,
+            )
             position += 1
 
 
@@ -240,34 +334,63 @@ def _store_head(
         "modified_ns": max(updated, head.updated_ns) if appends and head is not None else updated,
         "indexed_at": datetime.now(UTC),
         "chunk_count": chunk_count,
-        "sha256": one.sha256 if head is None or not appends else chained(head.sha256, (said.sha for said in one.messages)),
+        "sha256": one.sha256
+        if head is None or not appends
+        else chained(head.sha256, (said.sha for said in one.messages)),
         "status": Status.INDEXED,
         "error": "",
         "run_id": None,
         "version": sa.case((documents.c.version >= seq, documents.c.version + 1), else_=seq),
-        "size_bytes": one.size_bytes + (documents.c.size_bytes if appends and head is not None else 0),
+        "size_bytes": one.size_bytes
+        + (documents.c.size_bytes if appends and head is not None else 0),
     }
     if appends and head is not None:
-        connection.execute(sa.update(documents).where(documents.c.id == document_id).values(**values))
-        connection.execute(sa.update(conversations).where(conversations.c.document_id == document_id).values(message_count=count))
+        connection.execute(
+            sa.update(documents).where(documents.c.id == document_id).values(**values)
+        )
+        connection.execute(
+            sa.update(conversations)
+            .where(conversations.c.document_id == document_id)
+            .values(message_count=count)
+        )
         return
-    values |= {"title": one.title, "language": "", "kind": Kind.CHAT, "origin": Origin.TEXT, "recipe": one.recipe, "metadata": dict(one.metadata)}
+    values |= {
+        "title": one.title,
+        "language": "",
+        "kind": Kind.CHAT,
+        "origin": Origin.TEXT,
+        "recipe": one.recipe,
+        "metadata": dict(one.metadata),
+    }
     connection.execute(sa.update(documents).where(documents.c.id == document_id).values(**values))
-    own: dict[str, Any] = {"scenario_title": one.scenario_title, "url": one.url, "message_count": count}
-    if one.created_at is not None or head is None:  # where nothing says when it began, that stays the time of its first save
+    own: dict[str, Any] = {
+        "scenario_title": one.scenario_title,
+        "url": one.url,
+        "message_count": count,
+    }
+    # where nothing says when it began, that stays the time of its first save
+    if one.created_at is not None or head is None:
         own["created_at"] = one.created_at or one.updated_at
     if head is None:
-        connection.execute(sa.insert(conversations).values(document_id=document_id, project_id=project_id, **own))
+        connection.execute(
+            sa.insert(conversations).values(document_id=document_id, project_id=project_id, **own)
+        )
     else:
-        connection.execute(sa.update(conversations).where(conversations.c.document_id == document_id).values(**own))
-        connection.execute(sa.delete(document_fields).where(document_fields.c.document_id == document_id))
+        connection.execute(
+            sa.update(conversations).where(conversations.c.document_id == document_id).values(**own)
+        )
+        connection.execute(
+            sa.delete(document_fields).where(document_fields.c.document_id == document_id)
+        )
     writing.store_fields(connection, {document_id: one.metadata})
 
 
 # Reading
 
 
-def get(connection: Connection, project: ProjectRow, id_: str, *, last: int | None = None) -> Conversation | None:
+def get(
+    connection: Connection, project: ProjectRow, id_: str, *, last: int | None = None
+) -> Conversation | None:
     """A conversation with all of its messages, or only the last few."""
     row = connection.execute(_one(project.id, id_)).first()
     if row is None:
@@ -288,50 +411,80 @@ def get(connection: Connection, project: ProjectRow, id_: str, *, last: int | No
     )
 
 
-def records(connection: Connection, project_ids: Sequence[int], *, skip: int, limit: int) -> list[ConversationRecord]:
+def records(
+    connection: Connection, project_ids: Sequence[int], *, skip: int, limit: int
+) -> list[ConversationRecord]:
     """Conversations, the newest first."""
     query = _SELECT.where(conversations.c.project_id.in_(project_ids))
     order = (conversations.c.created_at.desc(), conversations.c.document_id.desc())
-    return [_record(row) for row in connection.execute(query.order_by(*order).offset(skip).limit(limit))]
+    return [
+        _record(row) for row in connection.execute(query.order_by(*order).offset(skip).limit(limit))
+    ]
 
 
 def count(connection: Connection, project_ids: Sequence[int]) -> int:
     """How many conversations there are."""
-    query = sa.select(sa.func.count()).select_from(conversations).where(conversations.c.project_id.in_(project_ids))
+    query = (
+        sa.select(sa.func.count())
+        .select_from(conversations)
+        .where(conversations.c.project_id.in_(project_ids))
+    )
     return int(connection.execute(query).scalar_one())
 
 
-def unknown(connection: Connection, project_ids: Sequence[int], ids: Iterable[str], speakers: Iterable[str]) -> tuple[list[str], list[str]]:
+def unknown(
+    connection: Connection, project_ids: Sequence[int], ids: Iterable[str], speakers: Iterable[str]
+) -> tuple[list[str], list[str]]:
     """Which of these conversations and speakers there are not in the projects."""
     inside = documents.c.project_id.in_(project_ids)
 
     def has(condition: sa.ColumnElement[bool]) -> bool:
-        said = sa.select(messages.c.number).join(documents, documents.c.id == messages.c.document_id)
+        said = sa.select(messages.c.number).join(
+            documents, documents.c.id == messages.c.document_id
+        )
         return connection.execute(said.where(inside, condition).limit(1)).first() is not None
 
     def known(id_: str) -> bool:
-        query = sa.select(documents.c.id).where(inside, documents.c.kind == Kind.CHAT, documents.c.path_sha == name_sha(id_))
+        query = sa.select(documents.c.id).where(
+            inside, documents.c.kind == Kind.CHAT, documents.c.path_sha == name_sha(id_)
+        )
         return connection.execute(query.limit(1)).first() is not None
 
     names = {one: speaker_key(one) for one in speakers}
     return (
         [id_ for id_ in ids if not known(id_)],
-        [one for one, name in names.items() if not has(sa.or_(messages.c.speaker == name, messages.c.kind == name))],
+        [
+            one
+            for one, name in names.items()
+            if not has(sa.or_(messages.c.speaker == name, messages.c.kind == name))
+        ],
     )
 
 
 def around(connection: Connection, chunk_ids: Sequence[int]) -> dict[int, list[Said]]:
     """The message of each chunk and those right before and after it, in order."""
     found: dict[int, list[Said]] = {}
-    for id_, number, author, kind, at_ns, text in sorted(_AROUND.rows(connection, chunk_ids), key=lambda row: row[:2]):
+    for id_, number, author, kind, at_ns, text in sorted(
+        _AROUND.rows(connection, chunk_ids), key=lambda row: row[:2]
+    ):
         speaker = author or kind
-        found.setdefault(id_, []).append(Said(number=number, speaker=speaker, kind=AuthorKind(kind), at=moment(at_ns), text=text))
+        found.setdefault(id_, []).append(
+            Said(number=number, speaker=speaker, kind=AuthorKind(kind), at=moment(at_ns), text=text)
+        )
     return found
 
 
-_ONE: sa.ColumnElement[int] = sa.literal_column("1")  # a value would have to be given with every call
+# a value would have to be given with every call
+_ONE: sa.ColumnElement[int] = sa.literal_column("1")
 _AROUND = ByIds(
-    sa.select(chunks.c.id, messages.c.number, messages.c.author, messages.c.kind, messages.c.at_ns, messages.c.text).join_from(
+    sa.select(
+        chunks.c.id,
+        messages.c.number,
+        messages.c.author,
+        messages.c.kind,
+        messages.c.at_ns,
+        messages.c.text,
+    ).join_from(
         chunks,
         messages,
         sa.and_(
@@ -362,7 +515,9 @@ _SELECT = (
 
 
 def _one(project_id: int, id_: str) -> sa.Select[Any]:
-    return _SELECT.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(id_))
+    return _SELECT.where(
+        documents.c.project_id == project_id, documents.c.path_sha == name_sha(id_)
+    )
 
 
 def _record(row: Any) -> ConversationRecord:
@@ -380,4 +535,10 @@ def _record(row: Any) -> ConversationRecord:
 
 
 def _message(row: Any) -> Message:
-    return Message(text=row.text, author=row.author, kind=AuthorKind(row.kind), at=moment(row.at_ns), id=row.name)
+    return Message(
+        text=row.text,
+        author=row.author,
+        kind=AuthorKind(row.kind),
+        at=moment(row.at_ns),
+        id=row.name,
+    )

@@ -1,4 +1,7 @@
-"""A catalog, whichever database holds it. The engines are in modules of their own and loaded when an address names them."""
+"""A catalog, whichever database holds it.
+
+The engines are in modules of their own and loaded when an address names them.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +55,16 @@ class Home(Protocol):
 
 
 class Catalog(ABC):
-    """An open catalog. `read()` gives a connection that never waits for a writer, `write()` one transaction."""
+    """An open catalog.
+
+    `read()` gives a connection that never waits for a writer, `write()` one transaction.
+    """
 
     engine_name: ClassVar[str]
 
-    def __init__(self, engine: Engine, *, address: str, connecting: Connecting, own: dict[str, str]) -> None:
+    def __init__(
+        self, engine: Engine, *, address: str, connecting: Connecting, own: dict[str, str]
+    ) -> None:
         self._engine = engine
         self.connecting = connecting
         self.address = address  # where it can be opened again; may hold a password
@@ -67,16 +75,25 @@ class Catalog(ABC):
     @staticmethod
     def open(address: str, *, create: bool = True, connecting: Connecting | None = None) -> Catalog:
         """Open the catalog at an address, making or upgrading it first if need be."""
-        opened: Catalog = _module(address).open_catalog(address, create=create, connecting=connecting or Connecting())
+        opened: Catalog = _module(address).open_catalog(
+            address, create=create, connecting=connecting or Connecting()
+        )
         return opened
 
     @staticmethod
     def migrate(address: str, target: str, *, connecting: Connecting | None = None) -> str:
-        """Bring a catalog to a revision, up or down: "head" is the newest, "base" removes every table. Returns the one before, or "base"."""
+        """Bring a catalog to a revision, up or down: "head" is the newest, "base" removes every
+        table. Returns the one before, or "base".
+        """
         target = schema.HEAD if target == "head" else target
         if target != "base" and target not in schema.KNOWN_REVISIONS:
-            raise InputError(f"no catalog version {target!r}; give head, base or one of {', '.join(schema.KNOWN_REVISIONS)}")
-        before: str = _module(address).migrate(address, target, connecting=connecting or Connecting())
+            raise InputError(
+                f"no catalog version {target!r}; give head, base or one of "
+                f"{', '.join(schema.KNOWN_REVISIONS)}"
+            )
+        before: str = _module(address).migrate(
+            address, target, connecting=connecting or Connecting()
+        )
         return before
 
     @property
@@ -89,7 +106,9 @@ class Catalog(ABC):
         """A connection for reading; it sees one consistent state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Let everything that this thread reads inside it see the same state, where that spares it something."""
+        """Let everything that this thread reads inside it see the same state, where that spares
+        it something.
+        """
         return nullcontext()
 
     @abstractmethod
@@ -97,13 +116,18 @@ class Catalog(ABC):
         """One transaction: all of it happens, or none of it."""
 
     def transact(self, work: Callable[[Connection], _T]) -> _T:
-        """What a function does, in one transaction. Where it is known that nothing of it has happened, it may be called again."""
+        """What a function does, in one transaction.
+
+        Where it is known that nothing of it has happened, it may be called again.
+        """
         with self.write() as connection:
             return work(connection)
 
     @abstractmethod
     def occupy(self, task: str) -> AbstractContextManager[bool]:
-        """Be the only one, in whichever process, who is at a task while this lasts; False where somebody else is."""
+        """Be the only one, in whichever process, who is at a task while this lasts; False where
+        somebody else is.
+        """
 
     @abstractmethod
     def home(self) -> Home:
@@ -143,18 +167,25 @@ def _module(address: str) -> Any:
         shown = scheme if separator else address[:40]
         if scheme in ("http", "https"):
             raise AddressError(
-                "the catalog's address is that of a service; only unspool.open() in Python takes one, commands want the catalog itself"
+                "the catalog's address is that of a service; only unspool.open() in Python takes "
+                "one, commands want the catalog itself"
             )
         raise AddressError(
-            f"catalog address begins with {shown!r}; give sqlite:///relative.db, sqlite:////absolute.db or postgresql://user@host/name "
+            f"catalog address begins with {shown!r}; give sqlite:///relative.db, "
+            f"sqlite:////absolute.db or postgresql://user@host/name "
             "in UNSPOOL_DATABASE or with --database"
         )
     return importlib.import_module(_ENGINES[scheme])
 
 
-def run_migrations(connection: Connection, *, current: str, target: str, schema_name: str | None = None) -> None:
-    """Run the scripts between two revisions, and give a new catalog what tells it from every other."""
-    from alembic import command  # only here: it takes half a second to import and is needed once in a catalog's life
+def run_migrations(
+    connection: Connection, *, current: str, target: str, schema_name: str | None = None
+) -> None:
+    """Run the scripts between two revisions, and give a new catalog what tells it from every
+    other.
+    """
+    # only here: it takes half a second to import and is needed once in a catalog's life
+    from alembic import command
     from alembic.config import Config
 
     config = Config()
@@ -172,14 +203,18 @@ def known_revision(revision: object, place: str) -> str:
     """A revision that was read from a catalog; one that is newer than this code is a conflict."""
     if revision and revision not in schema.KNOWN_REVISIONS:
         raise ConflictError(
-            f"{place} was made by a newer unspool (catalog version {revision}, this one knows {schema.HEAD}); upgrade unspool: pip install -U unspool"
+            f"{place} was made by a newer unspool (catalog version {revision}, this one knows "
+            f"{schema.HEAD}); upgrade unspool: pip install -U unspool"
         )
     return str(revision or "")
 
 
 def read_own(connection: Connection) -> dict[str, str]:
     """What a catalog says of itself, as far as it does."""
-    return {row[0]: row[1] for row in connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))}
+    return {
+        row[0]: row[1]
+        for row in connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))
+    }
 
 
 def complete_own(connection: Connection) -> dict[str, str]:
@@ -193,7 +228,9 @@ def is_complete(own: dict[str, str]) -> bool:
 
 
 def _make_own(connection: Connection) -> None:
-    """Give a catalog what tells it from every other: its identity, and the key that signs continuations."""
+    """Give a catalog what tells it from every other: its identity, and the key that signs
+    continuations.
+    """
     known = set(connection.execute(sa.select(schema.meta.c.key)).scalars())
     for key, value in ((IDENTITY, uuid.uuid4().hex), (SIGNING_KEY, secrets.token_hex(32))):
         if key not in known:

@@ -1,4 +1,7 @@
-"""Documents and their chunks, written: queued, claimed, stored, failed, removed. Each function is part of a caller's transaction."""
+"""Documents and their chunks, written: queued, claimed, stored, failed, removed.
+
+Each function is part of a caller's transaction.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,15 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import spaces
 from unspool.catalog.projects import ProjectRow, name_sha, next_seq
-from unspool.catalog.schema import chunks, document_fields, documents, embeddings, field_text, removals, skipped
+from unspool.catalog.schema import (
+    chunks,
+    document_fields,
+    documents,
+    embeddings,
+    field_text,
+    removals,
+    skipped,
+)
 from unspool.catalog.statements import batches, hold, insert_many, insert_missing
 from unspool.domain.documents import Kind, Metadata, Origin, Status, chunk_id, copy_key
 from unspool.domain.prepared import PreparedChunk, PreparedDocument
@@ -60,12 +71,16 @@ class Changes:
 
     added: Sequence[NewChunk] = ()  # not for what catches up: that reads them when it does
     removed: Sequence[int] = ()
-    vectors: Mapping[bytes, bytes] = field(default_factory=dict)  # those that were embedded for it, by the text's SHA-256
+    # those that were embedded for it, by the text's SHA-256
+    vectors: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What a transaction wrote. `lost` paths were forgotten or taken over by another run meanwhile."""
+    """What a transaction wrote.
+
+    `lost` paths were forgotten or taken over by another run meanwhile.
+    """
 
     documents: int = 0
     chunks: int = 0
@@ -85,11 +100,33 @@ class Removed:
 def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
     """Every document of a project by path, as the last run left it."""
     d = documents.c
-    query = sa.select(d.id, d.path, d.sha256, d.size_bytes, d.modified_ns, d.status, d.recipe, d.origin, d.run_id, d.indexed_at, d.kind).where(
-        d.project_id == project_id
-    )
+    query = sa.select(
+        d.id,
+        d.path,
+        d.sha256,
+        d.size_bytes,
+        d.modified_ns,
+        d.status,
+        d.recipe,
+        d.origin,
+        d.run_id,
+        d.indexed_at,
+        d.kind,
+    ).where(d.project_id == project_id)
     found = {}
-    for id_, path, sha, size, modified, status, recipe, origin, run_id, indexed_at, kind in connection.execute(query):
+    for (
+        id_,
+        path,
+        sha,
+        size,
+        modified,
+        status,
+        recipe,
+        origin,
+        run_id,
+        indexed_at,
+        kind,
+    ) in connection.execute(query):
         found[path] = DocumentState(
             id=id_,
             path=path,
@@ -106,7 +143,9 @@ def states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
     return found
 
 
-def queue(connection: Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]) -> None:
+def queue(
+    connection: Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]
+) -> None:
     """Note what a run is going to do: new paths become pending, changed documents stale."""
     rows = [_blank(project_id, path) for path in new]
     if rows:
@@ -116,17 +155,25 @@ def queue(connection: Connection, project_id: int, *, new: Sequence[str], stale:
         connection.execute(sa.update(documents).where(done).values(status=Status.STALE))
 
 
-def claim(connection: Connection, project_id: int, run_id: int, paths: Sequence[str], live: frozenset[int]) -> dict[str, int]:
-    """Take documents for a run; those that another live run holds or has finished meanwhile are left alone. Returns path -> id of the taken."""
+def claim(
+    connection: Connection, project_id: int, run_id: int, paths: Sequence[str], live: frozenset[int]
+) -> dict[str, int]:
+    """Take documents for a run; those that another live run holds or has finished meanwhile are
+    left alone. Returns path -> id of the taken.
+    """
     taken: dict[str, int] = {}
     for some in batches(paths):
-        query = sa.select(documents.c.path, documents.c.id, documents.c.status, documents.c.run_id).where(
-            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
+        query = sa.select(
+            documents.c.path, documents.c.id, documents.c.status, documents.c.run_id
+        ).where(
+            documents.c.project_id == project_id,
+            documents.c.path_sha.in_([name_sha(path) for path in some]),
         )
         free = {
             path: id_
             for path, id_, status, holder in connection.execute(query)
-            if status != Status.INDEXED and not (status == Status.INDEXING and holder in live and holder != run_id)
+            if status != Status.INDEXED
+            and not (status == Status.INDEXING and holder in live and holder != run_id)
         }
         if free:
             update = sa.update(documents).where(documents.c.id.in_(list(free.values())))
@@ -145,10 +192,11 @@ def store(
     new: Collection[str] = (),
     feeds: bool = True,
 ) -> Stored:
-    """Replace documents with what was prepared: rows, chunks, vectors and what is now gone, all in the caller's transaction.
+    """Replace documents with what was prepared: rows, chunks, vectors and what is now gone, all in
+    the caller's transaction.
 
-    Only documents that are `held`, path -> id, are touched; of those that are `new` nothing has to be removed. `feeds`, there is something that
-    catches up with what changes here.
+    Only documents that are `held`, path -> id, are touched; of those that are `new` nothing has to
+    be removed. `feeds`, there is something that catches up with what changes here.
     """
     kept = [document for document in prepared if document.path in held]
     lost = tuple(document.path for document in prepared if document.path not in held)
@@ -164,34 +212,61 @@ def store(
         rows += made
         if not feeds:
             added += (
-                new_chunk(row[0], row[2], chunk, kind=document.kind, path=document.path, title=document.title)
+                new_chunk(
+                    row[0],
+                    row[2],
+                    chunk,
+                    kind=document.kind,
+                    path=document.path,
+                    title=document.title,
+                )
                 for row, chunk in zip(made, document.chunks, strict=True)
                 if row[0] not in old
             )
     gone = sorted(old.keys() - {row[0] for row in rows})
     if feeds:
-        insert_many(connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone])
+        insert_many(
+            connection, removals, _REMOVAL_COLUMNS, [(project.id, seq, id_) for id_ in gone]
+        )
     insert_many(connection, chunks, CHUNK_COLUMNS, rows)
     vectors = {sha: vector for document in kept for sha, vector in document.vectors.items()}
-    embedded = store_vectors(connection, {chunk.text_sha for document in kept for chunk in document.chunks}, vectors, space_id)
-    connection.execute(_UPDATE, [_document_row(document, held[document.path], seq) for document in kept])
+    embedded = store_vectors(
+        connection,
+        {chunk.text_sha for document in kept for chunk in document.chunks},
+        vectors,
+        space_id,
+    )
+    connection.execute(
+        _UPDATE, [_document_row(document, held[document.path], seq) for document in kept]
+    )
     for ids in batches(before):
         connection.execute(sa.delete(document_fields).where(document_fields.c.document_id.in_(ids)))
     store_fields(connection, {held[document.path]: document.metadata for document in kept})
     if project.root:  # text that was given is never skipped
         forget_skips(connection, project.id, [document.path for document in kept])
     changes = Changes(added=added, removed=gone, vectors=vectors)
-    return Stored(documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost, changes=changes)
+    return Stored(
+        documents=len(kept), chunks=len(rows), embedded=embedded, lost=lost, changes=changes
+    )
 
 
 def refresh(connection: Connection, seen: Sequence[tuple[int, int | None, int]]) -> None:
-    """The content turned out to be the same: note the new modification time (id, modified_ns, size) and that all is well."""
+    """The content turned out to be the same: note the new modification time (id, modified_ns,
+    size) and that all is well.
+    """
     statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
     statement = statement.values(
-        modified_ns=sa.bindparam("b_modified"), size_bytes=sa.bindparam("b_size"), status=Status.INDEXED, error="", run_id=None
+        modified_ns=sa.bindparam("b_modified"),
+        size_bytes=sa.bindparam("b_size"),
+        status=Status.INDEXED,
+        error="",
+        run_id=None,
     )
     if seen:
-        connection.execute(statement, [{"b_id": id_, "b_modified": modified, "b_size": size} for id_, modified, size in seen])
+        connection.execute(
+            statement,
+            [{"b_id": id_, "b_modified": modified, "b_size": size} for id_, modified, size in seen],
+        )
 
 
 def fail(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
@@ -199,30 +274,48 @@ def fail(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
     statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
     statement = statement.values(status=Status.FAILED, error=sa.bindparam("b_error"), run_id=None)
     if failures:
-        connection.execute(statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures])
+        connection.execute(
+            statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures]
+        )
 
 
-def remove(connection: Connection, project_id: int, ids: Sequence[int], *, feeds: bool = True) -> Removed:
-    """Remove documents with their chunks, and note the chunks for what is derived and catches up."""
+def remove(
+    connection: Connection, project_id: int, ids: Sequence[int], *, feeds: bool = True
+) -> Removed:
+    """Remove documents with their chunks, and note the chunks for what is derived and catches
+    up.
+    """
     if not ids:
         return Removed()
     gone = _delete_chunks(connection, ids)
     if gone:
         seq = next_seq(connection, project_id, feeds=feeds)
         if feeds:
-            insert_many(connection, removals, _REMOVAL_COLUMNS, [(project_id, seq, id_) for id_ in gone])
+            insert_many(
+                connection, removals, _REMOVAL_COLUMNS, [(project_id, seq, id_) for id_ in gone]
+            )
     count = 0
     for some in batches(ids):
         count += connection.execute(sa.delete(documents).where(documents.c.id.in_(some))).rowcount
     return Removed(documents=count, changes=Changes(removed=sorted(gone)))
 
 
-def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str) -> None:
-    """Remember files whose content said no, with their size and modification time, and by which rules."""
+def skip(
+    connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str
+) -> None:
+    """Remember files whose content said no, with their size and modification time, and by which
+    rules.
+    """
     paths = [one.path for one, _, _ in skips]
     forget_skips(connection, project_id, paths)
     rows = [
-        {"project_id": project_id, "path_sha": name_sha(one.path), "path": one.path, "size_bytes": size, "modified_ns": modified}
+        {
+            "project_id": project_id,
+            "path_sha": name_sha(one.path),
+            "path": one.path,
+            "size_bytes": size,
+            "modified_ns": modified,
+        }
         | {"reason": one.reason, "detail": one.detail, "recipe": recipe}
         for one, size, modified in skips
     ]
@@ -230,10 +323,23 @@ def skip(connection: Connection, project_id: int, skips: Sequence[tuple[Skip, in
         connection.execute(sa.insert(skipped), rows)
 
 
-def known_skips(connection: Connection, project_id: int, *, recipe: str) -> dict[str, tuple[int, int, Skip]]:
-    """Path -> size, modification time and the skip of files that an earlier run of the same rules looked into and left out."""
-    rows = connection.execute(sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe))
-    return {row.path: (row.size_bytes, row.modified_ns, Skip(path=row.path, reason=row.reason, detail=row.detail)) for row in rows}
+def known_skips(
+    connection: Connection, project_id: int, *, recipe: str
+) -> dict[str, tuple[int, int, Skip]]:
+    """Path -> size, modification time and the skip of files that an earlier run of the same
+    rules looked into and left out.
+    """
+    rows = connection.execute(
+        sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe)
+    )
+    return {
+        row.path: (
+            row.size_bytes,
+            row.modified_ns,
+            Skip(path=row.path, reason=row.reason, detail=row.detail),
+        )
+        for row in rows
+    }
 
 
 def ids_of(connection: Connection, project_id: int, paths: Sequence[str]) -> dict[str, int]:
@@ -241,17 +347,21 @@ def ids_of(connection: Connection, project_id: int, paths: Sequence[str]) -> dic
     found: dict[str, int] = {}
     for some in batches(paths):
         query = sa.select(documents.c.path, documents.c.id).where(
-            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
+            documents.c.project_id == project_id,
+            documents.c.path_sha.in_([name_sha(path) for path in some]),
         )
         found.update((path, id_) for path, id_ in connection.execute(query))
     return found
 
 
 def check_versions(connection: Connection, project_id: int, expected: Mapping[str, int]) -> None:
-    """Refuse to go on where a document is not at the version that its writer has seen; 0 is one that does not exist."""
+    """Refuse to go on where a document is not at the version that its writer has seen; 0 is one
+    that does not exist.
+    """
     for some in batches(expected):
         query = sa.select(documents.c.path, documents.c.version).where(
-            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some])
+            documents.c.project_id == project_id,
+            documents.c.path_sha.in_([name_sha(path) for path in some]),
         )
         found: dict[str, int] = {row[0]: row[1] for row in connection.execute(query)}
         for path in some:
@@ -259,7 +369,8 @@ def check_versions(connection: Connection, project_id: int, expected: Mapping[st
                 stands = f"is at version {now}" if now else "does not exist (any more)"
                 wanted = f"not at {expected[path]}" if expected[path] else "but was to be new"
                 raise ConflictError(
-                    f"document {path!r} {stands}, {wanted}; somebody else was faster, so read it again and put what follows from that"
+                    f"document {path!r} {stands}, {wanted}; somebody else was faster, so read it "
+                    f"again and put what follows from that"
                 )
 
 
@@ -267,20 +378,30 @@ def check_free(connection: Connection, project_id: int, paths: Sequence[str]) ->
     """Refuse to replace a conversation by a document of its name."""
     for some in batches(paths):
         query = sa.select(documents.c.path).where(
-            documents.c.project_id == project_id, documents.c.path_sha.in_([name_sha(path) for path in some]), documents.c.kind == Kind.CHAT
+            documents.c.project_id == project_id,
+            documents.c.path_sha.in_([name_sha(path) for path in some]),
+            documents.c.kind == Kind.CHAT,
         )
         known = connection.execute(query.limit(1)).scalar()
         if known is not None:
-            raise ConflictError(f"{known!r} is a conversation of this project, not a document; give the document another path, or delete that first")
+            raise ConflictError(
+                f"{known!r} is a conversation of this project, not a document; give the document "
+                f"another path, or delete that first"
+            )
 
 
-def ensure_documents(connection: Connection, project_id: int, paths: Sequence[str]) -> tuple[dict[str, int], frozenset[str]]:
+def ensure_documents(
+    connection: Connection, project_id: int, paths: Sequence[str]
+) -> tuple[dict[str, int], frozenset[str]]:
     """The rows of documents, made where there is none yet: path -> id, and which are new."""
     known = ids_of(connection, project_id, paths)
     new = [path for path in paths if path not in known]
     if new:
         made = sa.insert(documents).returning(documents.c.path, documents.c.id)
-        known |= {row[0]: row[1] for row in connection.execute(made, [_blank(project_id, path) for path in new])}
+        known |= {
+            row[0]: row[1]
+            for row in connection.execute(made, [_blank(project_id, path) for path in new])
+        }
     return known, frozenset(new)
 
 
@@ -305,14 +426,23 @@ def _blank(project_id: int, path: str) -> dict[str, Any]:
     }
 
 
-def held_by(connection: Connection, project_id: int, paths: Sequence[str], run_id: int | None) -> dict[str, int]:
+def held_by(
+    connection: Connection, project_id: int, paths: Sequence[str], run_id: int | None
+) -> dict[str, int]:
     """Path -> id of the documents that a run still holds; without a run, of all that exist."""
     found = ids_of(connection, project_id, paths)
     if run_id is None:
         return found
     held: set[int] = set()
     for some in batches(found.values()):
-        held.update(row[0] for row in connection.execute(sa.select(documents.c.id).where(documents.c.id.in_(some), documents.c.run_id == run_id)))
+        held.update(
+            row[0]
+            for row in connection.execute(
+                sa.select(documents.c.id).where(
+                    documents.c.id.in_(some), documents.c.run_id == run_id
+                )
+            )
+        )
     return {path: id_ for path, id_ in found.items() if id_ in held}
 
 
@@ -320,7 +450,11 @@ def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[
     """Delete the chunks of documents; returns id -> seq of what was there."""
     old: dict[int, int] = {}
     for some in batches(document_ids):
-        gone = sa.delete(chunks).where(chunks.c.document_id.in_(some)).returning(chunks.c.id, chunks.c.seq)
+        gone = (
+            sa.delete(chunks)
+            .where(chunks.c.document_id.in_(some))
+            .returning(chunks.c.id, chunks.c.seq)
+        )
         old.update((id_, seq) for id_, seq in connection.execute(gone))
     return old
 
@@ -346,7 +480,9 @@ CHUNK_COLUMNS = (
 )
 
 
-def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]) -> Iterator[tuple[Any, ...]]:
+def _chunk_rows(
+    project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]
+) -> Iterator[tuple[Any, ...]]:
     seen: Counter[bytes] = Counter()
     for position, chunk in enumerate(document.chunks):
         id_ = chunk_id(project.name, document.path, chunk.text_sha, seen[chunk.text_sha])
@@ -355,7 +491,9 @@ def _chunk_rows(project: ProjectRow, document: PreparedDocument, document_id: in
         yield chunk_row(chunk, id_, project.id, document_id, position, old.get(id_, seq))
 
 
-def chunk_row(chunk: PreparedChunk, id_: int, project_id: int, document_id: int, position: int, seq: int) -> tuple[Any, ...]:
+def chunk_row(
+    chunk: PreparedChunk, id_: int, project_id: int, document_id: int, position: int, seq: int
+) -> tuple[Any, ...]:
     """A chunk's values, in the order of `CHUNK_COLUMNS`."""
     piece = chunk.piece
     return (
@@ -379,7 +517,9 @@ def chunk_row(chunk: PreparedChunk, id_: int, project_id: int, document_id: int,
     )
 
 
-def new_chunk(id_: int, document_id: int, chunk: PreparedChunk, *, kind: Kind, path: str, title: str) -> NewChunk:
+def new_chunk(
+    id_: int, document_id: int, chunk: PreparedChunk, *, kind: Kind, path: str, title: str
+) -> NewChunk:
     """A chunk as what is derived takes it in."""
     return NewChunk(
         id=id_,
@@ -400,7 +540,9 @@ def keep_embeddings(connection: Connection, space_id: int, vectors: Mapping[byte
     return insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
 
 
-def store_vectors(connection: Connection, shas: Collection[bytes], vectors: Mapping[bytes, bytes], space_id: int) -> int:
+def store_vectors(
+    connection: Connection, shas: Collection[bytes], vectors: Mapping[bytes, bytes], space_id: int
+) -> int:
     """Store vectors, and see that every text of these has one; returns how many were new."""
     hold(connection, embeddings, alone=False)
     spaces.check_active(connection, space_id)
@@ -408,7 +550,9 @@ def store_vectors(connection: Connection, shas: Collection[bytes], vectors: Mapp
     wanted = set(shas) - vectors.keys()
     missing = wanted - known_embeddings(connection, space_id, wanted)
     if missing:  # they were there when the batch was prepared
-        raise ConflictError(f"{len(missing)} embeddings were removed while they were needed; run again")
+        raise ConflictError(
+            f"{len(missing)} embeddings were removed while they were needed; run again"
+        )
     return embedded
 
 
@@ -416,7 +560,9 @@ def known_embeddings(connection: Connection, space_id: int, shas: Iterable[bytes
     """Which of these texts have a vector already."""
     known: set[bytes] = set()
     for some in batches(shas):
-        query = sa.select(embeddings.c.text_sha).where(embeddings.c.space_id == space_id, embeddings.c.text_sha.in_(some))
+        query = sa.select(embeddings.c.text_sha).where(
+            embeddings.c.space_id == space_id, embeddings.c.text_sha.in_(some)
+        )
         known.update(row[0] for row in connection.execute(query))
     return known
 
@@ -439,8 +585,12 @@ _UPDATE = (
         status=Status.INDEXED,
         error="",
         run_id=None,
-        # A document that is forgotten and put again in its project has another version than before, so that nobody takes it for the one he saw.
-        version=sa.case((documents.c.version >= sa.bindparam("b_seq"), documents.c.version + 1), else_=sa.bindparam("b_seq")),
+        # A document that is forgotten and put again in its project has another version than before,
+        # so that nobody takes it for the one he saw.
+        version=sa.case(
+            (documents.c.version >= sa.bindparam("b_seq"), documents.c.version + 1),
+            else_=sa.bindparam("b_seq"),
+        ),
     )
 )
 
@@ -482,5 +632,8 @@ def store_fields(connection: Connection, fields: Mapping[int, Metadata]) -> None
 def forget_skips(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
     """Forget skips of files that are no longer there, or that are taken in after all."""
     for some in batches(paths):
-        query = sa.delete(skipped).where(skipped.c.project_id == project_id, skipped.c.path_sha.in_([name_sha(path) for path in some]))
+        query = sa.delete(skipped).where(
+            skipped.c.project_id == project_id,
+            skipped.c.path_sha.in_([name_sha(path) for path in some]),
+        )
         connection.execute(query)

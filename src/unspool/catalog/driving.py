@@ -1,5 +1,6 @@
-"""PostgreSQL's driver by itself, inside the caller's transaction: for many rows in, and for what a search asks, where the tenth of a
-millisecond that SQLAlchemy takes around each statement adds up."""
+"""PostgreSQL's driver by itself, inside the caller's transaction: for many rows in, and for what a
+search asks, where the tenth of a millisecond that SQLAlchemy takes around each statement adds
+up."""
 
 from __future__ import annotations
 
@@ -12,17 +13,27 @@ if TYPE_CHECKING:
     import psycopg
 
 
-def copy(connection: Connection, table: str, types: Mapping[str, str], rows: Iterable[Sequence[object]]) -> None:
-    """Append rows to a table. `types` names the columns that are given and what PostgreSQL calls their types."""
+def copy(
+    connection: Connection, table: str, types: Mapping[str, str], rows: Iterable[Sequence[object]]
+) -> None:
+    """Append rows to a table.
+
+    `types` names the columns that are given and what PostgreSQL calls their types.
+    """
     columns = ", ".join(f'"{name}"' for name in types)
     raw = driver(connection)
-    with raw.cursor() as cursor, cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)".encode()) as copying:
+    with (
+        raw.cursor() as cursor,
+        cursor.copy(f"COPY {table} ({columns}) FROM STDIN (FORMAT BINARY)".encode()) as copying,
+    ):
         copying.set_types(list(types.values()))
         for row in rows:
             copying.write_row(row)
 
 
-def rows(connection: Connection, statement: str, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+def rows(
+    connection: Connection, statement: str, values: Mapping[str, object]
+) -> list[tuple[Any, ...]]:
     """Everything that a statement gives."""
     with driver(connection).cursor() as cursor:
         return cursor.execute(statement.encode(), values).fetchall()
@@ -35,7 +46,9 @@ def run(connection: Connection, statement: str, values: Mapping[str, object] | N
 
 
 def without_hurry(connection: Connection) -> None:
-    """Let the statements of this transaction take as long as they need: over a million rows that is more than a search may."""
+    """Let the statements of this transaction take as long as they need: over a million rows that
+    is more than a search may.
+    """
     run(connection, "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
 
 

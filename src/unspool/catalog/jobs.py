@@ -1,7 +1,9 @@
-"""Jobs, in SQL: every process of a service reads the same rows, and one that has been silent for long counts as gone.
+"""Jobs, in SQL: every process of a service reads the same rows, and one that has been silent for
+long counts as gone.
 
-A row says what its process last wrote. Whether that process still lives is told by the heartbeat, when the row is read: nobody writes for it,
-so one that was only held up is at work again once it goes on.
+A row says what its process last wrote. Whether that process still lives is told by the heartbeat,
+when the row is read: nobody writes for it, so one that was only held up is at work again once it
+goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from unspool.catalog.statements import batches, hold
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import Progress
 
-SILENCE = timedelta(seconds=30)  # six heartbeats; a batch that holds the catalog takes well under a second
+# six heartbeats; a batch that holds the catalog takes well under a second
+SILENCE = timedelta(seconds=30)
 KEPT_FOR = timedelta(days=7)
 KEPT_AT_MOST = 1_000  # of those that are over
 
@@ -46,37 +49,76 @@ def now(connection: Connection) -> datetime:
 
 
 def add(connection: Connection, job: Job, *, worker: str, join: bool) -> Job:
-    """Store a new job, and remove old ones. `join`, one for the same project and source that waits already is returned in its place."""
+    """Store a new job, and remove old ones.
+
+    `join`, one for the same project and source that waits already is returned in its place.
+    """
     hold(connection, jobs, alone=True)
     now = job.created_at
     if join:
-        waits = (jobs.c.project == job.project, jobs.c.source == job.source, jobs.c.state == JobState.QUEUED, ~jobs.c.cancel)
+        waits = (
+            jobs.c.project == job.project,
+            jobs.c.source == job.source,
+            jobs.c.state == JobState.QUEUED,
+            ~jobs.c.cancel,
+        )
         row = connection.execute(
-            sa.select(*_COLUMNS).where(*waits, jobs.c.heartbeat_at >= now - SILENCE).order_by(jobs.c.created_at).limit(1)
+            sa.select(*_COLUMNS)
+            .where(*waits, jobs.c.heartbeat_at >= now - SILENCE)
+            .order_by(jobs.c.created_at)
+            .limit(1)
         ).first()
         if row is not None:
             return _job(row, now)
-    values = {"id": job.id, "project": job.project, "source": job.source, "state": job.state.value, "created_at": now, "heartbeat_at": now}
-    connection.execute(sa.insert(jobs).values(**values, worker=worker, cancel=False, progress={}, report={}, error_code="", error=""))
+    values = {
+        "id": job.id,
+        "project": job.project,
+        "source": job.source,
+        "state": job.state.value,
+        "created_at": now,
+        "heartbeat_at": now,
+    }
+    connection.execute(
+        sa.insert(jobs).values(
+            **values, worker=worker, cancel=False, progress={}, report={}, error_code="", error=""
+        )
+    )
     _sweep(connection, now)
     return job
 
 
-def find(connection: Connection, id_: str, *, projects: Collection[str] | None, now: datetime) -> Job | None:
+def find(
+    connection: Connection, id_: str, *, projects: Collection[str] | None, now: datetime
+) -> Job | None:
     """The job of that id, where it belongs to one of the projects; None stands for all of them."""
     row = connection.execute(sa.select(*_COLUMNS).where(jobs.c.id == id_)).first()
-    return None if row is None or (projects is not None and row.project not in projects) else _job(row, now)
+    return (
+        None
+        if row is None or (projects is not None and row.project not in projects)
+        else _job(row, now)
+    )
 
 
-def newest(connection: Connection, *, projects: Collection[str] | None, limit: int, now: datetime) -> list[Job]:
+def newest(
+    connection: Connection, *, projects: Collection[str] | None, limit: int, now: datetime
+) -> list[Job]:
     """Jobs of the projects, newest first."""
-    query = sa.select(*_COLUMNS).where(_within(projects)).order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+    query = (
+        sa.select(*_COLUMNS)
+        .where(_within(projects))
+        .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+    )
     return [_job(row, now) for row in connection.execute(query.limit(limit))]
 
 
-def count(connection: Connection, *, projects: Collection[str] | None, now: datetime) -> dict[JobState, int]:
+def count(
+    connection: Connection, *, projects: Collection[str] | None, now: datetime
+) -> dict[JobState, int]:
     """How many jobs stand where."""
-    lost = sa.case((_is_open & (jobs.c.heartbeat_at < now - SILENCE), JobState.INTERRUPTED.value), else_=jobs.c.state)
+    lost = sa.case(
+        (_is_open & (jobs.c.heartbeat_at < now - SILENCE), JobState.INTERRUPTED.value),
+        else_=jobs.c.state,
+    )
     each = sa.select(lost.label("state")).where(_within(projects)).subquery()
     rows = connection.execute(sa.select(each.c.state, sa.func.count()).group_by(each.c.state))
     return {**dict.fromkeys(JobState, 0), **{JobState(state): number for state, number in rows}}
@@ -85,27 +127,45 @@ def count(connection: Connection, *, projects: Collection[str] | None, now: date
 def claim(connection: Connection, job: Job, *, now: datetime) -> Claim:
     """Begin a job, unless another one of its project is running, in whichever process."""
     hold(connection, jobs, alone=True)
-    runs = (jobs.c.project == job.project, jobs.c.state == JobState.RUNNING, jobs.c.heartbeat_at >= now - SILENCE)
+    runs = (
+        jobs.c.project == job.project,
+        jobs.c.state == JobState.RUNNING,
+        jobs.c.heartbeat_at >= now - SILENCE,
+    )
     if connection.execute(sa.select(jobs.c.id).where(*runs).limit(1)).first() is not None:
         return Claim.LATER
-    begun = sa.update(jobs).where(jobs.c.id == job.id, jobs.c.state == JobState.QUEUED, ~jobs.c.cancel)
-    changed = connection.execute(begun.values(state=JobState.RUNNING.value, started_at=now, heartbeat_at=now)).rowcount
+    begun = sa.update(jobs).where(
+        jobs.c.id == job.id, jobs.c.state == JobState.QUEUED, ~jobs.c.cancel
+    )
+    changed = connection.execute(
+        begun.values(state=JobState.RUNNING.value, started_at=now, heartbeat_at=now)
+    ).rowcount
     return Claim.TAKEN if changed else Claim.GONE
 
 
-def beat(connection: Connection, ids: Iterable[str], *, progress: Mapping[str, Progress], now: datetime) -> None:
+def beat(
+    connection: Connection, ids: Iterable[str], *, progress: Mapping[str, Progress], now: datetime
+) -> None:
     """Say that these jobs are alive, and how far some of them are."""
     for some in batches(sorted(ids)):
-        connection.execute(sa.update(jobs).where(jobs.c.id.in_(some), _is_open).values(heartbeat_at=now))
+        connection.execute(
+            sa.update(jobs).where(jobs.c.id.in_(some), _is_open).values(heartbeat_at=now)
+        )
     for id_, one in progress.items():
-        connection.execute(sa.update(jobs).where(jobs.c.id == id_, _is_open).values(progress=asdict(one)))
+        connection.execute(
+            sa.update(jobs).where(jobs.c.id == id_, _is_open).values(progress=asdict(one))
+        )
 
 
 def wanted(connection: Connection, ids: Iterable[str]) -> frozenset[str]:
     """Those of the jobs that are neither over nor asked to stop."""
     found: set[str] = set()
     for some in batches(ids):
-        found.update(connection.execute(sa.select(jobs.c.id).where(jobs.c.id.in_(some), _is_open, ~jobs.c.cancel)).scalars())
+        found.update(
+            connection.execute(
+                sa.select(jobs.c.id).where(jobs.c.id.in_(some), _is_open, ~jobs.c.cancel)
+            ).scalars()
+        )
     return frozenset(found)
 
 
@@ -121,7 +181,13 @@ def finish(
     error: str = "",
 ) -> None:
     """Say how jobs ended; what is over already stays as it is."""
-    values: dict[str, Any] = {"state": state.value, "finished_at": now, "heartbeat_at": now, "error_code": error_code, "error": error}
+    values: dict[str, Any] = {
+        "state": state.value,
+        "finished_at": now,
+        "heartbeat_at": now,
+        "error_code": error_code,
+        "error": error,
+    }
     values |= {} if progress is None else {"progress": asdict(progress)}
     values |= {} if report is None else {"report": dict(report)}
     for some in batches(sorted(ids)):
@@ -129,24 +195,43 @@ def finish(
 
 
 def cancel(connection: Connection, id_: str, *, now: datetime) -> None:
-    """End a job that waits, and ask one that runs to stop. One whose process is gone stays interrupted."""
+    """End a job that waits, and ask one that runs to stop.
+
+    One whose process is gone stays interrupted.
+    """
     alive = (jobs.c.id == id_, jobs.c.heartbeat_at >= now - SILENCE)
     waits = sa.update(jobs).where(*alive, jobs.c.state == JobState.QUEUED)
     connection.execute(waits.values(state=JobState.CANCELLED.value, cancel=True, finished_at=now))
-    connection.execute(sa.update(jobs).where(*alive, jobs.c.state == JobState.RUNNING).values(cancel=True))
+    connection.execute(
+        sa.update(jobs).where(*alive, jobs.c.state == JobState.RUNNING).values(cancel=True)
+    )
 
 
 def forget(connection: Connection, project: str) -> None:
-    """Remove the jobs of a project that goes. One that runs is asked to stop, and is seen until it is swept; one that waits never begins."""
-    connection.execute(sa.update(jobs).where(jobs.c.project == project, jobs.c.state == JobState.RUNNING).values(cancel=True))
-    connection.execute(sa.delete(jobs).where(jobs.c.project == project, jobs.c.state != JobState.RUNNING))
+    """Remove the jobs of a project that goes.
+
+    One that runs is asked to stop, and is seen until it is swept; one that waits never begins.
+    """
+    connection.execute(
+        sa.update(jobs)
+        .where(jobs.c.project == project, jobs.c.state == JobState.RUNNING)
+        .values(cancel=True)
+    )
+    connection.execute(
+        sa.delete(jobs).where(jobs.c.project == project, jobs.c.state != JobState.RUNNING)
+    )
 
 
 def _sweep(connection: Connection, now: datetime) -> None:
     """Remove jobs that are over: those of long ago, and the oldest where there are many."""
     over = ~_is_open | (jobs.c.heartbeat_at < now - SILENCE)
     connection.execute(sa.delete(jobs).where(over, jobs.c.heartbeat_at < now - KEPT_FOR))
-    many = sa.select(jobs.c.id).where(over).order_by(jobs.c.created_at.desc(), jobs.c.id.desc()).offset(KEPT_AT_MOST)
+    many = (
+        sa.select(jobs.c.id)
+        .where(over)
+        .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
+        .offset(KEPT_AT_MOST)
+    )
     for some in batches(connection.execute(many).scalars().all()):
         connection.execute(sa.delete(jobs).where(jobs.c.id.in_(some)))
 

@@ -16,7 +16,13 @@ def insert(connection: Connection, key: Key, sha: bytes) -> None:
     """Store a new key by what proves it."""
     connection.execute(
         sa.insert(keys).values(
-            id=key.id, name=key.name, sha=sha, role=key.role.value, projects=list(key.projects), created_at=key.created_at, expires_at=key.expires_at
+            id=key.id,
+            name=key.name,
+            sha=sha,
+            role=key.role.value,
+            projects=list(key.projects),
+            created_at=key.created_at,
+            expires_at=key.expires_at,
         )
     )
 
@@ -29,12 +35,17 @@ def find(connection: Connection, id_: str) -> tuple[Key, bytes] | None:
 
 def every(connection: Connection) -> list[Key]:
     """All keys, oldest first."""
-    return [_key(row) for row in connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id))]
+    return [
+        _key(row)
+        for row in connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id))
+    ]
 
 
 def revoke(connection: Connection, id_: str, now: datetime) -> Key | None:
     """End a key now, unless it has been ended before; None where there is none."""
-    connection.execute(sa.update(keys).where(keys.c.id == id_, keys.c.revoked_at.is_(None)).values(revoked_at=now))
+    connection.execute(
+        sa.update(keys).where(keys.c.id == id_, keys.c.revoked_at.is_(None)).values(revoked_at=now)
+    )
     found = find(connection, id_)
     return None if found is None else found[0]
 

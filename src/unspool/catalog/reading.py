@@ -32,8 +32,8 @@ class Candidate(NamedTuple):
 
     @property
     def text_key(self) -> int:
-        """The same for the same text in the same project: who asks several projects wants to hear of each. A message is no copy of another:
-        'yes' says something else each time."""
+        """The same for the same text in the same project: who asks several projects wants to hear
+        of each. A message is no copy of another: 'yes' says something else each time."""
         if self.kind == Kind.CHAT:
             return self.id
         return (self.copy_key ^ self.project_id * 0x9E3779B97F4A7C15) & (2**63 - 1)
@@ -60,7 +60,9 @@ def candidates(connection: Connection, ids: Sequence[int]) -> dict[int, Candidat
 
 
 def neighbours(connection: Connection, ids: Sequence[int]) -> dict[int, Candidate]:
-    """The chunks that stand within `REACH` of these in their documents, themselves included, by id."""
+    """The chunks that stand within `REACH` of these in their documents, themselves included, by
+    id.
+    """
     return {row[0]: Candidate(*row) for row in _NEIGHBOURS.rows(connection, ids)}
 
 
@@ -85,7 +87,8 @@ def _candidate(of: Any) -> sa.Select[Any]:
 
 _CANDIDATES = ByIds(_candidate(chunks), chunks.c.id)
 _other = chunks.alias("other")
-_REACH: sa.ColumnElement[int] = sa.literal_column(str(REACH))  # a value would have to be given with every call
+# a value would have to be given with every call
+_REACH: sa.ColumnElement[int] = sa.literal_column(str(REACH))
 _NEIGHBOURS = ByIds(
     _candidate(_other).join(
         chunks,
@@ -100,7 +103,9 @@ _NEIGHBOURS = ByIds(
 
 
 class IndexedFile(NamedTuple):
-    """A file as it was when it was indexed: its project's root, its path there, its size and its time."""
+    """A file as it was when it was indexed: its project's root, its path there, its size and its
+    time.
+    """
 
     root: str
     path: str
@@ -109,7 +114,9 @@ class IndexedFile(NamedTuple):
 
 
 class StoredChunk(NamedTuple):
-    """A whole chunk, and the file that it was cut from; None for a document that was given as text."""
+    """A whole chunk, and the file that it was cut from; None for a document that was given as
+    text.
+    """
 
     chunk: Chunk
     file: IndexedFile | None
@@ -162,7 +169,26 @@ _HYDRATE = ByIds(_WHOLE, chunks.c.id)
 
 
 def _chunk(row: Sequence[Any]) -> Chunk:
-    id_, project, path, position, text, start, end, first, last, tokens, title, headings, level, symbol, defines, language, kind, *rest = row
+    (
+        id_,
+        project,
+        path,
+        position,
+        text,
+        start,
+        end,
+        first,
+        last,
+        tokens,
+        title,
+        headings,
+        level,
+        symbol,
+        defines,
+        language,
+        kind,
+        *rest,
+    ) = row
     modified_ns, status, metadata, *_ = rest
     return Chunk(
         id=id_,
@@ -206,7 +232,9 @@ def places(connection: Connection, ids: Sequence[int]) -> dict[int, Place]:
 
 
 _PLACES = ByIds(
-    sa.select(chunks.c.id, documents.c.path, chunks.c.first_line, chunks.c.last_line).join(documents, documents.c.id == chunks.c.document_id),
+    sa.select(chunks.c.id, documents.c.path, chunks.c.first_line, chunks.c.last_line).join(
+        documents, documents.c.id == chunks.c.document_id
+    ),
     chunks.c.id,
 )
 
@@ -224,51 +252,78 @@ def chunks_of(connection: Connection, document_ids: Sequence[int]) -> dict[tuple
     return {(row[0], row[1]): row[2] for row in _CHUNKS_OF.rows(connection, document_ids)}
 
 
-_CHUNKS_OF = ByIds(sa.select(chunks.c.document_id, chunks.c.position, chunks.c.id), chunks.c.document_id)
+_CHUNKS_OF = ByIds(
+    sa.select(chunks.c.document_id, chunks.c.position, chunks.c.id), chunks.c.document_id
+)
 
 
 def chunk_at(connection: Connection, project_id: int, path: str, line: int) -> Chunk | None:
     """The chunk that holds a line of a document, or the nearest one before or after it."""
-    query = _WHOLE.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(path))
-    distance = sa.case((chunks.c.first_line > line, chunks.c.first_line - line), (chunks.c.last_line < line, line - chunks.c.last_line), else_=0)
+    query = _WHOLE.where(
+        documents.c.project_id == project_id, documents.c.path_sha == name_sha(path)
+    )
+    distance = sa.case(
+        (chunks.c.first_line > line, chunks.c.first_line - line),
+        (chunks.c.last_line < line, line - chunks.c.last_line),
+        else_=0,
+    )
     row = connection.execute(query.order_by(distance, chunks.c.position).limit(1)).first()
     return _chunk(row) if row else None
 
 
 def chunks_in(connection: Connection, project_id: int, path: str) -> list[Chunk]:
     """The chunks of a document, in order."""
-    query = _WHOLE.where(documents.c.project_id == project_id, documents.c.path_sha == name_sha(path))
+    query = _WHOLE.where(
+        documents.c.project_id == project_id, documents.c.path_sha == name_sha(path)
+    )
     return [_chunk(row) for row in connection.execute(query.order_by(chunks.c.position))]
 
 
 def vector_of(connection: Connection, chunk_id: int, space_id: int) -> bytes | None:
     """The stored vector of a chunk."""
     query = sa.select(embeddings.c.vector).join(chunks, chunks.c.text_sha == embeddings.c.text_sha)
-    return connection.execute(query.where(chunks.c.id == chunk_id, embeddings.c.space_id == space_id)).scalar()
+    return connection.execute(
+        query.where(chunks.c.id == chunk_id, embeddings.c.space_id == space_id)
+    ).scalar()
 
 
 def counters(connection: Connection, project_id: int) -> tuple[int, int]:
-    """A project's sequence number and the one up to which removals are forgotten; (0, 0) for a project that is gone."""
-    row = connection.execute(sa.select(projects.c.seq, projects.c.floor).where(projects.c.id == project_id)).first()
+    """A project's sequence number and the one up to which removals are forgotten; (0, 0) for a
+    project that is gone.
+    """
+    row = connection.execute(
+        sa.select(projects.c.seq, projects.c.floor).where(projects.c.id == project_id)
+    ).first()
     return (row[0], row[1]) if row else (0, 0)
 
 
 class Position(NamedTuple):
-    """How far something derived has come. The stamp tells this sequence number from the same one of another history: a restored back-up's."""
+    """How far something derived has come.
+
+    The stamp tells this sequence number from the same one of another history: a restored back-up's.
+    """
 
     seq: int
     stamp: int
 
 
 def position_at(connection: Connection, project_id: int, seq: int) -> Position:
-    """A sequence number with its stamp; 0 for the beginning, -1 where it is not known (any more)."""
+    """A sequence number with its stamp; 0 for the beginning, -1 where it is not known (any
+    more).
+    """
     if seq == 0:
         return Position(0, 0)
-    found = connection.execute(sa.select(sequences.c.stamp).where(sequences.c.project_id == project_id, sequences.c.seq == seq)).scalar()
+    found = connection.execute(
+        sa.select(sequences.c.stamp).where(
+            sequences.c.project_id == project_id, sequences.c.seq == seq
+        )
+    ).scalar()
     return Position(seq, -1 if found is None else int(found))
 
 
-def changed(connection: Connection, project_id: int, *, space_id: int, after: tuple[int, int], limit: int) -> list[ChangedChunk]:
+def changed(
+    connection: Connection, project_id: int, *, space_id: int, after: tuple[int, int], limit: int
+) -> list[ChangedChunk]:
     """Chunks changed after (seq, id), oldest first."""
     seq, id_ = after
     query = (
@@ -285,8 +340,14 @@ def changed(connection: Connection, project_id: int, *, space_id: int, after: tu
             embeddings.c.vector,
         )
         .join(documents, documents.c.id == chunks.c.document_id)
-        .join(embeddings, sa.and_(embeddings.c.text_sha == chunks.c.text_sha, embeddings.c.space_id == space_id))
-        .where(chunks.c.project_id == project_id, sa.or_(chunks.c.seq > seq, sa.and_(chunks.c.seq == seq, chunks.c.id > id_)))
+        .join(
+            embeddings,
+            sa.and_(embeddings.c.text_sha == chunks.c.text_sha, embeddings.c.space_id == space_id),
+        )
+        .where(
+            chunks.c.project_id == project_id,
+            sa.or_(chunks.c.seq > seq, sa.and_(chunks.c.seq == seq, chunks.c.id > id_)),
+        )
         .order_by(chunks.c.seq, chunks.c.id)
         .limit(limit)
     )
@@ -295,13 +356,19 @@ def changed(connection: Connection, project_id: int, *, space_id: int, after: tu
 
 def removed(connection: Connection, project_id: int, *, after: int) -> list[int]:
     """Chunks removed after a sequence number."""
-    query = sa.select(removals.c.chunk_id).where(removals.c.project_id == project_id, removals.c.seq > after)
+    query = sa.select(removals.c.chunk_id).where(
+        removals.c.project_id == project_id, removals.c.seq > after
+    )
     return [row[0] for row in connection.execute(query)]
 
 
 def changed_count(connection: Connection, project_id: int, *, after: int) -> int:
     """How many chunks have changed after a sequence number."""
-    query = sa.select(sa.func.count()).select_from(chunks).where(chunks.c.project_id == project_id, chunks.c.seq > after)
+    query = (
+        sa.select(sa.func.count())
+        .select_from(chunks)
+        .where(chunks.c.project_id == project_id, chunks.c.seq > after)
+    )
     return int(connection.execute(query).scalar_one())
 
 
@@ -314,8 +381,12 @@ def records(
     after: str | None = None,
     limit: int | None = None,
 ) -> Iterable[DocumentRecord]:
-    """Documents by project and path; those behind a path, and so many of them, where that is given."""
-    query = sa.select(documents, projects.c.name.label("project")).join(projects, projects.c.id == documents.c.project_id)
+    """Documents by project and path; those behind a path, and so many of them, where that is
+    given.
+    """
+    query = sa.select(documents, projects.c.name.label("project")).join(
+        projects, projects.c.id == documents.c.project_id
+    )
     if project_ids is not None:
         query = query.where(documents.c.project_id.in_(project_ids))
     if status is not None:
@@ -346,10 +417,18 @@ def records(
 
 def chunk_count(connection: Connection, project_id: int) -> int:
     """How many chunks a project holds."""
-    return int(connection.execute(sa.select(sa.func.count()).select_from(chunks).where(chunks.c.project_id == project_id)).scalar_one())
+    return int(
+        connection.execute(
+            sa.select(sa.func.count()).select_from(chunks).where(chunks.c.project_id == project_id)
+        ).scalar_one()
+    )
 
 
 def status_counts(connection: Connection, project_id: int) -> dict[Status, int]:
     """How many documents of a project stand where."""
-    query = sa.select(documents.c.status, sa.func.count()).where(documents.c.project_id == project_id).group_by(documents.c.status)
+    query = (
+        sa.select(documents.c.status, sa.func.count())
+        .where(documents.c.project_id == project_id)
+        .group_by(documents.c.status)
+    )
     return {Status(status): count for status, count in connection.execute(query)}

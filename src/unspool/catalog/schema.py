@@ -1,11 +1,15 @@
 """The tables, once, for SQLite, PostgreSQL and SQL Server.
 
 What shapes them:
-- A path may be longer than an index key may be on SQL Server, and its collations may ignore case, so documents are unique by the SHA-256
+- A path may be longer than an index key may be on SQL Server, and its collations may ignore case,
+  so documents are unique by the SHA-256
   of the path, not by the path.
-- Chunk ids are a function of their content (`domain.documents.chunk_id`), so a chunk row can be written again without anything
-  derived from it noticing. `seq` is the project's sequence number at which the chunk last changed; what is derived catches up by it.
-- Vectors are kept by content, not by chunk: `embeddings` is keyed by vector space and SHA-256 of the embedded text.
+- Chunk ids are a function of their content (`domain.documents.chunk_id`), so a chunk row can be
+  written again without anything
+  derived from it noticing. `seq` is the project's sequence number at which the chunk last changed;
+  what is derived catches up by it.
+- Vectors are kept by content, not by chunk: `embeddings` is keyed by vector space and SHA-256 of
+  the embedded text.
 """
 
 from __future__ import annotations
@@ -29,7 +33,9 @@ _Sha = sa.LargeBinary(32)
 
 
 def plain_text(length: int | None = None) -> sa.types.TypeEngine[str]:
-    """Text that is compared by its characters' numbers on every engine, whatever language a server was set up for."""
+    """Text that is compared by its characters' numbers on every engine, whatever language a
+    server was set up for.
+    """
     kind = sa.Text if length is None else sa.String
     return kind(length).with_variant(kind(length, collation="C"), "postgresql")
 
@@ -57,7 +63,9 @@ _FIELD_LENGTH = 400  # what an index key of SQL Server holds beside the name
 
 
 def field_text(value: str) -> str:
-    """A metadata string as it is compared: whole, or its beginning and a fingerprint, so that long ones are told apart to their end."""
+    """A metadata string as it is compared: whole, or its beginning and a fingerprint, so that
+    long ones are told apart to their end.
+    """
     if len(value) <= _FIELD_LENGTH:
         return value
     return value[: _FIELD_LENGTH - 64] + hashlib.sha256(value.encode()).hexdigest()
@@ -79,7 +87,8 @@ spaces = sa.Table(
     sa.Column("dimension", sa.Integer, nullable=False),
     sa.Column("active", sa.Boolean, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
-    sa.Column("setting", sa.String(1000), nullable=False, server_default=sa.text("''")),  # what its embedder was opened by
+    # what its embedder was opened by
+    sa.Column("setting", sa.String(1000), nullable=False, server_default=sa.text("''")),
     sa.UniqueConstraint("embedder", "revision", "dimension", name="uq_spaces_embedder"),
 )
 
@@ -89,22 +98,31 @@ projects = sa.Table(
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
     sa.Column("name", plain_text(200), nullable=False),
     sa.Column("name_sha", _Sha, nullable=False),
-    sa.Column("root", sa.Text, nullable=False),  # where it was indexed from; empty for documents given as text
+    # where it was indexed from; empty for documents given as text
+    sa.Column("root", sa.Text, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),  # the last change of a chunk
-    sa.Column("floor", sa.BigInteger, nullable=False),  # removals up to here are forgotten; who is behind starts anew
+    # removals up to here are forgotten; who is behind starts anew
+    sa.Column("floor", sa.BigInteger, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("name_sha", name="uq_projects_name"),
-    sqlite_autoincrement=True,  # an id is never used twice, so a folder derived from a forgotten project can't be mistaken
+    # an id is never used twice, so a folder derived from a forgotten project can't be mistaken
+    sqlite_autoincrement=True,
 )
 
 runs = sa.Table(
     "runs",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "project_id",
+        sa.BigInteger,
+        sa.ForeignKey("projects.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
     sa.Column("host", sa.String(255), nullable=False),
     sa.Column("pid", sa.Integer, nullable=False),
-    sa.Column("process", sa.String(32), nullable=False),  # tells a process from an earlier one of the same number
+    # tells a process from an earlier one of the same number
+    sa.Column("process", sa.String(32), nullable=False),
     sa.Column("started_at", UtcTime, nullable=False),
     sa.Column("heartbeat_at", UtcTime, nullable=False),
     sa.Column("finished_at", UtcTime),
@@ -116,7 +134,12 @@ documents = sa.Table(
     "documents",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "project_id",
+        sa.BigInteger,
+        sa.ForeignKey("projects.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
     sa.Column("path", plain_text(), nullable=False),
     sa.Column("path_sha", _Sha, nullable=False),
     sa.Column("sha256", sa.String(64), nullable=False),
@@ -130,8 +153,10 @@ documents = sa.Table(
     sa.Column("language", sa.String(40), nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("metadata", sa.JSON, nullable=False),
-    sa.Column("origin", sa.String(10), nullable=False),  # a file of the project's folder, or text that was given
-    sa.Column("recipe", sa.String(64), nullable=False),  # how it was cut; another recipe makes it stale
+    # a file of the project's folder, or text that was given
+    sa.Column("origin", sa.String(10), nullable=False),
+    # how it was cut; another recipe makes it stale
+    sa.Column("recipe", sa.String(64), nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
     sa.Column("run_id", sa.BigInteger),  # who is indexing it
     sa.UniqueConstraint("project_id", "path_sha", name="uq_documents_path"),
@@ -140,9 +165,15 @@ documents = sa.Table(
 )
 
 document_fields = sa.Table(
-    "document_fields",  # the metadata again, one row per key, so that filters can use an index on every engine
+    # the metadata again, one row per key, so that filters can use an index on every engine
+    "document_fields",
     metadata,
-    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "document_id",
+        sa.BigInteger,
+        sa.ForeignKey("documents.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("key", sa.String(200), primary_key=True),
     sa.Column("text", plain_text(_FIELD_LENGTH)),
     sa.Column("number", sa.Double),
@@ -153,10 +184,16 @@ document_fields = sa.Table(
 chunks = sa.Table(
     "chunks",
     metadata,
-    # BIGINT also on SQLite, so that it is not the row's place there: ids are random, and rows of a kilobyte are best written one after the other.
+    # BIGINT also on SQLite, so that it is not the row's place there: ids are random, and rows of a
+    # kilobyte are best written one after the other.
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("project_id", sa.BigInteger, nullable=False),
-    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "document_id",
+        sa.BigInteger,
+        sa.ForeignKey("documents.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("start_offset", sa.Integer, nullable=False),
     sa.Column("end_offset", sa.Integer, nullable=False),
@@ -165,20 +202,30 @@ chunks = sa.Table(
     sa.Column("headings", sa.Text, nullable=False),  # outermost first, one per line
     sa.Column("level", sa.Integer, nullable=False),
     sa.Column("symbol", sa.Text, nullable=False),
-    sa.Column("defines", sa.Text, nullable=False),  # bare names, or headings, that begin in it; one per line
+    # bare names, or headings, that begin in it; one per line
+    sa.Column("defines", sa.Text, nullable=False),
     sa.Column("token_count", sa.Integer, nullable=False),
-    sa.Column("text_sha", _Sha, nullable=False),  # of what was embedded, which is more than the text: title and headings too
+    # of what was embedded, which is more than the text: title and headings too
+    sa.Column("text_sha", _Sha, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
-    sa.Column("copy_key", sa.BigInteger, nullable=False, server_default="0"),  # the same for the same text, wherever it stands
+    # the same for the same text, wherever it stands
+    sa.Column("copy_key", sa.BigInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("document_id", "position", name="uq_chunks_position"),
     sa.Index("ix_chunks_seq", "project_id", "seq"),
 )
 
 sequences = sa.Table(
-    "sequences",  # a random stamp per sequence number: a catalog restored from a back-up counts on, but never with the same stamps
+    # a random stamp per sequence number: a catalog restored from a back-up counts on, but never
+    # with the same stamps
+    "sequences",
     metadata,
-    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "project_id",
+        sa.BigInteger,
+        sa.ForeignKey("projects.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("stamp", sa.BigInteger, nullable=False),
 )
@@ -186,7 +233,12 @@ sequences = sa.Table(
 removals = sa.Table(
     "removals",
     metadata,
-    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "project_id",
+        sa.BigInteger,
+        sa.ForeignKey("projects.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("chunk_id", sa.BigInteger, primary_key=True),
 )
@@ -195,7 +247,9 @@ embeddings = sa.Table(
     "embeddings",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column("space_id", sa.BigInteger, sa.ForeignKey("spaces.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "space_id", sa.BigInteger, sa.ForeignKey("spaces.id", ondelete="CASCADE"), nullable=False
+    ),
     sa.Column("text_sha", _Sha, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
     sa.UniqueConstraint("space_id", "text_sha", name="uq_embeddings_text"),
@@ -204,7 +258,12 @@ embeddings = sa.Table(
 skipped = sa.Table(
     "skipped",  # files whose content said no, so that the next run need not read them again
     metadata,
-    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "project_id",
+        sa.BigInteger,
+        sa.ForeignKey("projects.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("path_sha", _Sha, primary_key=True),
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
@@ -217,7 +276,12 @@ skipped = sa.Table(
 conversations = sa.Table(
     "conversations",  # what a document has beside its own row where it is a conversation
     metadata,
-    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "document_id",
+        sa.BigInteger,
+        sa.ForeignKey("documents.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("project_id", sa.BigInteger, nullable=False),
     sa.Column("scenario_title", sa.Text, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
@@ -229,11 +293,18 @@ conversations = sa.Table(
 messages = sa.Table(
     "messages",  # the line of a chunk is the number of its message
     metadata,
-    sa.Column("document_id", sa.BigInteger, sa.ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "document_id",
+        sa.BigInteger,
+        sa.ForeignKey("documents.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("number", sa.Integer, primary_key=True),  # from 1
-    sa.Column("name", plain_text(250), nullable=False),  # as it is called where it comes from; may be empty
+    # as it is called where it comes from; may be empty
+    sa.Column("name", plain_text(250), nullable=False),
     sa.Column("author", sa.Text, nullable=False),
-    sa.Column("speaker", plain_text(200), nullable=False),  # the author, or the kind where there is none, as it is compared: in lower case
+    # the author, or the kind where there is none, as it is compared: in lower case
+    sa.Column("speaker", plain_text(200), nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("at_ns", sa.BigInteger),  # nanoseconds since 1970
     sa.Column("sha", _Sha, nullable=False),
@@ -247,11 +318,17 @@ streams = sa.Table(
     "streams",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column("project_id", sa.BigInteger, sa.ForeignKey("projects.id", ondelete="CASCADE"), nullable=False),
+    sa.Column(
+        "project_id",
+        sa.BigInteger,
+        sa.ForeignKey("projects.id", ondelete="CASCADE"),
+        nullable=False,
+    ),
     sa.Column("name", plain_text(), nullable=False),
     sa.Column("name_sha", _Sha, nullable=False),
     sa.Column("last", sa.BigInteger, nullable=False),  # the number of the newest record
-    sa.Column("kept", sa.BigInteger, nullable=False),  # how many records there are, so that nobody has to count them
+    # how many records there are, so that nobody has to count them
+    sa.Column("kept", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("project_id", "name_sha", name="uq_streams_name"),
     sqlite_autoincrement=True,
 )
@@ -259,7 +336,12 @@ streams = sa.Table(
 records = sa.Table(
     "records",
     metadata,
-    sa.Column("stream_id", sa.BigInteger, sa.ForeignKey("streams.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "stream_id",
+        sa.BigInteger,
+        sa.ForeignKey("streams.id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("number", sa.BigInteger, primary_key=True),  # in the order in which they came
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("sha", _Sha, nullable=False),
@@ -273,7 +355,8 @@ keys = sa.Table(
     metadata,
     sa.Column("id", sa.String(16), primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("sha", _Sha, nullable=False),  # of the whole key, which is random enough to need no salt
+    # of the whole key, which is random enough to need no salt
+    sa.Column("sha", _Sha, nullable=False),
     sa.Column("role", sa.String(10), nullable=False),
     sa.Column("projects", sa.JSON, nullable=False),  # names; "*" is all of them
     sa.Column("created_at", UtcTime, nullable=False),
@@ -303,9 +386,9 @@ jobs = sa.Table(
 )
 
 
-# What lives for hours, not for good. With SQLite it lies in a file of its own, so that keeping a search's window never waits for
-# an indexing run that has the catalog locked; that file may be deleted at any time, and only continuations go with it. A server has
-# them among its other tables.
+# What lives for hours, not for good. With SQLite it lies in a file of its own, so that keeping a
+# search's window never waits for an indexing run that has the catalog locked; that file may be
+# deleted at any time, and only continuations go with it. A server has them among its other tables.
 short_lived = sa.MetaData()
 
 windows = sa.Table(
@@ -321,9 +404,15 @@ windows = sa.Table(
 )
 
 segments = sa.Table(
-    "segments",  # gone before their window is: what was asked is known for longer than what was answered
+    # gone before their window is: what was asked is known for longer than what was answered
+    "segments",
     short_lived,
-    sa.Column("window", sa.LargeBinary(10), sa.ForeignKey("windows.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "window",
+        sa.LargeBinary(10),
+        sa.ForeignKey("windows.name", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("number", sa.Integer, primary_key=True),
     sa.Column("start", sa.Integer, nullable=False),
     sa.Column("stop", sa.Integer, nullable=False),
@@ -333,15 +422,23 @@ segments = sa.Table(
 )
 
 substitutes = sa.Table(
-    "substitutes",  # which chunk was shown in place of one that was rewritten after the window was frozen
+    # which chunk was shown in place of one that was rewritten after the window was frozen
+    "substitutes",
     short_lived,
-    sa.Column("window", sa.LargeBinary(10), sa.ForeignKey("windows.name", ondelete="CASCADE"), primary_key=True),
+    sa.Column(
+        "window",
+        sa.LargeBinary(10),
+        sa.ForeignKey("windows.name", ondelete="CASCADE"),
+        primary_key=True,
+    ),
     sa.Column("position", sa.Integer, primary_key=True),
     sa.Column("chunk_id", sa.BigInteger, nullable=False),
 )
 
 query_vectors = sa.Table(
-    "query_vectors",  # queries by their fingerprint, so that one that was embedded in another process need not be embedded again
+    # queries by their fingerprint, so that one that was embedded in another process need not be
+    # embedded again
+    "query_vectors",
     short_lived,
     sa.Column("key", _Sha, primary_key=True),
     sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian

@@ -17,17 +17,44 @@ from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog import schema
-from unspool.catalog.database import Catalog, Connecting, Home, complete_own, is_complete, known_revision, read_own, run_migrations
-from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError, ServiceTimeoutError, UnspoolError
+from unspool.catalog.database import (
+    Catalog,
+    Connecting,
+    Home,
+    complete_own,
+    is_complete,
+    known_revision,
+    read_own,
+    run_migrations,
+)
+from unspool.errors import (
+    AddressError,
+    ConflictError,
+    InputError,
+    NotFoundError,
+    ServiceError,
+    ServiceTimeoutError,
+    UnspoolError,
+)
 
 NAME = "sqlite"
-BUSY_TIMEOUT_MS = 60_000  # a writer holds the lock for a batch, well under a second; a minute covers a disk that stalls
+# a writer holds the lock for a batch, well under a second; a minute covers a disk that stalls
+BUSY_TIMEOUT_MS = 60_000
 
-# The log is folded back into the file every 32 MB rather than every 4: each time waits for the disk, and a batch writes 4 to 8 MB.
-_PRAGMAS = ("foreign_keys=ON", "synchronous=NORMAL", "temp_store=MEMORY", "cache_size=-32000", "wal_autocheckpoint=8000")
+# The log is folded back into the file every 32 MB rather than every 4: each time waits for the
+# disk, and a batch writes 4 to 8 MB.
+_PRAGMAS = (
+    "foreign_keys=ON",
+    "synchronous=NORMAL",
+    "temp_store=MEMORY",
+    "cache_size=-32000",
+    "wal_autocheckpoint=8000",
+)
 
 
-_UNWRITABLE = frozenset((sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY))
+_UNWRITABLE = frozenset(
+    (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY)
+)
 _NO_SPACE = 65_536  # bytes: with less, not even the log's index can be created
 
 
@@ -37,7 +64,9 @@ class SqliteCatalog(Catalog):
     engine_name = NAME
 
     def __init__(self, engine: Engine, *, path: Path, own: dict[str, str]) -> None:
-        super().__init__(engine, address=f"sqlite:///{path.as_posix()}", connecting=Connecting(), own=own)
+        super().__init__(
+            engine, address=f"sqlite:///{path.as_posix()}", connecting=Connecting(), own=own
+        )
         self._write_lock = threading.Lock()
         self.path = path
 
@@ -56,8 +85,13 @@ class SqliteCatalog(Catalog):
     def write(self) -> Iterator[Connection]:
         """One transaction: all of it happens, or none of it."""
         self._check_open()
-        # SQLite lets one writer in at a time; queueing our own threads here spares them its polling.
-        with self._write_lock, translated(self.path, with_files=False), transaction(self._engine) as connection:
+        # SQLite lets one writer in at a time; queueing our own threads here spares them its
+        # polling.
+        with (
+            self._write_lock,
+            translated(self.path, with_files=False),
+            transaction(self._engine) as connection,
+        ):
             yield connection
 
     @contextmanager
@@ -95,13 +129,17 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Sqlit
     """Open the file at an address, making or upgrading it first if need be."""
     path = path_of(address)
     if not path.exists() and not create:
-        raise NotFoundError(f"no catalog at {path}; index something first, or correct UNSPOOL_DATABASE")
+        raise NotFoundError(
+            f"no catalog at {path}; index something first, or correct UNSPOOL_DATABASE"
+        )
     engine = engine_for(path)
     try:
         with translated(path):
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.touch(mode=0o600)  # private, because it contains all indexed text; SQLite gives its log the same permissions
+                # private, because it contains all indexed text; SQLite gives its log the same
+                # permissions
+                path.touch(mode=0o600)
             with engine.connect() as connection:
                 revision = revision_of(connection, path)
             if revision != schema.HEAD:
@@ -140,7 +178,10 @@ def path_of(address: str) -> Path:
     """The file that a `sqlite:///` address names."""
     _, _, rest = address.partition("://")
     if not rest.startswith("/") or not rest.strip("/"):
-        raise AddressError("catalog address begins with 'sqlite'; give sqlite:///relative.db or sqlite:////absolute.db in UNSPOOL_DATABASE")
+        raise AddressError(
+            "catalog address begins with 'sqlite'; give sqlite:///relative.db or "
+            "sqlite:////absolute.db in UNSPOOL_DATABASE"
+        )
     if "?" in rest:
         raise AddressError("a sqlite address takes no options; leave out everything from the '?'")
     return Path(unquote(rest[1:])).expanduser().absolute()
@@ -149,24 +190,41 @@ def path_of(address: str) -> Path:
 class ReadOnlyConnection(sqlite3.Connection):
     """A connection to a file that SQLite cannot open for writing.
 
-    Without a write-ahead log the file is read as immutable, without locks: `version` tells whether it still is the same.
+    Without a write-ahead log the file is read as immutable, without locks: `version` tells whether
+    it still is the same.
     """
 
     version: tuple[int, ...] | None = None
 
 
 def engine_for(path: Path) -> Engine:
-    """Return an engine whose transactions are SQLite's own, opened by us rather than guessed by the driver."""
-    engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: _connect(path), poolclass=sa.pool.QueuePool, pool_size=8, max_overflow=64)
+    """Return an engine whose transactions are SQLite's own, opened by us rather than guessed by
+    the driver.
+    """
+    engine = sa.create_engine(
+        "sqlite+pysqlite://",
+        creator=lambda: _connect(path),
+        poolclass=sa.pool.QueuePool,
+        pool_size=8,
+        max_overflow=64,
+    )
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
-        # IMMEDIATE, because a transaction that begins by reading and then writes fails at once when another wrote in between.
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get("unspool_write") else "BEGIN")
+        # IMMEDIATE, because a transaction that begins by reading and then writes fails at once when
+        # another wrote in between.
+        connection.exec_driver_sql(
+            "BEGIN IMMEDIATE"
+            if connection.get_execution_options().get("unspool_write")
+            else "BEGIN"
+        )
 
     @event.listens_for(engine, "checkout")
     def _check_version(connection: sqlite3.Connection, record: object, proxy: object) -> None:
-        if isinstance(connection, ReadOnlyConnection) and connection.version not in (None, _version(path)):
+        if isinstance(connection, ReadOnlyConnection) and connection.version not in (
+            None,
+            _version(path),
+        ):
             raise sa.exc.DisconnectionError  # the pool opens another one
 
     return engine
@@ -184,7 +242,9 @@ def transaction(engine: Engine) -> Iterator[Connection]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open a file for writing, or only for reading on a read-only file system, without permission and on a full disk."""
+    """Open a file for writing, or only for reading on a read-only file system, without
+    permission and on a full disk.
+    """
     try:
         return _open(str(path), sqlite3.Connection)
     except sqlite3.OperationalError as error:
@@ -251,7 +311,9 @@ def _log_size(path: Path) -> int:
 
 @contextmanager
 def translated(path: Path, *, with_files: bool = True, what: str = "catalog") -> Iterator[None]:
-    """Turn what SQLite and, if asked, the file system say into our errors; inside a transaction a file may be somebody else's."""
+    """Turn what SQLite and, if asked, the file system say into our errors; inside a transaction
+    a file may be somebody else's.
+    """
     try:
         yield
     except (sa.exc.DBAPIError, sqlite3.Error) as error:
@@ -259,7 +321,10 @@ def translated(path: Path, *, with_files: bool = True, what: str = "catalog") ->
     except OSError as error:
         if not with_files:
             raise
-        raise ServiceError(f"the {what} at {path} cannot be used: {error.strerror or error}; check the disk and the permissions") from error
+        raise ServiceError(
+            f"the {what} at {path} cannot be used: {error.strerror or error}; check the disk and "
+            f"the permissions"
+        ) from error
 
 
 def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path, what: str) -> UnspoolError:
@@ -269,39 +334,62 @@ def _translation(error: sa.exc.DBAPIError | sqlite3.Error, path: Path, what: str
         cure = "point UNSPOOL_DATABASE at another path" if what == "catalog" else "move it away"
         return ConflictError(f"{path} is not an SQLite file; {cure}, nothing was changed")
     if "malformed" in text or "disk image" in text:
-        return ServiceError(f"the {what} at {path} is damaged; restore it from a backup, or delete it and index again")
+        return ServiceError(
+            f"the {what} at {path} is damaged; restore it from a backup, or delete it and index "
+            f"again"
+        )
     if "locked" in text or "busy" in text:
         return ServiceTimeoutError(
-            f"the {what} at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another process; try again when that has finished"
+            f"the {what} at {path} stayed locked for {BUSY_TIMEOUT_MS // 1000} s by another "
+            f"process; try again when that has finished"
         )
     is_readonly = "readonly" in text or "read-only" in text
     if "full" in text or (is_readonly and shutil.disk_usage(path.parent).free < _NO_SPACE):
-        return ServiceError(f"the disk that holds {path} is full; free some space and run again, what was finished is kept")
+        return ServiceError(
+            f"the disk that holds {path} is full; free some space and run again, what was "
+            f"finished is kept"
+        )
     if is_readonly:
         return ServiceError(
-            f"the {what} at {path} is read-only: its file system is, or this user may not write it; "
+            f"the {what} at {path} is read-only: its file system is, or this user may not write "
+            f"it; "
             "make it writable, or give another UNSPOOL_DATABASE"
         )
     if "unable to open" in text:
-        return ServiceError(f"the {what} at {path} cannot be opened; check that the folder exists and can be written")
+        return ServiceError(
+            f"the {what} at {path} cannot be opened; check that the folder exists and can be "
+            f"written"
+        )
     if isinstance(cause, sqlite3.IntegrityError):
-        return ConflictError(f"the {what} at {path} refused a write that contradicts what it holds ({cause}); run again")
+        return ConflictError(
+            f"the {what} at {path} refused a write that contradicts what it holds ({cause}); run "
+            f"again"
+        )
     if isinstance(cause, sqlite3.OperationalError | sqlite3.DatabaseError):
         return ServiceError(f"the {what} at {path} failed: {cause}; unspool doctor checks it")
     return InputError(f"the {what} at {path} could not take a value ({cause})")
 
 
 def revision_of(connection: Connection, path: Path) -> str:
-    """The migration a catalog stands at, '' for a new file; refuses a file that is not ours or newer than we are."""
+    """The migration a catalog stands at, '' for a new file; refuses a file that is not ours or
+    newer than we are.
+    """
     application = connection.exec_driver_sql("PRAGMA application_id").scalar_one()
     tables = connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
     if application != schema.APPLICATION_ID:
         if tables or application:
-            raise ConflictError(f"{path} belongs to another program; point UNSPOOL_DATABASE at another path, nothing was changed")
+            raise ConflictError(
+                f"{path} belongs to another program; point UNSPOOL_DATABASE at another path, "
+                f"nothing was changed"
+            )
         return ""
-    if not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master WHERE name='alembic_version'").scalar_one():
+    if not connection.exec_driver_sql(
+        "SELECT count(*) FROM sqlite_master WHERE name='alembic_version'"
+    ).scalar_one():
         return ""
-    return known_revision(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar(), str(path))
+    return known_revision(
+        connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar(), str(path)
+    )
 
 
 def _migrate(engine: Engine, path: Path, target: str) -> None:
@@ -324,7 +412,10 @@ def _own(engine: Engine) -> dict[str, str]:
 
 
 def use_log(path: Path) -> None:
-    """Switch a file to write-ahead logging, which stays in its header. SQLite does not wait here by itself while another process does the same."""
+    """Switch a file to write-ahead logging, which stays in its header.
+
+    SQLite does not wait here by itself while another process does the same.
+    """
     deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
     with closing(_connect(path)) as plain:
         while True:
@@ -339,4 +430,6 @@ def use_log(path: Path) -> None:
 
 def size_bytes(path: Path) -> int:
     """What the catalog's file and its log take on disk."""
-    return sum(file.stat().st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists())
+    return sum(
+        file.stat().st_size for file in (path, path.with_name(path.name + "-wal")) if file.exists()
+    )

@@ -1,4 +1,6 @@
-"""Statements that are run often or over many rows, each in the way that is fastest on the engine at hand."""
+"""Statements that are run often or over many rows, each in the way that is fastest on the engine
+at hand.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ def batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
         yield batch
 
 
-def insert_many(connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows) -> None:
-    """Insert many rows by the driver's own bulk call: on SQLite a quarter of the time of the same rows as dictionaries."""
+def insert_many(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows
+) -> None:
+    """Insert many rows by the driver's own bulk call: on SQLite a quarter of the time of the
+    same rows as dictionaries.
+    """
     if not rows:
         return
     if connection.dialect.name == POSTGRES:
@@ -33,13 +39,22 @@ def insert_many(connection: Connection, table: sa.Table, columns: Sequence[str],
 
         copy(connection, table.name, {name: type_name(table.c[name]) for name in columns}, rows)
         return
-    _run_many(connection, sa.insert(table).values({column: sa.bindparam(column) for column in columns}), columns, rows)
+    _run_many(
+        connection,
+        sa.insert(table).values({column: sa.bindparam(column) for column in columns}),
+        columns,
+        rows,
+    )
 
 
-def insert_missing(connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows) -> int:
-    """Insert the rows that are not there yet, and say how many; those that another writer was faster with are left as they are.
+def insert_missing(
+    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows
+) -> int:
+    """Insert the rows that are not there yet, and say how many; those that another writer was
+    faster with are left as they are.
 
-    Give them in one order everywhere: two writers of the same rows in different orders would wait for each other.
+    Give them in one order everywhere: two writers of the same rows in different orders would wait
+    for each other.
     """
     if not rows:
         return 0
@@ -47,10 +62,21 @@ def insert_missing(connection: Connection, table: sa.Table, columns: Sequence[st
         from unspool.catalog import driving
 
         arrays = {f"c{number}": [row[number] for row in rows] for number in range(len(columns))}
-        lists = ", ".join(f"%(c{number})b::{type_name(table.c[name])}[]" for number, name in enumerate(columns))
+        lists = ", ".join(
+            f"%(c{number})b::{type_name(table.c[name])}[]" for number, name in enumerate(columns)
+        )
         names = ", ".join(f'"{name}"' for name in columns)
-        return driving.run(connection, f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({lists}) ON CONFLICT DO NOTHING", arrays)  # noqa: S608
-    statement = sqlite.insert(table).values({column: sa.bindparam(column) for column in columns}).on_conflict_do_nothing()
+        return driving.run(
+            connection,
+            f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({lists}) ON CONFLICT DO "  # noqa: S608
+            f"NOTHING",
+            arrays,
+        )
+    statement = (
+        sqlite.insert(table)
+        .values({column: sa.bindparam(column) for column in columns})
+        .on_conflict_do_nothing()
+    )
     return _run_many(connection, statement, columns, rows)
 
 
@@ -61,20 +87,26 @@ def insert_new(connection: Connection, table: sa.Table, values: Mapping[str, obj
 
 
 def hold(connection: Connection, table: sa.Table, *, alone: bool) -> None:
-    """Keep others from removing rows of a table until this transaction ends or, alone, from relying on any.
+    """Keep others from removing rows of a table until this transaction ends or, alone, from relying
+    on any.
 
     SQLite has one writer at a time anyway.
     """
     if connection.dialect.name == POSTGRES:
         from unspool.catalog import driving
 
-        driving.run(connection, f"LOCK TABLE {table.name} IN {'SHARE ROW EXCLUSIVE' if alone else 'ROW EXCLUSIVE'} MODE")
+        driving.run(
+            connection,
+            f"LOCK TABLE {table.name} IN {'SHARE ROW EXCLUSIVE' if alone else 'ROW EXCLUSIVE'} "
+            f"MODE",
+        )
 
 
 def keep_order(connection: Connection) -> None:
     """Let the statements of this transaction follow an index rather than sort.
 
-    PostgreSQL takes a table that was filled a moment ago for a small one, and would sort a million rows to leave out the first ones.
+    PostgreSQL takes a table that was filled a moment ago for a small one, and would sort a million
+    rows to leave out the first ones.
     """
     if connection.dialect.name == POSTGRES:
         from unspool.catalog import driving
@@ -101,16 +133,24 @@ _TYPES: tuple[tuple[type[sa.types.TypeEngine[Any]], str], ...] = (
 )
 
 
-def _run_many(connection: Connection, statement: sa.Insert, columns: Sequence[str], rows: Rows) -> int:
+def _run_many(
+    connection: Connection, statement: sa.Insert, columns: Sequence[str], rows: Rows
+) -> int:
     compiled = statement.compile(dialect=connection.dialect, column_keys=list(columns))
     assert compiled.positiontup is not None
     order = [columns.index(name) for name in compiled.positiontup]
-    ordered = rows if order == list(range(len(columns))) else [tuple(row[index] for index in order) for row in rows]
+    ordered = (
+        rows
+        if order == list(range(len(columns)))
+        else [tuple(row[index] for index in order) for row in rows]
+    )
     return connection.exec_driver_sql(str(compiled), list(ordered)).rowcount
 
 
 class Prepared:
-    """A query that is run often: compiled once, and run without what SQLAlchemy does around it, which takes longer than SQLite does."""
+    """A query that is run often: compiled once, and run without what SQLAlchemy does around it,
+    which takes longer than SQLite does.
+    """
 
     def __init__(self, query: sa.Select[Any]) -> None:
         self._query = query
@@ -131,13 +171,17 @@ class Prepared:
 
 
 class ByIds:
-    """A query over a list of ids, prepared once; where a list cannot be handed over as one value, for each of a few lengths."""
+    """A query over a list of ids, prepared once; where a list cannot be handed over as one
+    value, for each of a few lengths.
+    """
 
     def __init__(self, query: sa.Select[Any], column: sa.ColumnElement[int]) -> None:
         self._query = query
         self._column = column
         self._prepared: dict[int, Prepared] = {}
-        self._of_array = Prepared(query.where(column == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger)))))
+        self._of_array = Prepared(
+            query.where(column == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger))))
+        )
 
     def rows(self, connection: Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """The rows of those that exist, in any order."""
@@ -148,10 +192,14 @@ class ByIds:
         for some in batches(ids):
             length = next(size for size in _LENGTHS if size >= len(some))
             if length not in self._prepared:
-                values = [sa.bindparam(f"id{number}", type_=sa.BigInteger) for number in range(length)]
+                values = [
+                    sa.bindparam(f"id{number}", type_=sa.BigInteger) for number in range(length)
+                ]
                 self._prepared[length] = Prepared(self._query.where(self._column.in_(values)))
             padded = (*some, *[some[-1]] * (length - len(some)))
-            yield from self._prepared[length].rows(connection, {f"id{number}": id_ for number, id_ in enumerate(padded)})
+            yield from self._prepared[length].rows(
+                connection, {f"id{number}": id_ for number, id_ in enumerate(padded)}
+            )
 
 
 def _compiled(query: sa.Select[Any], dialect: sa.Dialect) -> tuple[str, Sequence[str], bool]:

@@ -1,4 +1,6 @@
-"""The windows of an SQLite catalog: a file of their own, which may be deleted at any time, and only continuations go with it."""
+"""The windows of an SQLite catalog: a file of their own, which may be deleted at any time, and
+only continuations go with it.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,11 @@ class WindowFile:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Errors as ours. A file that turns out to be damaged inside is moved aside, so that the next call finds a new one."""
+        """Errors as ours.
+
+        A file that turns out to be damaged inside is moved aside, so that the next call finds a new
+        one.
+        """
         try:
             with translated(self._path, what="file of continuations"):
                 yield
@@ -57,7 +63,10 @@ class WindowFile:
             if isinstance(error.__cause__, Exception) and _is_damage(error.__cause__):
                 self.close()
                 _set_aside(self._path)
-                raise ServiceError(f"{self._path} was damaged and is begun anew; continuations that it held are gone, search again") from error
+                raise ServiceError(
+                    f"{self._path} was damaged and is begun anew; continuations that it held are "
+                    f"gone, search again"
+                ) from error
             raise
 
     def _ready(self) -> Engine:
@@ -73,7 +82,10 @@ def kept_at(catalog: Path) -> Path:
 
 
 def _open_file(path: Path) -> Engine:
-    """Open the file, and create it if it is missing. A damaged one is moved aside: its content is short-lived."""
+    """Open the file, and create it if it is missing.
+
+    A damaged one is moved aside: its content is short-lived.
+    """
     engine = engine_for(path)
     try:
         return _prepare(engine, path)
@@ -112,12 +124,20 @@ def _prepare(engine: Engine, path: Path) -> Engine:
     if not path.exists():
         path.touch(mode=0o600)  # private, because it contains queries
     with engine.connect() as connection:
-        application, version = (connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("application_id", "user_version"))
-        foreign = application != APPLICATION_ID and (application or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one())
+        application, version = (
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("application_id", "user_version")
+        )
+        foreign = application != APPLICATION_ID and (
+            application
+            or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
+        )
         if (application, version) == (APPLICATION_ID, FORMAT):
             return engine
     if foreign:
-        raise ServiceError(f"{path} belongs to another program; move it away, unspool keeps continuations there")
+        raise ServiceError(
+            f"{path} belongs to another program; move it away, unspool keeps continuations there"
+        )
     use_log(path)
     with transaction(engine) as connection:
         if connection.exec_driver_sql("PRAGMA user_version").scalar_one() != FORMAT:

@@ -26,7 +26,9 @@ SWEEP_EVERY = 200  # windows kept between two sweeps
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptWindow:
-    """What is known of a window, and those of its segments that were asked for: none where they were swept."""
+    """What is known of a window, and those of its segments that were asked for: none where they
+    were swept.
+    """
 
     question: Question
     caller: str
@@ -39,24 +41,50 @@ class Windows:
 
     def __init__(self, home: Home, *, clock: Callable[[], float] = time.time) -> None:
         self._home = home
-        self._recent: OrderedDict[bytes, KeptWindow] = OrderedDict()  # what is kept never changes, except that segments are added
+        # what is kept never changes, except that segments are added
+        self._recent: OrderedDict[bytes, KeptWindow] = OrderedDict()
         self._clock = clock
         self._guard = threading.Lock()
         self._until_sweep = 0
 
-    def keep(self, name: bytes, *, question: Question, caller: str, first: Segment, lifetime_s: int, query: tuple[bytes, bytes] | None) -> None:
-        """Freeze a window. `query` is the key and the vector of its query, which live as long as it does."""
+    def keep(
+        self,
+        name: bytes,
+        *,
+        question: Question,
+        caller: str,
+        first: Segment,
+        lifetime_s: int,
+        query: tuple[bytes, bytes] | None,
+    ) -> None:
+        """Freeze a window.
+
+        `query` is the key and the vector of its query, which live as long as it does.
+        """
         now = int(self._clock())
         with self._home.write() as connection:
-            insert_missing(connection, windows, _COLUMNS, [(name, caller, question.as_json(), now, now + lifetime_s)])
-            insert_missing(connection, segments, ("window", *PackedSegment._fields), [(name, *first.pack())])
+            insert_missing(
+                connection,
+                windows,
+                _COLUMNS,
+                [(name, caller, question.as_json(), now, now + lifetime_s)],
+            )
+            insert_missing(
+                connection, segments, ("window", *PackedSegment._fields), [(name, *first.pack())]
+            )
             if query is not None:
                 _keep_vector(connection, *query, expires_at=now + lifetime_s)
-        self._remember(name, KeptWindow(question=question, caller=caller, expires_at=now + lifetime_s, segments=(first,)))
+        self._remember(
+            name,
+            KeptWindow(
+                question=question, caller=caller, expires_at=now + lifetime_s, segments=(first,)
+            ),
+        )
         self._until_sweep -= 1
         if self._until_sweep < 0:
             self._until_sweep = SWEEP_EVERY
-            with suppress(ServiceError, ConflictError), self._home.write() as connection:  # the next one will do it
+            # the next one will do it
+            with suppress(ServiceError, ConflictError), self._home.write() as connection:
                 sweep(connection, now)
 
     def find(self, name: bytes, *, position: int) -> KeptWindow | None:
@@ -71,7 +99,12 @@ class Windows:
             return None
         question, caller, expires_at = rows[0][:3]
         found = tuple(PackedSegment(*row[3:]).unpack() for row in rows if row[3] is not None)
-        window = KeptWindow(question=Question.from_json(question), caller=caller, expires_at=expires_at, segments=found)
+        window = KeptWindow(
+            question=Question.from_json(question),
+            caller=caller,
+            expires_at=expires_at,
+            segments=found,
+        )
         if found:
             self._remember(name, window)
         return window
@@ -79,20 +112,29 @@ class Windows:
     def segments(self, name: bytes) -> list[Segment]:
         """Every segment of a window."""
         with self._home.read() as connection:
-            return [PackedSegment(*row).unpack() for row in _SEGMENTS.rows(connection, {"name": name})]
+            return [
+                PackedSegment(*row).unpack() for row in _SEGMENTS.rows(connection, {"name": name})
+            ]
 
     def append(self, name: bytes, segment: Segment) -> None:
         """Add a segment, unless another caller was faster: then that one stays."""
         with self._home.write() as connection:
             alive = sa.select(windows.c.name).where(windows.c.name == name)
             if connection.execute(alive).first() is not None:
-                insert_missing(connection, segments, ("window", *PackedSegment._fields), [(name, *segment.pack())])
+                insert_missing(
+                    connection,
+                    segments,
+                    ("window", *PackedSegment._fields),
+                    [(name, *segment.pack())],
+                )
         with self._guard:
             self._recent.pop(name, None)
 
     def substitutes(self, name: bytes) -> dict[int, int]:
         """What was shown in place of entries that were gone, by position."""
-        query = sa.select(substitutes.c.position, substitutes.c.chunk_id).where(substitutes.c.window == name)
+        query = sa.select(substitutes.c.position, substitutes.c.chunk_id).where(
+            substitutes.c.window == name
+        )
         with self._home.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -100,8 +142,15 @@ class Windows:
         """Remember what is shown in place of entries that are gone."""
         rows = [(name, position, id_) for position, id_ in sorted(chosen.items())]
         with self._home.write() as connection:
-            connection.execute(sa.delete(substitutes).where(substitutes.c.window == name, substitutes.c.position.in_(list(chosen))))
-            if connection.execute(sa.select(windows.c.name).where(windows.c.name == name)).first() is not None:
+            connection.execute(
+                sa.delete(substitutes).where(
+                    substitutes.c.window == name, substitutes.c.position.in_(list(chosen))
+                )
+            )
+            if (
+                connection.execute(sa.select(windows.c.name).where(windows.c.name == name)).first()
+                is not None
+            ):
                 insert_missing(connection, substitutes, ("window", "position", "chunk_id"), rows)
 
     def vector(self, key: bytes) -> bytes | None:
@@ -133,18 +182,29 @@ class Windows:
 
 
 def sweep(connection: Connection, now: int) -> None:
-    """Make room. An expired window loses its segments at once and is forgotten a day later: until then its first page can be had again."""
+    """Make room.
+
+    An expired window loses its segments at once and is forgotten a day later: until then its first
+    page can be had again.
+    """
     dead = sa.select(windows.c.name).where(windows.c.expires_at <= now)
     connection.execute(sa.delete(segments).where(segments.c.window.in_(dead)))
     connection.execute(sa.delete(substitutes).where(substitutes.c.window.in_(dead)))
     connection.execute(sa.delete(windows).where(windows.c.expires_at <= now - _REMEMBERED_S))
     connection.execute(sa.delete(query_vectors).where(query_vectors.c.expires_at <= now))
-    oldest = connection.execute(sa.select(windows.c.created_at).order_by(windows.c.created_at.desc()).offset(MAX_WINDOWS).limit(1)).scalar()
+    oldest = connection.execute(
+        sa.select(windows.c.created_at)
+        .order_by(windows.c.created_at.desc())
+        .offset(MAX_WINDOWS)
+        .limit(1)
+    ).scalar()
     if oldest is not None:
         old = sa.select(windows.c.name).where(windows.c.created_at <= oldest)
         connection.execute(sa.delete(segments).where(segments.c.window.in_(old)))
     newest = query_vectors.c.expires_at
-    first = connection.execute(sa.select(newest).order_by(newest.desc()).offset(MAX_VECTORS).limit(1)).scalar()
+    first = connection.execute(
+        sa.select(newest).order_by(newest.desc()).offset(MAX_VECTORS).limit(1)
+    ).scalar()
     if first is not None:
         connection.execute(sa.delete(query_vectors).where(newest <= first))
 
@@ -155,7 +215,9 @@ _REMEMBERED_S = 86_400
 def _keep_vector(connection: Connection, key: bytes, vector: bytes, *, expires_at: int) -> None:
     known = connection.execute(_EXTEND_VECTOR, {"b_key": key, "b_expires_at": expires_at}).rowcount
     if not known:
-        insert_missing(connection, query_vectors, ("key", "vector", "expires_at"), [(key, vector, expires_at)])
+        insert_missing(
+            connection, query_vectors, ("key", "vector", "expires_at"), [(key, vector, expires_at)]
+        )
 
 
 _COLUMNS = ("name", "caller", "question", "created_at", "expires_at")
@@ -164,18 +226,34 @@ _EXTEND_VECTOR = (
     .where(query_vectors.c.key == sa.bindparam("b_key"))
     .values(
         expires_at=sa.case(
-            (query_vectors.c.expires_at > sa.bindparam("b_expires_at"), query_vectors.c.expires_at), else_=sa.bindparam("b_expires_at")
+            (query_vectors.c.expires_at > sa.bindparam("b_expires_at"), query_vectors.c.expires_at),
+            else_=sa.bindparam("b_expires_at"),
         )
     )
 )
 _VECTOR = Prepared(
-    sa.select(query_vectors.c.vector).where(query_vectors.c.key == sa.bindparam("key"), query_vectors.c.expires_at > sa.bindparam("now"))
+    sa.select(query_vectors.c.vector).where(
+        query_vectors.c.key == sa.bindparam("key"), query_vectors.c.expires_at > sa.bindparam("now")
+    )
 )
-_PACKED = (segments.c.number, segments.c.start, segments.c.stop, segments.c.entries, segments.c.ids, segments.c.state)
+_PACKED = (
+    segments.c.number,
+    segments.c.start,
+    segments.c.stop,
+    segments.c.entries,
+    segments.c.ids,
+    segments.c.state,
+)
 _FIND = Prepared(
     sa.select(windows.c.question, windows.c.caller, windows.c.expires_at, *_PACKED)
-    .join(segments, sa.and_(segments.c.window == windows.c.name, segments.c.stop >= sa.bindparam("position")), isouter=True)
+    .join(
+        segments,
+        sa.and_(segments.c.window == windows.c.name, segments.c.stop >= sa.bindparam("position")),
+        isouter=True,
+    )
     .where(windows.c.name == sa.bindparam("name"))
     .order_by(segments.c.number)
 )
-_SEGMENTS = Prepared(sa.select(*_PACKED).where(segments.c.window == sa.bindparam("name")).order_by(segments.c.number))
+_SEGMENTS = Prepared(
+    sa.select(*_PACKED).where(segments.c.window == sa.bindparam("name")).order_by(segments.c.number)
+)

@@ -1,4 +1,6 @@
-"""Code, cut along its syntax tree: definitions whole where they fit, each with the comments and decorators that belong to it."""
+"""Code, cut along its syntax tree: definitions whole where they fit, each with the comments and
+decorators that belong to it.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,27 @@ from unspool.chunking.prose import Cut
 from unspool.chunking.syntax import Definition, Role, Tree, definitions, parse
 from unspool.domain.documents import Piece
 
-# Only nodes that may exceed the limit are opened. Code has 3 to 4 characters per token; other scripts have fewer.
+# Only nodes that may exceed the limit are opened. Code has 3 to 4 characters per token; other
+# scripts have fewer.
 _OPENED_FROM = 2.0
 _OPENED_FROM_WIDE = 0.75
-# Deeper than this, lines cut as well as syntax does, and the work stays linear however deep the nesting.
+# Deeper than this, lines cut as well as syntax does, and the work stays linear however deep the
+# nesting.
 _DEEPEST = 40
 _INDENT_AT_MOST = 400
 
 # Belongs to what follows it, whatever lies between.
 _LEADING = frozenset(
-    {"decorator", "attribute_item", "inner_attribute_item", "attribute_list", "annotation", "marker_annotation", "modifiers", "php_tag"}
+    {
+        "decorator",
+        "attribute_item",
+        "inner_attribute_item",
+        "attribute_list",
+        "annotation",
+        "marker_annotation",
+        "modifiers",
+        "php_tag",
+    }
 )
 # Belongs to what stands before it: the body to its signature, the end to its beginning.
 _TRAILING = frozenset(
@@ -77,14 +90,17 @@ def cut(page: Page, language: str) -> list[Piece] | None:
 
 
 def _cuts(page: Page, tree: Tree) -> list[Cut]:
-    """Boundaries between sibling nodes at line starts; inside a line only where the line by itself is too long."""
+    """Boundaries between sibling nodes at line starts; inside a line only where the line by
+    itself is too long.
+    """
     smallest = int(page.limit * (_OPENED_FROM if page.text.isascii() else _OPENED_FROM_WIDE))
     depths: dict[int, int] = {}
     opened = [(tree.root, 0)]
     while opened:
         node, depth = opened.pop()
         first = True
-        glue: tuple[int, bool] | None = None  # where the last leading comment or decorator ends, and whether blank lines part it
+        # where the last leading comment or decorator ends, and whether blank lines part it
+        glue: tuple[int, bool] | None = None
         for child in node.children:
             if not child.is_named:
                 continue
@@ -100,7 +116,9 @@ def _cuts(page: Page, tree: Tree) -> list[Cut]:
 
 
 def _place(page: Page, at: int) -> int | None:
-    """Where to cut before a node: the start of its line, the node itself in an overlong line, otherwise nowhere."""
+    """Where to cut before a node: the start of its line, the node itself in an overlong line,
+    otherwise nowhere.
+    """
     starts = page.line_starts
     line = bisect_right(starts, at)
     begin = starts[line - 1]
@@ -126,9 +144,14 @@ def _glued(page: Page, tree: Tree, glue: tuple[int, bool] | None, start: int) ->
 
 
 def _described(page: Page, spans: list[Span], found: list[Definition]) -> list[Piece]:
-    """The pieces with what is defined in each; both lists are in order, so one walk over them does."""
+    """The pieces with what is defined in each; both lists are in order, so one walk over them
+    does.
+    """
     scopes = [definition for definition in found if definition.role is not Role.CONSTANT]
-    named = sorted((definition for definition in found if definition.role is not Role.SCOPE), key=lambda one: one.at)
+    named = sorted(
+        (definition for definition in found if definition.role is not Role.SCOPE),
+        key=lambda one: one.at,
+    )
     enclosing: list[Definition] = []
     pieces = []
     scope = name = 0
@@ -160,7 +183,9 @@ def _described(page: Page, spans: list[Span], found: list[Definition]) -> list[P
 
 
 def _symbol(enclosing: Definition | None, inside: Sequence[Definition]) -> str:
-    """What the piece begins in, unless that only holds other things: then the first that is defined in the piece."""
+    """What the piece begins in, unless that only holds other things: then the first that is
+    defined in the piece.
+    """
     if enclosing is not None and (enclosing.role is Role.FUNCTION or enclosing in inside):
         return enclosing.symbol
     for definition in inside:

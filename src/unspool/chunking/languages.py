@@ -108,16 +108,23 @@ _NAMES = {
     "vim": ".vimrc",
     "json": ".babelrc .eslintrc .prettierrc composer.lock pipfile.lock flake.lock",
     "toml": "pipfile",
-    "ini": ".env .gitconfig .gitmodules .npmrc .pylintrc .flake8 .coveragerc .editorconfig .gitattributes .gitignore .dockerignore",
+    "ini": (
+        ".env .gitconfig .gitmodules .npmrc .pylintrc .flake8 .coveragerc .editorconfig "
+        ".gitattributes .gitignore .dockerignore"
+    ),
     "lock": "yarn.lock go.sum",
     "go.mod": "go.mod",
-    TEXT: "license licence copying authors notice readme changelog requirements.txt constraints.txt",
+    TEXT: "license licence copying authors notice readme changelog requirements.txt constraints.txt",  # noqa: E501
 }
 
 _DATA = frozenset({"json", "yaml", "toml", "ini", "xml", "csv", "lock", "diff", "go.mod"})
 _DOCS = frozenset({TEXT, "markdown", "rst", "asciidoc", "org", "latex"})
 
-_BY_EXTENSION = {extension: language for language, extensions in _EXTENSIONS.items() for extension in extensions.split()}
+_BY_EXTENSION = {
+    extension: language
+    for language, extensions in _EXTENSIONS.items()
+    for extension in extensions.split()
+}
 _BY_NAME = {name: language for language, names in _NAMES.items() for name in names.split()}
 
 _INTERPRETERS = {
@@ -187,7 +194,9 @@ _HEAD = 8192  # enough to see past a licence; the caller may hand in the whole f
 
 
 def language_of(path: str, head: str = "") -> str:
-    """The language by file name, then extension, then the first line of `head`; "text" if none of them tells."""
+    """The language by file name, then extension, then the first line of `head`; "text" if none
+    of them tells.
+    """
     name = path.replace("\\", "/").rsplit("/", 1)[-1].lower()
     head = head[:_HEAD]
     if name in _BY_NAME:
@@ -196,7 +205,8 @@ def language_of(path: str, head: str = "") -> str:
     if dot and extension in _BY_EXTENSION:
         return _refined(extension, _BY_EXTENSION[extension], head)
     base = stem if dot else name
-    if base.split(".")[0] in {"dockerfile", "containerfile", "makefile"}:  # Dockerfile.dev, Makefile.am
+    # Dockerfile.dev, Makefile.am
+    if base.split(".")[0] in {"dockerfile", "containerfile", "makefile"}:
         return _BY_NAME[base.split(".")[0]]
     return _by_shebang(head) or TEXT
 
@@ -223,9 +233,14 @@ def _by_shebang(head: str) -> str:
     if not found:
         return ""
     words = [found["program"].rsplit("/", 1)[-1], *found["rest"].split()]
-    if words[0] == "env":  # "env -S VAR=1 python3 -u": the program is the first word that is neither option nor setting
+    # "env -S VAR=1 python3 -u": the program is the first word that is neither option nor setting
+    if words[0] == "env":
         words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-    return _INTERPRETERS.get(_VERSION.sub("", words[0].rsplit("/", 1)[-1].lower()), "") if words else ""
+    return (
+        _INTERPRETERS.get(_VERSION.sub("", words[0].rsplit("/", 1)[-1].lower()), "")
+        if words
+        else ""
+    )
 
 
 _LANGUAGES = frozenset({*_EXTENSIONS, *_NAMES, *_INTERPRETERS.values()})

@@ -1,4 +1,6 @@
-"""Markdown and reStructuredText, cut by heading: a piece begins with its heading and knows the path to it."""
+"""Markdown and reStructuredText, cut by heading: a piece begins with its heading and knows the
+path to it.
+"""
 
 from __future__ import annotations
 
@@ -71,14 +73,21 @@ def cut(page: Page, language: str) -> list[Piece]:
                 token_count=span.token_count,
                 headings=path,
                 level=level,
-                defines=tuple(heading.title for heading in found[bisect_left(starts, span.start) : bisect_left(starts, span.end)]),
+                defines=tuple(
+                    heading.title
+                    for heading in found[
+                        bisect_left(starts, span.start) : bisect_left(starts, span.end)
+                    ]
+                ),
             )
         )
     return pieces
 
 
 def title_of(text: str, language: str) -> str:
-    """The first heading of level 1; an empty string if there is none or the language has no headings."""
+    """The first heading of level 1; an empty string if there is none or the language has no
+    headings.
+    """
     if language not in (MARKDOWN, RST):
         return ""
     found = headings(list(_lines(text, language)), language)
@@ -141,7 +150,9 @@ def _atx_title(line: str) -> str:
 
 
 def _rst_headings(lines: list[_Line]) -> Iterator[Heading]:
-    """Levels are in the order in which the styles first appear, over- and underlined being a style of its own."""
+    """Levels are in the order in which the styles first appear, over- and underlined being a
+    style of its own.
+    """
     styles: list[tuple[str, bool]] = []
     for index in range(1, len(lines)):
         mark = _ADORNMENT.match(lines[index].text)
@@ -157,7 +168,9 @@ def _rst_headings(lines: list[_Line]) -> Iterator[Heading]:
         style = (mark[1], over)
         if style not in styles:
             styles.append(style)
-        yield Heading(lines[index - 2 if over else index - 1].at, styles.index(style) + 1, title.strip())
+        yield Heading(
+            lines[index - 2 if over else index - 1].at, styles.index(style) + 1, title.strip()
+        )
 
 
 def _cuts(lines: list[_Line], found: list[Heading]) -> list[Cut]:

@@ -12,13 +12,16 @@ from typing import NamedTuple
 from unspool.domain.documents import Lines
 
 UNCOUNTED = sys.maxsize
-Ruler = Callable[[str], Callable[[int, int], int]]  # for a text, the token count of any part of it, without looking at the part again
+# for a text, the token count of any part of it, without looking at the part again
+Ruler = Callable[[str], Callable[[int, int], int]]
 
-# Beyond this many characters per allowed token a part is taken to be too long without looking at it: code and prose have 2 to 5,
-# and where the guess is wrong the part is merely cut along its inner boundaries and packed again.
+# Beyond this many characters per allowed token a part is taken to be too long without looking at
+# it: code and prose have 2 to 5, and where the guess is wrong the part is merely cut along its
+# inner boundaries and packed again.
 _MOST_CHARACTERS_PER_TOKEN = 6
-# Counting costs ten times as much as estimating and most of the time of all cutting, so a part is only counted when it is about to become
-# a piece or the estimate leaves open whether it fits. Fitted on 4000 parts of the Python library: 96 % lie within 0.72 to 1.19.
+# Counting costs ten times as much as estimating and most of the time of all cutting, so a part is
+# only counted when it is about to become a piece or the estimate leaves open whether it fits.
+# Fitted on 4000 parts of the Python library: 96 % lie within 0.72 to 1.19.
 _PER_LETTER, _PER_SIGN, _PER_WORD, _PER_LINE = 0.186, 0.56, 0.463, 2.32
 _SURELY_FITS, _SURELY_NOT = 0.75, 1.25
 _SAMPLE = 1500
@@ -29,7 +32,9 @@ _SPACES = b" \t\r\n"
 
 
 class Span(NamedTuple):
-    """A trimmed part of a text and its token count: exact, estimated, or `UNCOUNTED` where it is plainly too long."""
+    """A trimmed part of a text and its token count: exact, estimated, or `UNCOUNTED` where it is
+    plainly too long.
+    """
 
     start: int
     end: int
@@ -42,7 +47,15 @@ class Page:
 
     __slots__ = ("_count", "_exact", "_scale", "limit", "line_starts", "target", "text")
 
-    def __init__(self, text: str, *, limit: int, target: int, count: Callable[[str], int], ruler: Ruler | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        limit: int,
+        target: int,
+        count: Callable[[str], int],
+        ruler: Ruler | None = None,
+    ) -> None:
         self.text = encodable(text)
         self.limit = limit
         self.target = target
@@ -52,7 +65,9 @@ class Page:
         self._scale = 1.0 if ruler else _scale(self.text[:_SAMPLE], count)
 
     def measure(self, start: int, end: int) -> Span | None:
-        """The part without its outer blank lines but with its first line's indentation, counted; None if it is all white space."""
+        """The part without its outer blank lines but with its first line's indentation, counted;
+        None if it is all white space.
+        """
         edges = self._trimmed(start, end)
         if edges is None:
             return None
@@ -61,14 +76,17 @@ class Page:
             return Span(begin, end, UNCOUNTED, False)
         token_count = self._tokens(begin, end)
         if token_count > self.limit and begin < first:
-            # Indentation alone can exceed the limit; it carries no meaning worth an unembeddable piece.
+            # Indentation alone can exceed the limit; it carries no meaning worth an unembeddable
+            # piece.
             bare = self._tokens(first, end)
             if bare <= self.limit:
                 return Span(first, end, bare, True)
         return Span(begin, end, token_count, True)
 
     def weigh(self, start: int, end: int) -> Span | None:
-        """As `measure`, but only estimated where that suffices to say whether the part fits and counting is dear."""
+        """As `measure`, but only estimated where that suffices to say whether the part fits and
+        counting is dear.
+        """
         if self._exact is not None:
             return self.measure(start, end)
         edges = self._trimmed(start, end)
@@ -89,7 +107,11 @@ class Page:
         return Lines(bisect_right(self.line_starts, start), bisect_right(self.line_starts, end - 1))
 
     def _tokens(self, start: int, end: int) -> int:
-        return self._exact(start, end) if self._exact is not None else self._count(self.text[start:end])
+        return (
+            self._exact(start, end)
+            if self._exact is not None
+            else self._count(self.text[start:end])
+        )
 
     def _trimmed(self, start: int, end: int) -> tuple[int, int, int] | None:
         """Where the first line starts, its first character that is not white space, and the end."""
@@ -105,15 +127,24 @@ class Page:
 
 
 def estimate(text: str) -> float:
-    """About how many tokens a text has: letters form long tokens, digits and signs short ones, bytes of other scripts likewise."""
+    """About how many tokens a text has: letters form long tokens, digits and signs short ones,
+    bytes of other scripts likewise.
+    """
     data = text.encode()
     others = data.translate(None, _LETTERS)
     signs = len(others.translate(None, _SPACES))
-    return _PER_LETTER * (len(data) - len(others)) + _PER_SIGN * signs + _PER_WORD * len(text.split()) + _PER_LINE * text.count("\n")
+    return (
+        _PER_LETTER * (len(data) - len(others))
+        + _PER_SIGN * signs
+        + _PER_WORD * len(text.split())
+        + _PER_LINE * text.count("\n")
+    )
 
 
 def encodable(text: str) -> str:
-    """The text, or one of equal length with lone surrogates replaced: neither a parser nor a tokenizer takes them."""
+    """The text, or one of equal length with lone surrogates replaced: neither a parser nor a
+    tokenizer takes them.
+    """
     if text.isascii():
         return text
     try:
@@ -124,7 +155,9 @@ def encodable(text: str) -> str:
 
 
 def _scale(sample: str, count: Callable[[str], int]) -> float:
-    """How this tokenizer differs from the estimate, in steps of a quarter octave: an edit to the text seldom moves its other pieces."""
+    """How this tokenizer differs from the estimate, in steps of a quarter octave: an edit to the
+    text seldom moves its other pieces.
+    """
     guess = estimate(sample)
     if guess < 1:
         return 1.0

@@ -1,4 +1,6 @@
-"""From boundaries to pieces: cut where the depth is lowest, keep what fits whole, pack small neighbours together."""
+"""From boundaries to pieces: cut where the depth is lowest, keep what fits whole, pack small
+neighbours together.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,18 @@ from typing import NamedTuple
 from unspool.chunking.measure import Page, Span
 from unspool.chunking.prose import Cut, split
 
-# Shares of the target. A crumb is not worth a piece of its own; two large definitions in one piece hide each other in a search.
+# Shares of the target. A crumb is not worth a piece of its own; two large definitions in one piece
+# hide each other in a search.
 _CRUMB = 1 / 4
 _LARGE = 1 / 3
 _JOINT = 2  # tokens: the line ends between two units, which are in neither's count
 
 
 class _Part(NamedTuple):
-    """A stretch of the text and the cuts inside it, `cuts[low:high]`. Oversized ones are still to be cut, the others are finished."""
+    """A stretch of the text and the cuts inside it, `cuts[low:high]`.
+
+    Oversized ones are still to be cut, the others are finished.
+    """
 
     start: int
     end: int
@@ -28,7 +34,8 @@ class _Part(NamedTuple):
 
 
 def pack(page: Page, cuts: Sequence[Cut], marks: Sequence[int] = ()) -> list[Span]:
-    """The pieces in order. `cuts` are sorted; `marks` are the sorted offsets where something with a name begins.
+    """The pieces in order. `cuts` are sorted; `marks` are the sorted offsets where something with a
+    name begins.
 
     A section or definition is packed only with its siblings, never with its parent's.
     """
@@ -99,14 +106,17 @@ class _Level:
     def _add(self, unit: _Part) -> None:
         tokens = unit.span.token_count
         large = tokens >= _LARGE * self.page.target and self._is_named(unit, unit)
-        if self.units and ((large and self.has_large) or self.token_count + _JOINT + tokens > self.page.target):
+        if self.units and (
+            (large and self.has_large) or self.token_count + _JOINT + tokens > self.page.target
+        ):
             self._close()
         self.units.append(unit)
         self.token_count += tokens + (_JOINT if len(self.units) > 1 else 0)
         self.has_large = self.has_large or large
 
     def _oversized(self, unit: _Part) -> None:
-        # What leads up to an oversized unit goes with it if it is short: a class's signature with its first method, a constant with its user.
+        # What leads up to an oversized unit goes with it if it is short: a class's signature with
+        # its first method, a constant with its user.
         if self.units and self.token_count < _CRUMB * self.page.target:
             at_head = not self.done and len(self.units) == 1
             if at_head or not self._is_named(self.units[0], self.units[-1]):
@@ -132,7 +142,9 @@ class _Level:
             return
         if span.token_count <= self.page.limit:
             crumb = span.token_count < _CRUMB * self.page.target and not self._is_named(first, last)
-            self.done.append(_Part(first.start, last.end, 0, 0, span, is_oversized=False, is_crumb=crumb))
+            self.done.append(
+                _Part(first.start, last.end, 0, 0, span, is_oversized=False, is_crumb=crumb)
+            )
         elif len(units) == 1:
             self.done.append(first._replace(is_oversized=True))
         else:

@@ -1,8 +1,9 @@
 """Per language, the tree-sitter patterns of what has a name. Data only; `syntax.py` reads it.
 
-Captures: @name is the name's node; the other one spans the definition and says what it is: @type (a class, module, namespace: things
-lie in it), @function, @constant, or @scope (qualifies what lies in it but defines nothing, as a Rust impl does). @owner is written
-before the name where the owner doesn't enclose it, as a Go receiver. @exporter has to be CommonJS's `exports` or `module.exports`.
+Captures: @name is the name's node; the other one spans the definition and says what it is: @type (a
+class, module, namespace: things lie in it), @function, @constant, or @scope (qualifies what lies in
+it but defines nothing, as a Rust impl does). @owner is written before the name where the owner
+doesn't enclose it, as a Go receiver. @exporter has to be CommonJS's `exports` or `module.exports`.
 """
 
 from __future__ import annotations
@@ -201,6 +202,7 @@ PATTERNS: dict[str, str] = {
 """,
 }
 
-# How far down the tree a definition may begin; what lies deeper is an expression, and leaving it out halves the search.
+# How far down the tree a definition may begin; what lies deeper is an expression, and leaving it
+# out halves the search.
 DEPTHS: dict[str, int] = {"python": 7}
 DEPTH = 10

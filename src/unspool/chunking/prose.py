@@ -1,7 +1,9 @@
-"""Cutting without a syntax: paragraphs and lines as boundaries, and the last resort for what has none.
+"""Cutting without a syntax: paragraphs and lines as boundaries, and the last resort for what has
+none.
 
-`semantic-text-splitter` was weighed against the hand-written cutter: it knows neither symbols nor heading paths, does not attach
-comments to what they describe, and calls a Python token counter many times per piece; so only its idea of ranked boundaries is kept.
+`semantic-text-splitter` was weighed against the hand-written cutter: it knows neither symbols nor
+heading paths, does not attach comments to what they describe, and calls a Python token counter many
+times per piece; so only its idea of ranked boundaries is kept.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def paragraph_cuts(text: str) -> list[Cut]:
 
 
 def line_cuts(text: str) -> list[Cut]:
-    """Lines by indentation, those after a blank line first; a line that only closes something stays with what it closes."""
+    """Lines by indentation, those after a blank line first; a line that only closes something
+    stays with what it closes.
+    """
     cuts = []
     after_blank = False
     for at in _line_starts(text):
@@ -55,8 +59,8 @@ def line_cuts(text: str) -> list[Cut]:
 def split(page: Page, start: int, end: int) -> Iterator[Span]:
     """Pieces of a part that offers no better boundary, each within the limit.
 
-    The length is guessed from the tokens per character so far, so the work stays linear in the text. Only a single character that
-    is by itself more than the limit comes out longer than it.
+    The length is guessed from the tokens per character so far, so the work stays linear in the
+    text. Only a single character that is by itself more than the limit comes out longer than it.
     """
     sample = page.measure(start, min(end, start + 2 * page.limit))
     density = _characters_per_token(sample, 3.0)
@@ -81,7 +85,9 @@ def _take(page: Page, start: int, end: int, *, size: int) -> tuple[int, Span | N
 
 
 def _boundary(text: str, start: int, stop: int) -> int:
-    """The best place in the second half of `text[start:stop]`: blank line, line, sentence, clause, word, anywhere."""
+    """The best place in the second half of `text[start:stop]`: blank line, line, sentence,
+    clause, word, anywhere.
+    """
     middle = start + (stop - start) // 2
     for mark in ("\n\n", "\n\r\n", "\n"):
         found = text.rfind(mark, middle, stop)
@@ -93,7 +99,15 @@ def _boundary(text: str, start: int, stop: int) -> int:
             last = match.end()
         if last:
             return last
-    while stop - start > 1 and stop - middle > 0 and (unicodedata.combining(text[stop]) or text[stop] in _JOINERS or text[stop - 1] == "\u200d"):
+    while (
+        stop - start > 1
+        and stop - middle > 0
+        and (
+            unicodedata.combining(text[stop])
+            or text[stop] in _JOINERS
+            or text[stop - 1] == "\u200d"
+        )
+    ):
         stop -= 1
     return stop
 

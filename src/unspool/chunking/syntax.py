@@ -1,4 +1,6 @@
-"""Parsing: grammars loaded when first needed, offsets turned from bytes to characters, definitions found by pattern."""
+"""Parsing: grammars loaded when first needed, offsets turned from bytes to characters,
+definitions found by pattern.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,23 @@ from tree_sitter import Language, Node, Parser, Query, QueryCursor
 from unspool.chunking.languages import GRAMMARS
 from unspool.chunking.patterns import DEPTH, DEPTHS, PATTERNS
 
-# Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript issue 323). A parse can't be stopped from
-# Python 3.11 (the binding's progress callback crashes below 3.14), but a parser asks for its text piece by piece, and ends when it is
-# told that there is none. Of 500 ordinary files none asked for more than a fifth of these reads. The grammars known to loop inside a
-# text get it byte by byte, so that they have to ask: five times slower, but never stuck.
+# Some grammars loop for ever on a syntax error: tsx on `<a {{b:>c:d(e f)` (tree-sitter-typescript
+# issue 323). A parse can't be stopped from Python 3.11 (the binding's progress callback crashes
+# below 3.14), but a parser asks for its text piece by piece, and ends when it is told that there is
+# none. Of 500 ordinary files none asked for more than a fifth of these reads. The grammars known to
+# loop inside a text get it byte by byte, so that they have to ask: five times slower, but never
+# stuck.
 _READS = 1_000
 _READS_PER_BYTE = 1 / 64
 _READS_PER_BYTE_SINGLY = 8
 _READ_SIZE = 2_048  # between two reads other threads have their turn
 _READ_SINGLY = frozenset({"kotlin", "tsx"})
-# Others take time that is quadratic (`<div>` without end in HTML), or kilobytes for each byte (`a<a<a<` in C++). The parser's memory is
-# counted in Python's blocks: ordinary code needs up to 0.6 for a byte, the densest table 3.4, that C++ 16. Other threads' blocks are
-# counted with them, hence the large allowance. TypeScript needs few, but large: unclosed `<` are counted before the parse.
-# The processor's time is the last resort: ordinary code takes 0.3 s for a megabyte, the slowest real file found, Cython read as Python, 5 s.
+# Others take time that is quadratic (`<div>` without end in HTML), or kilobytes for each byte
+# (`a<a<a<` in C++). The parser's memory is counted in Python's blocks: ordinary code needs up to
+# 0.6 for a byte, the densest table 3.4, that C++ 16. Other threads' blocks are counted with them,
+# hence the large allowance. TypeScript needs few, but large: unclosed `<` are counted before the
+# parse. The processor's time is the last resort: ordinary code takes 0.3 s for a megabyte, the
+# slowest real file found, Cython read as Python, 5 s.
 _BLOCKS = 1_000_000
 _BLOCKS_PER_BYTE = 4
 _COUNTED_EVERY = 16  # reads
@@ -39,9 +45,10 @@ _UNCLOSED_AT_MOST = 10_000
 _STATEMENT_ENDS = re.compile(rb"[;{}]")
 _SECONDS = 2.0
 _SECONDS_PER_BYTE = 6e-6
-# Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB took minutes). So a long text is first
-# tried on three samples, and cut by lines if they don't parse. Garbage has a share of 0 to 0.2 in whole nodes; one sample of real
-# code may have as little, as when it lies inside a table.
+# Elsewhere the recovery from errors is quadratic on text that isn't in the language at all (200 KB
+# took minutes). So a long text is first tried on three samples, and cut by lines if they don't
+# parse. Garbage has a share of 0 to 0.2 in whole nodes; one sample of real code may have as little,
+# as when it lies inside a table.
 _TRIED_FROM = 32_768
 _DOUBTED_FROM = 262_144
 _WINDOW = 8_192
@@ -77,7 +84,10 @@ class Definition(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A parsed text. `characters[byte]` is the character offset of a byte offset; a range where both are the same."""
+    """A parsed text.
+
+    `characters[byte]` is the character offset of a byte offset; a range where both are the same.
+    """
 
     root: Node
     data: bytes
@@ -95,7 +105,9 @@ _parsers = _Parsers()
 
 
 def parse(text: str, language: str) -> Tree | None:
-    """The syntax tree; None where the language has no grammar that can be used, the text is not in the language, or it costs too much."""
+    """The syntax tree; None where the language has no grammar that can be used, the text is not
+    in the language, or it costs too much.
+    """
     grammar = _grammar(language)
     if grammar is None:
         return None
@@ -103,25 +115,37 @@ def parse(text: str, language: str) -> Tree | None:
     if len(data) > _TRIED_FROM and (_is_unclosed(data) or not _seems_code(data, language, grammar)):
         return None
     root = _root(data, language, grammar)
-    return None if root is None else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
+    return (
+        None
+        if root is None
+        else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
+    )
 
 
 def _is_unclosed(data: bytes) -> bool:
-    """Whether a single statement opens more `<` than any code does; shifts and comparisons with `=` open none."""
+    """Whether a single statement opens more `<` than any code does; shifts and comparisons with
+    `=` open none.
+    """
     return data.count(b"<") > _UNCLOSED_AT_MOST and any(
-        part.count(b"<") - 2 * part.count(b"<<") - part.count(b"<=") - part.count(b">") > _UNCLOSED_AT_MOST for part in _STATEMENT_ENDS.split(data)
+        part.count(b"<") - 2 * part.count(b"<<") - part.count(b"<=") - part.count(b">")
+        > _UNCLOSED_AT_MOST
+        for part in _STATEMENT_ENDS.split(data)
     )
 
 
 class _Reader:
-    """Hands a text to the parser, and nothing more once it has asked too often, or used too much time or memory."""
+    """Hands a text to the parser, and nothing more once it has asked too often, or used too much
+    time or memory.
+    """
 
     __slots__ = ("_blocks", "_data", "_is_single", "_stops_at", "left")
 
     def __init__(self, data: bytes, language: str) -> None:
         self._data = data
         self._is_single = language in _READ_SINGLY
-        self.left = _READS + int(len(data) * (_READS_PER_BYTE_SINGLY if self._is_single else _READS_PER_BYTE))
+        self.left = _READS + int(
+            len(data) * (_READS_PER_BYTE_SINGLY if self._is_single else _READS_PER_BYTE)
+        )
         self._blocks = sys.getallocatedblocks() + _BLOCKS
         self._stops_at = time.thread_time() + _SECONDS + len(data) * _SECONDS_PER_BYTE
 
@@ -132,7 +156,8 @@ class _Reader:
             return b""
         if self._is_single:
             byte = self._data[at : at + 1]
-            return byte if byte.isascii() else self._data[at : at + 4]  # a character has to come whole
+            # a character has to come whole
+            return byte if byte.isascii() else self._data[at : at + 4]
         return self._data[at : at + _READ_SIZE]
 
     def _is_spent(self, at: int) -> bool:
@@ -140,7 +165,10 @@ class _Reader:
             return False
         if time.thread_time() > self._stops_at:
             return True
-        return not self.left % _COUNTED_EVERY and sys.getallocatedblocks() > self._blocks + at * _BLOCKS_PER_BYTE
+        return (
+            not self.left % _COUNTED_EVERY
+            and sys.getallocatedblocks() > self._blocks + at * _BLOCKS_PER_BYTE
+        )
 
 
 def _root(data: bytes, language: str, grammar: Language) -> Node | None:
@@ -153,7 +181,9 @@ def _root(data: bytes, language: str, grammar: Language) -> Node | None:
 
 
 def _windows(data: bytes) -> Iterator[bytes]:
-    """Samples from the beginning, the middle and the end, starting at an unindented line where there is one near."""
+    """Samples from the beginning, the middle and the end, starting at an unindented line where
+    there is one near.
+    """
     for at in (0, len(data) // 2 - _WINDOW, len(data) - 2 * _WINDOW):
         found = _UNINDENTED.search(data, at, at + _WINDOW) if at else None
         start = found.end() if found else at
@@ -200,7 +230,8 @@ def definitions(tree: Tree, language: str) -> list[Definition]:
         if definition is None:
             continue
         known = found.get(definition.at)
-        if known is None or known.role is Role.CONSTANT:  # `const f = () => 1` is a constant and a function
+        # `const f = () => 1` is a constant and a function
+        if known is None or known.role is Role.CONSTANT:
             found[definition.at] = definition
     return _qualified(sorted(found.values(), key=lambda one: (one.start, -one.end)))
 
@@ -208,20 +239,33 @@ def definitions(tree: Tree, language: str) -> list[Definition]:
 def _definition(captures: Mapping[str, list[Node]], role: Role, tree: Tree) -> Definition | None:
     node, name_node = captures[role][0], captures["name"][0]
     written = _text(name_node, tree.data)
-    if not written or len(written) > _LONGEST_NAME or ("exporter" in captures and _text(captures["exporter"][0], tree.data) not in _EXPORTERS):
+    if (
+        not written
+        or len(written) > _LONGEST_NAME
+        or ("exporter" in captures and _text(captures["exporter"][0], tree.data) not in _EXPORTERS)
+    ):
         return None
     parts = [written] if written.isidentifier() else _parts(written)
     symbol = ".".join(parts)
     if "owner" in captures:
         symbol = f"{_text(captures['owner'][0], tree.data)}.{symbol}"
     place = tree.characters
-    return Definition(place[node.start_byte], place[node.end_byte], place[name_node.start_byte], role, parts[-1], symbol)
+    return Definition(
+        place[node.start_byte],
+        place[node.end_byte],
+        place[name_node.start_byte],
+        role,
+        parts[-1],
+        symbol,
+    )
 
 
 def _parts(written: str) -> list[str]:
     if "operator" in written:  # its own signs look like separators
         return written.rsplit("::", 1)
-    return [part for part in _SEPARATORS.split(_TEMPLATE_ARGUMENTS.sub("", written)) if part] or [written]
+    return [part for part in _SEPARATORS.split(_TEMPLATE_ARGUMENTS.sub("", written)) if part] or [
+        written
+    ]
 
 
 def _text(node: Node, data: bytes) -> str:
@@ -268,4 +312,6 @@ def _grammar(language: str) -> Language | None:
 @cache
 def _query(language: str) -> Query | None:
     grammar = _grammar(language)
-    return Query(grammar, PATTERNS[language]) if grammar is not None and language in PATTERNS else None
+    return (
+        Query(grammar, PATTERNS[language]) if grammar is not None and language in PATTERNS else None
+    )

@@ -3,7 +3,8 @@
     with unspool.open("http://localhost:8765", key="unspool_...") as corpus:
         page = corpus.search("how are sessions opened?")
 
-`calls.py` holds every request as a value and `flows.py` what takes several of them; `RemoteCorpus` and `AsyncRemoteCorpus` only send them.
+`calls.py` holds every request as a value and `flows.py` what takes several of them; `RemoteCorpus`
+and `AsyncRemoteCorpus` only send them.
 """
 
 from unspool.errors import MissingDependencyError
@@ -13,9 +14,15 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "httpx2":
         raise
-    raise MissingDependencyError("a corpus in a service needs the package httpx2; pip install 'unspool[client]'") from error
+    raise MissingDependencyError(
+        "a corpus in a service needs the package httpx2; pip install 'unspool[client]'"
+    ) from error
 
-from unspool.client.asynchronous import AsyncRemoteConversations, AsyncRemoteCorpus, AsyncRemoteHistory
+from unspool.client.asynchronous import (
+    AsyncRemoteConversations,
+    AsyncRemoteCorpus,
+    AsyncRemoteHistory,
+)
 from unspool.client.conversations import RemoteConversations
 from unspool.client.corpus import RemoteCorpus
 from unspool.client.histories import RemoteHistory

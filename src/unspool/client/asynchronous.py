@@ -16,7 +16,14 @@ from unspool.client.streams import AsyncRemoteAnswerStream
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import DEFAULT_PROJECT as DEFAULT_CONVERSATIONS
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
-from unspool.domain.documents import DEFAULT_PROJECT, Chunk, Document, DocumentRecord, Passage, Status
+from unspool.domain.documents import (
+    DEFAULT_PROJECT,
+    Chunk,
+    Document,
+    DocumentRecord,
+    Passage,
+    Status,
+)
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
@@ -24,9 +31,14 @@ from unspool.settings import Settings
 
 
 class AsyncRemoteCorpus:
-    """A corpus in a service, whose methods are awaited. A call that is cancelled ends its request."""
+    """A corpus in a service, whose methods are awaited.
 
-    def __init__(self, address: str, *, key: str | None = None, settings: Settings | None = None) -> None:
+    A call that is cancelled ends its request.
+    """
+
+    def __init__(
+        self, address: str, *, key: str | None = None, settings: Settings | None = None
+    ) -> None:
         self._settings = Settings.load() if settings is None else settings
         self._own = Preferences.of(self._settings)
         self._sender = AsyncSender(service_of(address, key, self._settings))
@@ -38,7 +50,12 @@ class AsyncRemoteCorpus:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     if not TYPE_CHECKING:  # a type checker shall complain of what is not there
@@ -55,13 +72,31 @@ class AsyncRemoteCorpus:
         """Let go of every file and connection."""
         await self._sender.close()
 
-    async def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
-        """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
-        flow = flows.index(str(source), project=project, ref=ref, on_progress=on_progress, made=self._sender.service.made)
+    async def index(
+        self,
+        source: str | Path,
+        *,
+        project: str | None = None,
+        ref: str = "",
+        on_progress: OnProgress | None = None,
+    ) -> IndexReport:
+        """Bring a project up to date with a folder, a file or a git URL. The project is called
+        after it unless named.
+        """
+        flow = flows.index(
+            str(source),
+            project=project,
+            ref=ref,
+            on_progress=on_progress,
+            made=self._sender.service.made,
+        )
         return await self._sender.run(flow)
 
     async def put(self, *documents: Document) -> IndexReport:
-        """Store documents given as text, replacing those of the same path. They are findable when this returns."""
+        """Store documents given as text, replacing those of the same path.
+
+        They are findable when this returns.
+        """
         return await self._sender.run(flows.put(documents, most=self._most), in_thread=True)
 
     @property
@@ -70,13 +105,21 @@ class AsyncRemoteCorpus:
         return AsyncRemoteConversations(self._sender, self._own.project, most=self._most)
 
     async def remember(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         return await self.conversations.save(*conversations)
 
     async def remember_files(
-        self, paths: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+        self,
+        paths: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
+        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of
+        agents. What cannot be read is reported.
+        """
         return await self.conversations.load(paths, project=project, on_progress=on_progress)
 
     async def forget(self, *, project: str, path: str | None = None) -> int:
@@ -98,9 +141,11 @@ class AsyncRemoteCorpus:
         caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident.
+        """The best chunks for a query, best first. With no project named, the only one there is;
+        never several by accident.
 
-        `max_total_tokens` caps this page and all that follow it together. `caller` binds the continuation: nobody else can use it.
+        `max_total_tokens` caps this page and all that follow it together. `caller` binds the
+        continuation: nobody else can use it.
         """
         call = calls.search(
             self._own,
@@ -118,14 +163,25 @@ class AsyncRemoteCorpus:
         return await self._sender.send(call)
 
     async def more(
-        self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = ""
+        self,
+        continuation: str,
+        *,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        restart: bool = False,
+        caller: str = "",
     ) -> Page:
-        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens` change this page alone.
+        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens`
+        change this page alone.
 
-        With `restart`, a continuation that cannot be followed any more gives the first page again, with a warning; one that never was any,
-        or was somebody else's, is an error all the same.
+        With `restart`, a continuation that cannot be followed any more gives the first page again,
+        with a warning; one that never was any, or was somebody else's, is an error all the same.
         """
-        return await self._sender.send(calls.more(continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller))
+        return await self._sender.send(
+            calls.more(
+                continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller
+            )
+        )
 
     async def ask(
         self,
@@ -138,12 +194,21 @@ class AsyncRemoteCorpus:
         model: object = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        """What a model answers from the best chunks for a question, each citation checked. Where nothing is found, no model is called.
+        """What a model answers from the best chunks for a question, each citation checked. Where
+        nothing is found, no model is called.
 
-        `model` is a name as in the settings or a model of one's own; with none, the answer holds what one would be shown. `conversation` is what was
-        said before, oldest first. `on_text` is called with each piece as it comes.
+        `model` is a name as in the settings or a model of one's own; with none, the answer holds
+        what one would be shown. `conversation` is what was said before, oldest first. `on_text` is
+        called with each piece as it comes.
         """
-        async with await self.answering(question, projects=projects, where=where, limit=limit, conversation=conversation, model=model) as stream:
+        async with await self.answering(
+            question,
+            projects=projects,
+            where=where,
+            limit=limit,
+            conversation=conversation,
+            model=model,
+        ) as stream:
             async for piece in stream:
                 if on_text is not None:
                     on_text(piece)
@@ -159,13 +224,30 @@ class AsyncRemoteCorpus:
         conversation: Sequence[Message] = (),
         model: object = None,
     ) -> AsyncRemoteAnswerStream:
-        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`. Closing it ends the request at once."""
-        call = calls.ask(self._own, question, projects=projects, where=where, limit=limit, conversation=conversation, model=model)
-        return await self._sender.repeated(call, lambda: AsyncRemoteAnswerStream(self._sender).begin(call))
+        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`.
 
-    async def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
+        Closing it ends the request at once.
+        """
+        call = calls.ask(
+            self._own,
+            question,
+            projects=projects,
+            where=where,
+            limit=limit,
+            conversation=conversation,
+            model=model,
+        )
+        return await self._sender.repeated(
+            call, lambda: AsyncRemoteAnswerStream(self._sender).begin(call)
+        )
+
+    async def related(
+        self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
+    ) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
-        return await self._sender.send(calls.related(self._own, path, line, project=project, limit=limit))
+        return await self._sender.send(
+            calls.related(self._own, path, line, project=project, limit=limit)
+        )
 
     async def nearest(
         self,
@@ -175,8 +257,12 @@ class AsyncRemoteCorpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says otherwise: raw vector search, no words and no ranking."""
-        return await self._sender.send(calls.nearest(self._own, vector, k=k, projects=projects, where=where))
+        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says
+        otherwise: raw vector search, no words and no ranking.
+        """
+        return await self._sender.send(
+            calls.nearest(self._own, vector, k=k, projects=projects, where=where)
+        )
 
     async def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it."""
@@ -191,13 +277,21 @@ class AsyncRemoteCorpus:
         after: str | None = None,
         limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document, by project and path. A project's can be had in parts: `limit` of them, `after` the last path of the ones
-        before."""
-        return await self._sender.run(flows.documents(project=project, status=status, path=path, after=after, limit=limit))
+        """What is known of each document, by project and path. A project's can be had in parts:
+        `limit` of them, `after` the last path of the ones before."""
+        return await self._sender.run(
+            flows.documents(project=project, status=status, path=path, after=after, limit=limit)
+        )
 
-    async def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:
-        """The lines of a document from one to another, both included, or to its end, as they were indexed; of a conversation the messages."""
-        return await self._sender.run(flows.read(path, project=project or self._own.project, first=first, last=last))
+    async def read(
+        self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
+    ) -> Passage:
+        """The lines of a document from one to another, both included, or to its end, as they
+        were indexed; of a conversation the messages.
+        """
+        return await self._sender.run(
+            flows.read(path, project=project or self._own.project, first=first, last=last)
+        )
 
     async def count(self, *, project: str | None = None) -> int:
         """How many chunks there are, in one project or in all."""
@@ -207,12 +301,19 @@ class AsyncRemoteCorpus:
         """How many tokens a text has for the embedder."""
         return await self._sender.send(calls.count_tokens(text))
 
-    async def history(self, stream: str, *, project: str | None = None, retention: Retention | None = None) -> AsyncRemoteHistory:
-        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the first one is appended.
+    async def history(
+        self, stream: str, *, project: str | None = None, retention: Retention | None = None
+    ) -> AsyncRemoteHistory:
+        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the
+        first one is appended.
 
-        A stream belongs to a project: the one named, else the setting's, else `default`. `retention` is the settings' unless given.
+        A stream belongs to a project: the one named, else the setting's, else `default`.
+        `retention` is the settings' unless given.
         """
-        return AsyncRemoteHistory(self._sender, calls.stream(project or self._own.project or DEFAULT_PROJECT, stream, retention))
+        return AsyncRemoteHistory(
+            self._sender,
+            calls.stream(project or self._own.project or DEFAULT_PROJECT, stream, retention),
+        )
 
     async def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Every stream of responses, or those of one project, by project and name."""
@@ -240,50 +341,88 @@ class AsyncRemoteConversations:
         self._most = most
 
     async def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         return await self._sender.run(flows.save(conversations))
 
     async def load(
-        self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
-        flow = flows.load(files, project=project or self._project, on_progress=on_progress, most=self._most)
+        """Take in exports of conversations, each conversation whole or not at all; what cannot
+        be read is reported.
+        """
+        flow = flows.load(
+            files, project=project or self._project, on_progress=on_progress, most=self._most
+        )
         return await self._sender.run(flow, in_thread=True)
 
-    async def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
-        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
+    async def append(
+        self, id: str, *messages: Message, project: str | None = None
+    ) -> RememberReport:
+        """Store messages behind a conversation's last, without reading those before; a conversation
+        that does not exist begins with them.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever is not sure that it arrived sends it again.
+        A message that is there already, by its id, is left out and counted as a duplicate: whoever
+        is not sure that it arrived sends it again.
         """
-        return await self._sender.send(calls.append_messages(project or self._project, id, messages))
+        return await self._sender.send(
+            calls.append_messages(project or self._project, id, messages)
+        )
 
-    async def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
-        """A conversation with its messages in order, or only the last so many of them; None where there is none."""
-        return await self._sender.run(flows.absent(calls.conversation(project or self._project, id, last=last), None))
+    async def get(
+        self, id: str, *, project: str | None = None, last: int | None = None
+    ) -> Conversation | None:
+        """A conversation with its messages in order, or only the last so many of them; None
+        where there is none.
+        """
+        return await self._sender.run(
+            flows.absent(calls.conversation(project or self._project, id, last=last), None)
+        )
 
-    async def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    async def exists(self, id: str, *, project: str | None = None) -> bool:
         """Whether there is a conversation of that id."""
         return await self._sender.run(flows.exists(project or self._project, id))
 
-    async def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+    async def list(
+        self, *, project: str | None = None, skip: int = 0, limit: int = 100
+    ) -> Sequence[ConversationRecord]:
         """Conversations without their messages, those that began last first."""
-        return await self._sender.run(flows.absent(calls.conversations(project or self._project, skip=skip, limit=limit), []))
+        return await self._sender.run(
+            flows.absent(calls.conversations(project or self._project, skip=skip, limit=limit), [])
+        )
 
     async def count(self, *, project: str | None = None) -> int:
         """How many conversations there are."""
-        return await self._sender.run(flows.absent(calls.conversation_count(project or self._project), 0))
+        return await self._sender.run(
+            flows.absent(calls.conversation_count(project or self._project), 0)
+        )
 
-    async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
-        """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
-        return await self._sender.run(flows.absent(calls.conversation_chunks(project or self._project, id), []))
+    async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
+        """What is searched of a conversation, in order: a chunk for each message, several for a
+        long one.
+        """
+        return await self._sender.run(
+            flows.absent(calls.conversation_chunks(project or self._project, id), [])
+        )
 
     async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
-        return await self._sender.run(flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None))
+        """Return one of these chunks by its id, as a hit names it; None if the project has no
+        such chunk.
+        """
+        return await self._sender.run(
+            flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None)
+        )
 
-    async def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    async def delete(self, id: str, *, project: str | None = None) -> bool:
         """Remove a conversation with everything under it; False where there was none."""
-        return await self._sender.run(flows.absent(calls.delete_conversation(project or self._project, id), False))
+        return await self._sender.run(
+            flows.absent(calls.delete_conversation(project or self._project, id), False)
+        )
 
 
 class AsyncRemoteHistory:
@@ -299,9 +438,11 @@ class AsyncRemoteHistory:
         return self._place.stream
 
     async def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored.
+        """Add a response, given now unless a time is named. Secrets in it are masked before it is
+        stored.
 
-        A few records that are past the retention go. One that is older than what is kept is not kept either.
+        A few records that are past the retention go. One that is older than what is kept is not
+        kept either.
         """
         return await self._sender.send(calls.append_record(self._place, body, at))
 
@@ -310,8 +451,13 @@ class AsyncRemoteHistory:
         return await self._sender.run(flows.records(self._place, limit=limit, offset=offset))
 
     async def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
-        return await self._sender.run(flows.history_page(self._place, limit=limit, offset=offset, full=full))
+        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+
+        `full`, they are all there and whole.
+        """
+        return await self._sender.run(
+            flows.history_page(self._place, limit=limit, offset=offset, full=full)
+        )
 
     async def count(self) -> int:
         """How many records there are to read."""

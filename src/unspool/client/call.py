@@ -19,7 +19,10 @@ _HALVES = re.compile("[\ud800-\udfff]")  # of characters; UTF-8 has no way to wr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[_T_co]):
-    """One request, and how its answer is read. Where `repeats`, making it twice comes to the same as making it once."""
+    """One request, and how its answer is read.
+
+    Where `repeats`, making it twice comes to the same as making it once.
+    """
 
     method: str
     path: str  # every name in it encoded
@@ -40,11 +43,17 @@ class Call(Generic[_T_co]):
 
 
 def encoded(body: Mapping[str, Any]) -> bytes:
-    """An object as JSON in UTF-8. Halves of characters are replaced, as a corpus does before it stores them."""
+    """An object as JSON in UTF-8.
+
+    Halves of characters are replaced, as a corpus does before it stores them.
+    """
     try:
         text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"what was given cannot be sent ({error}); give text, finite numbers, lists and mappings") from None
+        raise InputError(
+            f"what was given cannot be sent ({error}); give text, finite numbers, lists and "
+            f"mappings"
+        ) from None
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -56,7 +65,9 @@ def get(path: str, parse: Callable[[Any], _T], **params: object) -> Call[_T]:
     return Call(method="GET", path=path, parse=parse, params=params)
 
 
-def post(path: str, parse: Callable[[Any], _T], body: Mapping[str, Any], *, repeats: bool = True) -> Call[_T]:
+def post(
+    path: str, parse: Callable[[Any], _T], body: Mapping[str, Any], *, repeats: bool = True
+) -> Call[_T]:
     """A call with a body, in which what is None is left out."""
     given = {name: value for name, value in body.items() if value is not None}
     return Call(method="POST", path=path, parse=parse, body=given, repeats=repeats)

@@ -1,4 +1,7 @@
-"""What can be asked of a service over HTTP: each call as a value, made without sending anything. Both faces send the same ones."""
+"""What can be asked of a service over HTTP: each call as a value, made without sending anything.
+
+Both faces send the same ones.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,15 @@ from unspool.client.call import Call, get, in_project, post, segment
 from unspool.client.preferences import Preferences, first
 from unspool.domain import continuations, filters
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, Document, DocumentRecord, Passage, Status, check_path, check_project
+from unspool.domain.documents import (
+    Chunk,
+    Document,
+    DocumentRecord,
+    Passage,
+    Status,
+    check_path,
+    check_project,
+)
 from unspool.domain.history import (
     MAX_OFFSET,
     MAX_PAGE,
@@ -65,33 +76,65 @@ def search(
     return post("/v1/search", parsing.page, body)
 
 
-def more(continuation: str, *, limit: int | None, max_tokens: int | None, restart: bool, caller: str) -> Call[Page]:
+def more(
+    continuation: str, *, limit: int | None, max_tokens: int | None, restart: bool, caller: str
+) -> Call[Page]:
     """The page of a continuation."""
     _check_caller(caller)
     if not isinstance(continuation, str):
-        raise MalformedContinuationError(f"a continuation is text, not a {type(continuation).__name__}; give page.continuation")
+        raise MalformedContinuationError(
+            f"a continuation is text, not a {type(continuation).__name__}; give page.continuation"
+        )
     text = continuation.strip()
     continuations.raw(text)
-    body = {"continuation": text, "limit": limit, "max_tokens": max_tokens, "restart": bool(restart), "explain": True, "full": True}
+    body = {
+        "continuation": text,
+        "limit": limit,
+        "max_tokens": max_tokens,
+        "restart": bool(restart),
+        "explain": True,
+        "full": True,
+    }
     return post("/v1/more", parsing.page, body)
 
 
-def related(own: Preferences, path: str, line: int, *, project: str | None, limit: int | None) -> Call[Page]:
+def related(
+    own: Preferences, path: str, line: int, *, project: str | None, limit: int | None
+) -> Call[Page]:
     """What is like a place in a document."""
     _check_findable(path, project or own.project)
-    body = {"path": path, "line": line, "project": project or own.project or None, "limit": first(limit, own.limit), "full": True}
+    body = {
+        "path": path,
+        "line": line,
+        "project": project or own.project or None,
+        "limit": first(limit, own.limit),
+        "full": True,
+    }
     return post("/v1/related", parsing.page, body)
 
 
 def nearest(
-    own: Preferences, vector: Sequence[float], *, k: int, projects: Sequence[str] | str | None, where: Mapping[str, Any] | None
+    own: Preferences,
+    vector: Sequence[float],
+    *,
+    k: int,
+    projects: Sequence[str] | str | None,
+    where: Mapping[str, Any] | None,
 ) -> Call[list[Hit]]:
     """Hits by a vector alone."""
     try:
         numbers = [float(value) for value in vector]
     except (TypeError, ValueError) as error:
-        raise InputError(f"the vector is not made of numbers ({error}); give those that `embed` gives") from None
-    body = {"vector": numbers, "k": k, "projects": own.several(projects), "where": _filter(where), "full": True}
+        raise InputError(
+            f"the vector is not made of numbers ({error}); give those that `embed` gives"
+        ) from None
+    body = {
+        "vector": numbers,
+        "k": k,
+        "projects": own.several(projects),
+        "where": _filter(where),
+        "full": True,
+    }
     return post("/v1/nearest", parsing.listed("hits", parsing.hit), body)
 
 
@@ -117,10 +160,16 @@ def ask(
 ) -> Call[Any]:
     """The answer as it is written; what comes back is a stream of events."""
     if model is not None:
-        raise UnsupportedError("a service answers with its own model; leave `model` out, and set UNSPOOL_ANSWER_MODEL where the service runs")
+        raise UnsupportedError(
+            "a service answers with its own model; leave `model` out, and set "
+            "UNSPOOL_ANSWER_MODEL where the service runs"
+        )
     for turn in conversation:
         if not isinstance(turn, Message):
-            raise InputError(f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, oldest first")
+            raise InputError(
+                f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, "
+                f"oldest first"
+            )
     body = {
         "question": _asked(question),
         "projects": own.several(projects),
@@ -146,7 +195,10 @@ def _query(text: str) -> str:
 
 def _check_caller(caller: str) -> None:
     if caller:
-        raise UnsupportedError("a service knows its callers by their keys, and ties each continuation to the key; leave `caller` out")
+        raise UnsupportedError(
+            "a service knows its callers by their keys, and ties each continuation to the key; "
+            "leave `caller` out"
+        )
 
 
 def _filter(where: Mapping[str, Any] | None) -> Any:
@@ -181,7 +233,9 @@ def stores() -> Call[list[StoreStatus]]:
     return get("/v1/stores", parsing.listed("stores", parsing.store_status))
 
 
-def documents(project: str, *, status: Status | None, after: str | None, limit: int) -> Call[tuple[list[DocumentRecord], str | None]]:
+def documents(
+    project: str, *, status: Status | None, after: str | None, limit: int
+) -> Call[tuple[list[DocumentRecord], str | None]]:
     """Some documents, and behind which path the next ones are."""
 
     def parse(data: Any) -> tuple[list[DocumentRecord], str | None]:
@@ -197,14 +251,26 @@ def document(project: str, path: str) -> Call[DocumentRecord]:
 
 def read(project: str, path: str, *, first: int, last: int | None) -> Call[Passage]:
     """Lines of a document."""
-    return get(_document(project, path), lambda data: parsing.passage(data["passage"]), first=first, last=last)
+    return get(
+        _document(project, path),
+        lambda data: parsing.passage(data["passage"]),
+        first=first,
+        last=last,
+    )
 
 
 def put(documents: Sequence[Document]) -> Call[IndexReport]:
     """Documents of one project."""
     body = {"documents": [document_of(one) for one in documents]}
-    repeats = all(one.version is None for one in documents)  # what was replaced has another version the second time
-    return Call(method="PUT", path=in_project(documents[0].project, "documents"), parse=parsing.index_report, body=body, repeats=repeats)
+    # what was replaced has another version the second time
+    repeats = all(one.version is None for one in documents)
+    return Call(
+        method="PUT",
+        path=in_project(documents[0].project, "documents"),
+        parse=parsing.index_report,
+        body=body,
+        repeats=repeats,
+    )
 
 
 def document_of(document: Document) -> dict[str, Any]:
@@ -238,7 +304,9 @@ def _check_findable(path: str, project: str) -> None:
         check_path(path)
     except InputError as error:
         place = f" in project {project!r}" if project else ""
-        raise NotFoundError(f"no document {path!r}{place}; `unspool documents` lists them") from error
+        raise NotFoundError(
+            f"no document {path!r}{place}; `unspool documents` lists them"
+        ) from error
 
 
 # Jobs
@@ -246,7 +314,12 @@ def _check_findable(path: str, project: str) -> None:
 
 def start_index(project: str, *, source: str, ref: str) -> Call[Job]:
     """A new job."""
-    return post(in_project(project, "index"), parsing.job, {"source": source, "ref": ref or None}, repeats=False)
+    return post(
+        in_project(project, "index"),
+        parsing.job,
+        {"source": source, "ref": ref or None},
+        repeats=False,
+    )
 
 
 def job(id_: str) -> Call[Job]:
@@ -265,7 +338,9 @@ def cancel(id_: str) -> Call[Job]:
 def save(conversations: Sequence[Conversation]) -> Call[RememberReport]:
     """Conversations of one project."""
     body = {"conversations": [conversation_of(one) for one in conversations]}
-    return post(in_project(conversations[0].project, "conversations"), parsing.remember_report, body)
+    return post(
+        in_project(conversations[0].project, "conversations"), parsing.remember_report, body
+    )
 
 
 def conversation_of(conversation: Conversation) -> dict[str, Any]:
@@ -283,7 +358,12 @@ def conversation_of(conversation: Conversation) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    values = {"text": message.text, "author": message.author, "kind": message.kind.value, "id": message.id}
+    values = {
+        "text": message.text,
+        "author": message.author,
+        "kind": message.kind.value,
+        "id": message.id,
+    }
     return values if message.at is None else {**values, "at": _moment(message.at)}
 
 
@@ -292,8 +372,11 @@ def append_messages(project: str, id_: str, messages: Sequence[Message]) -> Call
     if not messages:
         raise InputError("no message was given; append takes at least one")
     body = {"messages": [_message(one) for one in messages]}
-    repeats = all(one.id for one in messages)  # those that have a name are known when they come again
-    return post(_conversation(project, id_, "messages"), parsing.remember_report, body, repeats=repeats)
+    # those that have a name are known when they come again
+    repeats = all(one.id for one in messages)
+    return post(
+        _conversation(project, id_, "messages"), parsing.remember_report, body, repeats=repeats
+    )
 
 
 def conversation(project: str, id_: str, *, last: int | None) -> Call[Conversation]:
@@ -303,7 +386,12 @@ def conversation(project: str, id_: str, *, last: int | None) -> Call[Conversati
 
 def conversations(project: str, *, skip: int, limit: int) -> Call[list[ConversationRecord]]:
     """Conversations without them."""
-    return get(in_project(project, "conversations"), parsing.listed("conversations", parsing.conversation_record), skip=skip, limit=limit)
+    return get(
+        in_project(project, "conversations"),
+        parsing.listed("conversations", parsing.conversation_record),
+        skip=skip,
+        limit=limit,
+    )
 
 
 def conversation_count(project: str) -> Call[int]:
@@ -323,7 +411,9 @@ def conversation_chunk(project: str, chunk_id: int) -> Call[Chunk]:
 
 def delete_conversation(project: str, id_: str) -> Call[bool]:
     """A conversation goes."""
-    return Call(method="DELETE", path=_conversation(project, id_), parse=lambda data: True, repeats=False)
+    return Call(
+        method="DELETE", path=_conversation(project, id_), parse=lambda data: True, repeats=False
+    )
 
 
 def _conversation(project: str, id_: str, *further: str) -> str:
@@ -353,7 +443,10 @@ class Stream:
 def stream(project: str, name: str, retention: Retention | None) -> Stream:
     """A stream by its names; how much of it is kept, a service decides."""
     if retention is not None:
-        raise UnsupportedError("a service keeps as much of a stream as its own settings say; leave `retention` out, and set UNSPOOL_HISTORY_* there")
+        raise UnsupportedError(
+            "a service keeps as much of a stream as its own settings say; leave `retention` out, "
+            "and set UNSPOOL_HISTORY_* there"
+        )
     return Stream(project, name)
 
 
@@ -363,12 +456,19 @@ def streams(project: str) -> Call[list[StreamStatus]]:
 
 
 def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record]:
-    """Secrets are masked here already: what comes back does not repeat the body, and none need leave this process."""
+    """Secrets are masked here already: what comes back does not repeat the body, and none need
+    leave this process.
+    """
     from unspool.sources.reading import mask_value
 
     check_body(body)
     given = {"body": mask_value(body), "at": None if at is None else _moment(checked_time(at))}
-    return post(stream.path("records"), lambda data: parsing.record({**data["appended"], "body": given["body"]}), given, repeats=False)
+    return post(
+        stream.path("records"),
+        lambda data: parsing.record({**data["appended"], "body": given["body"]}),
+        given,
+        repeats=False,
+    )
 
 
 def records(stream: Stream, *, limit: int, offset: int) -> Call[tuple[list[Record], int | None]]:
@@ -383,13 +483,16 @@ def records(stream: Stream, *, limit: int, offset: int) -> Call[tuple[list[Recor
 
 def record_count(stream: Stream) -> Call[int]:
     """How many there are."""
-    return get(stream.path(), parsing.under("count"), limit=1, offset=MAX_OFFSET)  # none of the records, which may be large
+    # none of the records, which may be large
+    return get(stream.path(), parsing.under("count"), limit=1, offset=MAX_OFFSET)
 
 
 def history_page(stream: Stream, *, limit: int, offset: int, full: bool) -> Call[HistoryPage]:
     """Responses as an agent gets them."""
     check_range(limit, offset, most=MAX_PAGE)
-    return get(stream.path("records"), parsing.history_page, limit=limit, offset=offset, full=_truth(full))
+    return get(
+        stream.path("records"), parsing.history_page, limit=limit, offset=offset, full=_truth(full)
+    )
 
 
 def prune_history(stream: Stream) -> Call[int]:

@@ -15,7 +15,10 @@ OnProgress = Callable[[Progress], None]
 
 
 class RemoteConversations:
-    """Conversations in a service. Where no project is named, the settings' one is meant, and without that 'conversations'."""
+    """Conversations in a service.
+
+    Where no project is named, the settings' one is meant, and without that 'conversations'.
+    """
 
     def __init__(self, sender: Sender, project: str, *, most: int) -> None:
         self._sender = sender
@@ -23,44 +26,80 @@ class RemoteConversations:
         self._most = most
 
     def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         return self._sender.run(flows.save(conversations))
 
-    def load(self, files: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot be read is reported."""
-        return self._sender.run(flows.load(files, project=project or self._project, on_progress=on_progress, most=self._most))
+    def load(
+        self,
+        files: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> RememberReport:
+        """Take in exports of conversations, each conversation whole or not at all; what cannot
+        be read is reported.
+        """
+        return self._sender.run(
+            flows.load(
+                files, project=project or self._project, on_progress=on_progress, most=self._most
+            )
+        )
 
-    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:  # noqa: A002
-        """Store messages behind a conversation's last, without reading those before; a conversation that does not exist begins with them.
+    def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
+        """Store messages behind a conversation's last, without reading those before; a conversation
+        that does not exist begins with them.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever is not sure that it arrived sends it again.
+        A message that is there already, by its id, is left out and counted as a duplicate: whoever
+        is not sure that it arrived sends it again.
         """
         return self._sender.send(calls.append_messages(project or self._project, id, messages))
 
-    def get(self, id: str, *, project: str | None = None, last: int | None = None) -> Conversation | None:  # noqa: A002
-        """A conversation with its messages in order, or only the last so many of them; None where there is none."""
-        return self._sender.run(flows.absent(calls.conversation(project or self._project, id, last=last), None))
+    def get(
+        self, id: str, *, project: str | None = None, last: int | None = None
+    ) -> Conversation | None:
+        """A conversation with its messages in order, or only the last so many of them; None
+        where there is none.
+        """
+        return self._sender.run(
+            flows.absent(calls.conversation(project or self._project, id, last=last), None)
+        )
 
-    def exists(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    def exists(self, id: str, *, project: str | None = None) -> bool:
         """Whether there is a conversation of that id."""
         return self._sender.run(flows.exists(project or self._project, id))
 
-    def list(self, *, project: str | None = None, skip: int = 0, limit: int = 100) -> Sequence[ConversationRecord]:
+    def list(
+        self, *, project: str | None = None, skip: int = 0, limit: int = 100
+    ) -> Sequence[ConversationRecord]:
         """Conversations without their messages, those that began last first."""
-        return self._sender.run(flows.absent(calls.conversations(project or self._project, skip=skip, limit=limit), []))
+        return self._sender.run(
+            flows.absent(calls.conversations(project or self._project, skip=skip, limit=limit), [])
+        )
 
     def count(self, *, project: str | None = None) -> int:
         """How many conversations there are."""
         return self._sender.run(flows.absent(calls.conversation_count(project or self._project), 0))
 
-    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:  # noqa: A002
-        """What is searched of a conversation, in order: a chunk for each message, several for a long one."""
-        return self._sender.run(flows.absent(calls.conversation_chunks(project or self._project, id), []))
+    def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
+        """What is searched of a conversation, in order: a chunk for each message, several for a
+        long one.
+        """
+        return self._sender.run(
+            flows.absent(calls.conversation_chunks(project or self._project, id), [])
+        )
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no such chunk."""
-        return self._sender.run(flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None))
+        """Return one of these chunks by its id, as a hit names it; None if the project has no
+        such chunk.
+        """
+        return self._sender.run(
+            flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None)
+        )
 
-    def delete(self, id: str, *, project: str | None = None) -> bool:  # noqa: A002
+    def delete(self, id: str, *, project: str | None = None) -> bool:
         """Remove a conversation with everything under it; False where there was none."""
-        return self._sender.run(flows.absent(calls.delete_conversation(project or self._project, id), False))
+        return self._sender.run(
+            flows.absent(calls.delete_conversation(project or self._project, id), False)
+        )

@@ -31,7 +31,9 @@ ELSEWHERE = "keys observe project_of refresh root_of size_bytes warm".split()
 def service_of(address: str, key: str | None, settings: Settings) -> Service:
     """Where a corpus is asked for, and with which key."""
     given = settings.key if key is None else key
-    return Service(address, key=given, request_s=settings.serve_timeout_s, answer_s=settings.answer_timeout_s)
+    return Service(
+        address, key=given, request_s=settings.serve_timeout_s, answer_s=settings.answer_timeout_s
+    )
 
 
 def sendable(settings: Settings) -> int:
@@ -41,14 +43,23 @@ def sendable(settings: Settings) -> int:
 
 def missing(kind: str, name: str) -> AttributeError:
     """What is said of a method that only a corpus of this process has."""
-    why = "; that is done where the service runs, with the command line or a corpus opened there" if name in ELSEWHERE else ""
+    why = (
+        "; that is done where the service runs, with the command line or a corpus opened there"
+        if name in ELSEWHERE
+        else ""
+    )
     return AttributeError(f"{kind} has no {name!r}{why}")
 
 
 class RemoteCorpus:
-    """A corpus in a service. Safe to use from several threads. Its results are those of a `Corpus`, its errors, too."""
+    """A corpus in a service.
 
-    def __init__(self, address: str, *, key: str | None = None, settings: Settings | None = None) -> None:
+    Safe to use from several threads. Its results are those of a `Corpus`, its errors, too.
+    """
+
+    def __init__(
+        self, address: str, *, key: str | None = None, settings: Settings | None = None
+    ) -> None:
         self.settings = Settings.load() if settings is None else settings
         self._own = Preferences.of(self.settings)
         self._sender = Sender(service_of(address, key, self.settings))
@@ -60,7 +71,12 @@ class RemoteCorpus:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     if not TYPE_CHECKING:  # a type checker shall complain of what is not there
@@ -74,12 +90,32 @@ class RemoteCorpus:
 
     # In
 
-    def index(self, source: str | Path, *, project: str | None = None, ref: str = "", on_progress: OnProgress | None = None) -> IndexReport:
-        """Bring a project up to date with a folder, a file or a git URL. The project is called after it unless named."""
-        return self._sender.run(flows.index(str(source), project=project, ref=ref, on_progress=on_progress, made=self._sender.service.made))
+    def index(
+        self,
+        source: str | Path,
+        *,
+        project: str | None = None,
+        ref: str = "",
+        on_progress: OnProgress | None = None,
+    ) -> IndexReport:
+        """Bring a project up to date with a folder, a file or a git URL. The project is called
+        after it unless named.
+        """
+        return self._sender.run(
+            flows.index(
+                str(source),
+                project=project,
+                ref=ref,
+                on_progress=on_progress,
+                made=self._sender.service.made,
+            )
+        )
 
     def put(self, *documents: Document) -> IndexReport:
-        """Store documents given as text, replacing those of the same path. They are findable when this returns."""
+        """Store documents given as text, replacing those of the same path.
+
+        They are findable when this returns.
+        """
         return self._sender.run(flows.put(documents, most=self._most))
 
     def forget(self, *, project: str, path: str | None = None) -> int:
@@ -94,13 +130,21 @@ class RemoteCorpus:
         return RemoteConversations(self._sender, self._own.project, most=self._most)
 
     def remember(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages that are new or changed are embedded."""
+        """Store conversations, all or none: those of the same id are replaced, and only messages
+        that are new or changed are embedded.
+        """
         return self.conversations.save(*conversations)
 
     def remember_files(
-        self, paths: Sequence[str | Path] | str | Path, *, project: str | None = None, on_progress: OnProgress | None = None
+        self,
+        paths: Sequence[str | Path] | str | Path,
+        *,
+        project: str | None = None,
+        on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of agents. What cannot be read is reported."""
+        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of
+        agents. What cannot be read is reported.
+        """
         return self.conversations.load(paths, project=project, on_progress=on_progress)
 
     # Out
@@ -120,9 +164,11 @@ class RemoteCorpus:
         caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is; never several by accident.
+        """The best chunks for a query, best first. With no project named, the only one there is;
+        never several by accident.
 
-        `max_total_tokens` caps this page and all that follow it together. `caller` binds the continuation: nobody else can use it.
+        `max_total_tokens` caps this page and all that follow it together. `caller` binds the
+        continuation: nobody else can use it.
         """
         call = calls.search(
             self._own,
@@ -139,13 +185,24 @@ class RemoteCorpus:
         )
         return self._tied(self._sender.send(call))
 
-    def more(self, continuation: str, *, limit: int | None = None, max_tokens: int | None = None, restart: bool = False, caller: str = "") -> Page:
-        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens` change this page alone.
+    def more(
+        self,
+        continuation: str,
+        *,
+        limit: int | None = None,
+        max_tokens: int | None = None,
+        restart: bool = False,
+        caller: str = "",
+    ) -> Page:
+        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens`
+        change this page alone.
 
-        With `restart`, a continuation that cannot be followed any more gives the first page again, with a warning; one that never was any,
-        or was somebody else's, is an error all the same.
+        With `restart`, a continuation that cannot be followed any more gives the first page again,
+        with a warning; one that never was any, or was somebody else's, is an error all the same.
         """
-        call = calls.more(continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller)
+        call = calls.more(
+            continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller
+        )
         return self._tied(self._sender.send(call))
 
     def ask(
@@ -159,12 +216,21 @@ class RemoteCorpus:
         model: object = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        """What a model answers from the best chunks for a question, each citation checked. Where nothing is found, no model is called.
+        """What a model answers from the best chunks for a question, each citation checked. Where
+        nothing is found, no model is called.
 
-        `model` is a name as in the settings or a model of one's own; with none, the answer holds what one would be shown. `conversation` is what was
-        said before, oldest first. `on_text` is called with each piece as it comes.
+        `model` is a name as in the settings or a model of one's own; with none, the answer holds
+        what one would be shown. `conversation` is what was said before, oldest first. `on_text` is
+        called with each piece as it comes.
         """
-        with self.answering(question, projects=projects, where=where, limit=limit, conversation=conversation, model=model) as stream:
+        with self.answering(
+            question,
+            projects=projects,
+            where=where,
+            limit=limit,
+            conversation=conversation,
+            model=model,
+        ) as stream:
             for piece in stream:
                 if on_text is not None:
                     on_text(piece)
@@ -180,11 +246,24 @@ class RemoteCorpus:
         conversation: Sequence[Message] = (),
         model: object = None,
     ) -> RemoteAnswerStream:
-        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`. Closing it ends the request at once."""
-        call = calls.ask(self._own, question, projects=projects, where=where, limit=limit, conversation=conversation, model=model)
+        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`.
+
+        Closing it ends the request at once.
+        """
+        call = calls.ask(
+            self._own,
+            question,
+            projects=projects,
+            where=where,
+            limit=limit,
+            conversation=conversation,
+            model=model,
+        )
         return self._sender.repeated(call, lambda: RemoteAnswerStream(self._sender, call))
 
-    def related(self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None) -> Page:
+    def related(
+        self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
+    ) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
         return self._sender.send(calls.related(self._own, path, line, project=project, limit=limit))
 
@@ -196,11 +275,18 @@ class RemoteCorpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says otherwise: raw vector search, no words and no ranking."""
-        return self._sender.send(calls.nearest(self._own, vector, k=k, projects=projects, where=where))
+        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says
+        otherwise: raw vector search, no words and no ranking.
+        """
+        return self._sender.send(
+            calls.nearest(self._own, vector, k=k, projects=projects, where=where)
+        )
 
     def embed(self, text: str) -> list[float]:
-        """A text's vector in this corpus's space, as `nearest` takes it. Python warns where the embedder reads only its beginning."""
+        """A text's vector in this corpus's space, as `nearest` takes it.
+
+        Python warns where the embedder reads only its beginning.
+        """
         return self._sender.send(calls.embed(text))
 
     def documents(
@@ -212,13 +298,21 @@ class RemoteCorpus:
         after: str | None = None,
         limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document, by project and path. A project's can be had in parts: `limit` of them, `after` the last path of the ones
-        before."""
-        return self._sender.run(flows.documents(project=project, status=status, path=path, after=after, limit=limit))
+        """What is known of each document, by project and path. A project's can be had in parts:
+        `limit` of them, `after` the last path of the ones before."""
+        return self._sender.run(
+            flows.documents(project=project, status=status, path=path, after=after, limit=limit)
+        )
 
-    def read(self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None) -> Passage:
-        """The lines of a document from one to another, both included, or to its end, as they were indexed; of a conversation the messages."""
-        return self._sender.run(flows.read(path, project=project or self._own.project, first=first, last=last))
+    def read(
+        self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
+    ) -> Passage:
+        """The lines of a document from one to another, both included, or to its end, as they
+        were indexed; of a conversation the messages.
+        """
+        return self._sender.run(
+            flows.read(path, project=project or self._own.project, first=first, last=last)
+        )
 
     def count(self, *, project: str | None = None) -> int:
         """How many chunks there are, in one project or in all."""
@@ -228,12 +322,19 @@ class RemoteCorpus:
         """How many tokens a text has for the embedder."""
         return self._sender.send(calls.count_tokens(text))
 
-    def history(self, stream: str, *, project: str | None = None, retention: Retention | None = None) -> RemoteHistory:
-        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the first one is appended.
+    def history(
+        self, stream: str, *, project: str | None = None, retention: Retention | None = None
+    ) -> RemoteHistory:
+        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the
+        first one is appended.
 
-        A stream belongs to a project: the one named, else the setting's, else `default`. `retention` is the settings' unless given.
+        A stream belongs to a project: the one named, else the setting's, else `default`.
+        `retention` is the settings' unless given.
         """
-        return RemoteHistory(self._sender, calls.stream(project or self._own.project or DEFAULT_PROJECT, stream, retention))
+        return RemoteHistory(
+            self._sender,
+            calls.stream(project or self._own.project or DEFAULT_PROJECT, stream, retention),
+        )
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Every stream of responses, or those of one project, by project and name."""

@@ -1,4 +1,8 @@
-"""What takes several calls. Each flow yields what is to be sent or waited for, and is given the answer: both faces run the same ones."""
+"""What takes several calls.
+
+Each flow yields what is to be sent or waited for, and is given the answer: both faces run the same
+ones.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from unspool.client import calls, parsing
 from unspool.client.call import Call, encoded
 from unspool.domain.conversations import Conversation, check_saved
-from unspool.domain.documents import Document, DocumentRecord, Passage, Status, check_listed, check_project, checked_status, usable_name
+from unspool.domain.documents import (
+    Document,
+    DocumentRecord,
+    Passage,
+    Status,
+    check_listed,
+    check_project,
+    checked_status,
+    usable_name,
+)
 from unspool.domain.history import HistoryPage, Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
-from unspool.errors import AmbiguousError, ConflictError, InputError, NotFoundError, SwitchedError, TooLargeError, UnreachableError, UnspoolError
+from unspool.errors import (
+    AmbiguousError,
+    ConflictError,
+    InputError,
+    NotFoundError,
+    SwitchedError,
+    TooLargeError,
+    UnreachableError,
+    UnspoolError,
+)
 
 if TYPE_CHECKING:
     from unspool.sources.conversations.loading import Intake
 
-FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0  # between two looks at a job: progress is written twice a second
+# between two looks at a job: progress is written twice a second
+FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
 LISTED = 1_000  # documents in one answer
 SENT = 1_000  # documents or conversations in one request: no service takes more
 SHOWN = 20  # names in a message
@@ -45,9 +68,17 @@ Flow = Generator[Call[Any] | Pause, Any, _T]
 
 
 def index(
-    source: str, *, project: str | None, ref: str, on_progress: OnProgress | None, made: Callable[[str, str], UnspoolError]
+    source: str,
+    *,
+    project: str | None,
+    ref: str,
+    on_progress: OnProgress | None,
+    made: Callable[[str, str], UnspoolError],
 ) -> Flow[IndexReport]:
-    """Have the service index something, and watch it. Whoever stops watching, stops the job; one that is only out of sight goes on."""
+    """Have the service index something, and watch it.
+
+    Whoever stops watching, stops the job; one that is only out of sight goes on.
+    """
     from unspool.sources import git
 
     if not git.is_git_url(source):
@@ -55,13 +86,21 @@ def index(
         if project is None:
             project, source = yield from _project_at(source)
     name = project or git.project_name(source)
-    job: Job = yield from _watched((yield calls.start_index(name, source=source, ref=ref)), on_progress)
+    job: Job = yield from _watched(
+        (yield calls.start_index(name, source=source, ref=ref)), on_progress
+    )
     if job.state is JobState.FAILED:
         raise made(job.error_code, job.error)
     if job.state is JobState.CANCELLED:
-        raise ConflictError(f"job {job.id} for project {name!r} was cancelled by somebody; index again, what was stored stays")
+        raise ConflictError(
+            f"job {job.id} for project {name!r} was cancelled by somebody; index again, what was "
+            f"stored stays"
+        )
     if job.state is JobState.INTERRUPTED:
-        raise UnreachableError(f"the service was stopped while it ran job {job.id} for project {name!r}; index again, what was stored stays")
+        raise UnreachableError(
+            f"the service was stopped while it ran job {job.id} for project {name!r}; index "
+            f"again, what was stored stays"
+        )
     return parsing.index_report(job.report)
 
 
@@ -91,12 +130,15 @@ def _check_path(source: str) -> None:
         raise InputError("the path is empty; give a folder, a file or a git URL")
     if not (PurePosixPath(source).is_absolute() or PureWindowsPath(source).is_absolute()):
         raise InputError(
-            f"{source!r} is no absolute path; a service indexes folders of its own machine, give the path that it has there, or a git URL"
+            f"{source!r} is no absolute path; a service indexes folders of its own machine, give "
+            f"the path that it has there, or a git URL"
         )
 
 
 def _project_at(source: str) -> Flow[tuple[str, str]]:
-    """The project that was indexed from a path of the service or a folder above it, and from where; or a name for a new one."""
+    """The project that was indexed from a path of the service or a folder above it, and from
+    where; or a name for a new one.
+    """
     known: list[ProjectStatus] = yield calls.status()
     kind = PurePosixPath if PurePosixPath(source).is_absolute() else PureWindowsPath
     path = kind(source)
@@ -106,7 +148,10 @@ def _project_at(source: str) -> Flow[tuple[str, str]]:
         return found.name, found.root  # all of it: of a part, the rest would be taken to be gone
     name = usable_name(path.name) or "root"
     if name in {one.name for one in known}:
-        raise InputError(f"there is a project {name!r} already, which was not indexed from {source!r}; give it a name with `project`")
+        raise InputError(
+            f"there is a project {name!r} already, which was not indexed from {source!r}; give "
+            f"it a name with `project`"
+        )
     return name, source
 
 
@@ -114,7 +159,9 @@ def _project_at(source: str) -> Flow[tuple[str, str]]:
 
 
 def put(documents: Sequence[Document], *, most: int) -> Flow[IndexReport]:
-    """Store documents, in as few requests of at most so many bytes as there can be; each request is stored whole or not at all."""
+    """Store documents, in as few requests of at most so many bytes as there can be; each request
+    is stored whole or not at all.
+    """
     if not documents:
         raise InputError("no document was given; put takes at least one")
     if (count := len({document.project for document in documents})) > 1:
@@ -140,7 +187,10 @@ def _put(documents: Sequence[Document]) -> Flow[list[IndexReport]]:
 
 
 def _together(one: IndexReport, other: IndexReport) -> IndexReport:
-    counts = {name: getattr(one, name) + getattr(other, name) for name in ("added", "updated", "unchanged", "failed", "busy", "chunks", "embedded")}
+    counts = {
+        name: getattr(one, name) + getattr(other, name)
+        for name in ("added", "updated", "unchanged", "failed", "busy", "chunks", "embedded")
+    }
     return replace(
         one,
         **counts,
@@ -152,7 +202,12 @@ def _together(one: IndexReport, other: IndexReport) -> IndexReport:
 
 
 def documents(
-    *, project: str | None, status: Status | str | None, path: str | None, after: str | None, limit: int | None
+    *,
+    project: str | None,
+    status: Status | str | None,
+    path: str | None,
+    after: str | None,
+    limit: int | None,
 ) -> Flow[list[DocumentRecord]]:
     """Documents of one project or of all, as many requests as they take."""
     check_listed(project, after, limit)
@@ -174,7 +229,9 @@ def documents(
     return found
 
 
-def _documents(project: str, status: Status | None, after: str | None, limit: int | None) -> Flow[list[DocumentRecord]]:
+def _documents(
+    project: str, status: Status | None, after: str | None, limit: int | None
+) -> Flow[list[DocumentRecord]]:
     found: list[DocumentRecord] = []
     while True:
         left = LISTED if limit is None else min(LISTED, limit - len(found))
@@ -187,7 +244,9 @@ def _documents(project: str, status: Status | None, after: str | None, limit: in
 def records(stream: calls.Stream, *, limit: int, offset: int) -> Flow[list[Record]]:
     """Whole responses, which a service gives as many of at once as are not too large."""
     found: list[Record]
-    found, following = yield from absent(calls.records(stream, limit=limit, offset=offset), ([], None))
+    found, following = yield from absent(
+        calls.records(stream, limit=limit, offset=offset), ([], None)
+    )
     while following is not None and len(found) < limit:
         some, following = yield calls.records(stream, limit=limit - len(found), offset=following)
         found += some
@@ -197,24 +256,35 @@ def records(stream: calls.Stream, *, limit: int, offset: int) -> Flow[list[Recor
 def history_page(stream: calls.Stream, *, limit: int, offset: int, full: bool) -> Flow[HistoryPage]:
     """Responses as an agent gets them; of a stream that does not exist none, as in a corpus."""
     none = HistoryPage(stream=stream.stream, records=(), limit=limit, offset=offset, has_more=False)
-    return (yield from absent(calls.history_page(stream, limit=limit, offset=offset, full=full), none))
+    return (
+        yield from absent(calls.history_page(stream, limit=limit, offset=offset, full=full), none)
+    )
 
 
-def _document(project: str, path: str, status: Status | None, after: str | None) -> Flow[list[DocumentRecord]]:
+def _document(
+    project: str, path: str, status: Status | None, after: str | None
+) -> Flow[list[DocumentRecord]]:
     try:
         found: DocumentRecord = yield calls.document(project, path)
     except NotFoundError:
-        yield calls.project_status(project)  # which says so if it is the project that there is none of
+        # which says so if it is the project that there is none of
+        yield calls.project_status(project)
         return []
-    return [found] if status in (None, found.status) and (after is None or found.path > after) else []
+    return (
+        [found] if status in (None, found.status) and (after is None or found.path > after) else []
+    )
 
 
 def read(path: str, *, project: str | None, first: int, last: int | None) -> Flow[Passage]:
     """Lines of a document, of the only project where none is named."""
     if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
-        raise InputError(f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1")
+        raise InputError(
+            f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1"
+        )
     if last is not None and last < first:
-        raise InputError(f"line {last} is before line {first}; give the first line and then the last")
+        raise InputError(
+            f"line {last} is before line {first}; give the first line and then the last"
+        )
     name = project or (yield from _only_project("read"))
     return (yield calls.read(name, path, first=first, last=last))  # type: ignore[no-any-return]
 
@@ -225,7 +295,8 @@ def _only_project(task: str) -> Flow[str]:
     if len(filled) > 1:
         shown = ", ".join(filled[:SHOWN])
         raise AmbiguousError(
-            f"there are {len(filled)} projects and none was named; name one or more of: {shown}; or '*' for all (--project on the command line)"
+            f"there are {len(filled)} projects and none was named; name one or more of: {shown}; "
+            f"or '*' for all (--project on the command line)"
         )
     if not filled:
         raise NotFoundError(f"{task} needs one project; nothing is indexed yet")
@@ -251,7 +322,10 @@ def count(project: str | None) -> Flow[int]:
 
 
 def streams(project: str | None) -> Flow[list[StreamStatus]]:
-    """The streams of one project or of all. A project that does not exist has none, as in a corpus."""
+    """The streams of one project or of all.
+
+    A project that does not exist has none, as in a corpus.
+    """
     found: list[StreamStatus] = []
     for name in [project] if project is not None else (yield from names()):
         found += yield from absent(calls.streams(name), [])
@@ -267,7 +341,13 @@ def save(conversations: Sequence[Conversation]) -> Flow[RememberReport]:
     return (yield calls.save(conversations))  # type: ignore[no-any-return]
 
 
-def load(files: Sequence[str | Path] | str | Path, *, project: str, on_progress: OnProgress | None, most: int) -> Flow[RememberReport]:
+def load(
+    files: Sequence[str | Path] | str | Path,
+    *,
+    project: str,
+    on_progress: OnProgress | None,
+    most: int,
+) -> Flow[RememberReport]:
     """Read exports here, and have the service store what is in them, batch by batch."""
     from unspool.sources.conversations import loading
 
@@ -278,13 +358,18 @@ def load(files: Sequence[str | Path] | str | Path, *, project: str, on_progress:
     started = time.monotonic()
     intake = loading.Intake()
     for read in loading.batches(paths, project=project, intake=intake, on_progress=on_progress):
-        for batch in _batches(read, lambda one: len(encoded(calls.conversation_of(one))), most=most):
+        for batch in _batches(
+            read, lambda one: len(encoded(calls.conversation_of(one))), most=most
+        ):
             yield from _load(batch, intake)
     return intake.report(project, time.monotonic() - started)
 
 
 def _load(some: Sequence[Conversation], intake: Intake) -> Flow[None]:
-    """Have a batch stored. Where it is refused, halves of it, until it is known which one is; the others go in."""
+    """Have a batch stored.
+
+    Where it is refused, halves of it, until it is known which one is; the others go in.
+    """
     try:
         intake.add((yield calls.save(some)))
         return
@@ -292,7 +377,9 @@ def _load(some: Sequence[Conversation], intake: Intake) -> Flow[None]:
         if isinstance(error, SwitchedError):
             raise
         if len(some) == 1:
-            intake.refuse(BadRecord(source=some[0].id, position="the whole conversation", reason=str(error)))
+            intake.refuse(
+                BadRecord(source=some[0].id, position="the whole conversation", reason=str(error))
+            )
             return
     half = len(some) // 2
     yield from _load(some[:half], intake)
@@ -312,8 +399,12 @@ def absent(call: Call[_T], otherwise: _U) -> Flow[_T | _U]:
         return otherwise
 
 
-def _batches(given: Sequence[_T], size: Callable[[_T], int], *, most: int) -> Generator[list[_T], None, None]:
-    """The same in their order, so many at a time that each request has at most so many bytes; one that is larger goes alone."""
+def _batches(
+    given: Sequence[_T], size: Callable[[_T], int], *, most: int
+) -> Generator[list[_T], None, None]:
+    """The same in their order, so many at a time that each request has at most so many bytes;
+    one that is larger goes alone.
+    """
     batch: list[_T] = []
     total = 0
     for one in given:

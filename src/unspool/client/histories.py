@@ -22,9 +22,11 @@ class RemoteHistory:
         return self._place.stream
 
     def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is stored.
+        """Add a response, given now unless a time is named. Secrets in it are masked before it is
+        stored.
 
-        A few records that are past the retention go. One that is older than what is kept is not kept either.
+        A few records that are past the retention go. One that is older than what is kept is not
+        kept either.
         """
         return self._sender.send(calls.append_record(self._place, body, at))
 
@@ -33,8 +35,13 @@ class RemoteHistory:
         return self._sender.run(flows.records(self._place, limit=limit, offset=offset))
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged. `full`, they are all there and whole."""
-        return self._sender.run(flows.history_page(self._place, limit=limit, offset=offset, full=full))
+        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+
+        `full`, they are all there and whole.
+        """
+        return self._sender.run(
+            flows.history_page(self._place, limit=limit, offset=offset, full=full)
+        )
 
     def count(self) -> int:
         """How many records there are to read."""

@@ -1,4 +1,7 @@
-"""JSON of a service, read back into the values that a corpus gives. docs/json.md describes each key; one that is missing is a `KeyError`."""
+"""JSON of a service, read back into the values that a corpus gives.
+
+docs/json.md describes each key; one that is missing is a `KeyError`.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,29 @@ from unspool.domain.conversations import AuthorKind, Conversation, ConversationR
 from unspool.domain.documents import Chunk, DocumentRecord, Kind, Lines, Metadata, Passage, Status
 from unspool.domain.history import HistoryEntry, HistoryPage, Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
-from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Said, Served, Snippet, Source, Stability
-from unspool.domain.reports import BadRecord, Failure, IndexReport, Masked, Progress, ProjectStatus, RememberReport, Skip, StoreStatus
+from unspool.domain.queries import (
+    Form,
+    Hit,
+    Insights,
+    Origin,
+    Page,
+    Said,
+    Served,
+    Snippet,
+    Source,
+    Stability,
+)
+from unspool.domain.reports import (
+    BadRecord,
+    Failure,
+    IndexReport,
+    Masked,
+    Progress,
+    ProjectStatus,
+    RememberReport,
+    Skip,
+    StoreStatus,
+)
 
 Json = Mapping[str, Any]
 _T = TypeVar("_T")
@@ -38,7 +62,10 @@ def page(data: Json) -> Page:
         query=data["query"],
         projects=tuple(data["projects"]),
         hits=tuple(hit(one) for one in data["hits"]),
-        sources=tuple(Source(**{**one, "best_score": _number(one["best_score"])}) for one in _known(data["sources"], Source)),
+        sources=tuple(
+            Source(**{**one, "best_score": _number(one["best_score"])})
+            for one in _known(data["sources"], Source)
+        ),
         insights=Insights(
             languages=dict(insights["languages"]),
             files=insights["files"],
@@ -64,7 +91,11 @@ def hit(data: Json) -> Hit:
     rest = data["chunk"]
     whole = data["text"] if rest["text"] is None else rest["text"]
     snippet = data["snippet"]
-    best = Snippet(text=snippet["text"], first_line=snippet["first_line"], marks=tuple((begin, end) for begin, end in snippet["marks"]))
+    best = Snippet(
+        text=snippet["text"],
+        first_line=snippet["first_line"],
+        marks=tuple((begin, end) for begin, end in snippet["marks"]),
+    )
     return Hit(
         chunk=chunk({**data, **rest, "text": whole}),
         score=_number(data["score"]),
@@ -128,7 +159,9 @@ def answer(data: Json) -> Answer:
     return Answer(
         question=data["question"],
         text=data["text"],
-        citations=tuple(Citation(number=one["number"], hit=hit(one["hit"])) for one in data["citations"]),
+        citations=tuple(
+            Citation(number=one["number"], hit=hit(one["hit"])) for one in data["citations"]
+        ),
         model=data["model"],
         found=data["found"],
         context=data["context"],
@@ -184,7 +217,11 @@ def _masked(data: Json) -> tuple[Masked, ...]:
 
 
 def document(data: Json) -> DocumentRecord:
-    """What is known of a document. Its number in the catalog is not told to anybody outside: it would say how many others there are."""
+    """What is known of a document.
+
+    Its number in the catalog is not told to anybody outside: it would say how many others there
+    are.
+    """
     return DocumentRecord(
         id=0,
         project=data["project"],
@@ -233,7 +270,13 @@ def conversation(data: Json) -> Conversation:
 
 
 def _message(data: Json) -> Message:
-    return Message(text=data["text"], author=data["author"], kind=AuthorKind(data["kind"]), at=_moment(data["at"]), id=data["id"])
+    return Message(
+        text=data["text"],
+        author=data["author"],
+        kind=AuthorKind(data["kind"]),
+        at=_moment(data["at"]),
+        id=data["id"],
+    )
 
 
 def conversation_record(data: Json) -> ConversationRecord:
@@ -266,7 +309,10 @@ def history_page(data: Json) -> HistoryPage:
     """Some responses as an agent gets them."""
     return HistoryPage(
         stream=data["stream"],
-        records=tuple(HistoryEntry(**{**one, "at": datetime.fromisoformat(one["at"])}) for one in _known(data["records"], HistoryEntry)),
+        records=tuple(
+            HistoryEntry(**{**one, "at": datetime.fromisoformat(one["at"])})
+            for one in _known(data["records"], HistoryEntry)
+        ),
         limit=data["limit"],
         offset=data["offset"],
         has_more=data["has_more"],
@@ -275,7 +321,12 @@ def history_page(data: Json) -> HistoryPage:
 
 def stream_status(data: Json) -> StreamStatus:
     """A stream in a list."""
-    return StreamStatus(project=data["project"], stream=data["stream"], records=data["records"], newest=_moment(data["newest"]))
+    return StreamStatus(
+        project=data["project"],
+        stream=data["stream"],
+        records=data["records"],
+        newest=_moment(data["newest"]),
+    )
 
 
 def project_status(data: Json) -> ProjectStatus:
@@ -291,7 +342,9 @@ def project_status(data: Json) -> ProjectStatus:
 
 def store_status(data: Json) -> StoreStatus:
     """A store and what it can do."""
-    return StoreStatus(name=data["name"], in_use=data["in_use"], capabilities=dict(data["capabilities"]))
+    return StoreStatus(
+        name=data["name"], in_use=data["in_use"], capabilities=dict(data["capabilities"])
+    )
 
 
 def job(data: Json) -> Job:
@@ -305,7 +358,9 @@ def job(data: Json) -> Job:
         created_at=datetime.fromisoformat(data["created_at"]),
         started_at=_moment(data["started_at"]),
         finished_at=_moment(data["finished_at"]),
-        progress=None if progress is None else next(Progress(**one) for one in _known([progress], Progress)),
+        progress=None
+        if progress is None
+        else next(Progress(**one) for one in _known([progress], Progress)),
         report=data["report"] or {},
         error_code=error.get("code", ""),
         error=error.get("message", ""),
@@ -313,7 +368,9 @@ def job(data: Json) -> Job:
 
 
 def _known(objects: Iterable[Json], kind: Any) -> Iterable[dict[str, Any]]:
-    """Objects whose keys are the fields of a class: those of them that this version knows, because a newer service may send more."""
+    """Objects whose keys are the fields of a class: those of them that this version knows,
+    because a newer service may send more.
+    """
     names = kind.__dataclass_fields__
     return ({key: value for key, value in one.items() if key in names} for one in objects)
 

@@ -13,7 +13,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """Those of the caller's settings that go with a question. What they leave open, the service's decide."""
+    """Those of the caller's settings that go with a question.
+
+    What they leave open, the service's decide.
+    """
 
     project: str = ""
     limit: int | None = None
@@ -27,7 +30,13 @@ class Preferences:
         usual = Settings()
         values = {one.name: getattr(settings, one.name) for one in fields(cls)}
         given = {name for name in values if settings.origins.get(name, "default") != "default"}
-        return cls(**{name: value for name, value in values.items() if name in given or value != getattr(usual, name)})
+        return cls(
+            **{
+                name: value
+                for name, value in values.items()
+                if name in given or value != getattr(usual, name)
+            }
+        )
 
     def several(self, projects: Sequence[str] | str | None) -> list[str] | None:
         """The projects that are meant; None where the service is to find out."""

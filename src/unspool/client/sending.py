@@ -32,7 +32,8 @@ class Sender:
         self.service = service
         self._is_closed = False
         self._client = httpx2.Client(**_manner(service))
-        # One connection for each answer: how to reach its socket, and end it from another thread, is known only while it is made.
+        # One connection for each answer: how to reach its socket, and end it from another thread,
+        # is known only while it is made.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._apart = httpx2.Client(**_manner(service), limits=limits)
         weakref.finalize(self, self._client.close)
@@ -82,7 +83,9 @@ class Sender:
         url, content = self.service.url(call), call.content()
         return Stream(
             self.service,
-            lambda extensions: self._apart.stream(call.method, url, content=content, headers=_typed(content), extensions=extensions),
+            lambda extensions: self._apart.stream(
+                call.method, url, content=content, headers=_typed(content), extensions=extensions
+            ),
         )
 
     def _done(self, wanted: Call[Any] | Pause) -> Any:
@@ -96,11 +99,14 @@ class Sender:
         content = call.content()
         deadline = time.monotonic() + self.service.request_s
         try:
-            with self._client.stream(call.method, self.service.url(call), content=content, headers=_typed(content)) as coming:
+            with self._client.stream(
+                call.method, self.service.url(call), content=content, headers=_typed(content)
+            ) as coming:
                 data = bytearray()
                 for some in coming.iter_bytes():
                     data += some
-                    if time.monotonic() > deadline:  # the client only bounds the wait for each piece
+                    # the client only bounds the wait for each piece
+                    if time.monotonic() > deadline:
                         raise self.service.late()
         except httpx2.TimeoutException as error:
             raise self.service.late() from error
@@ -125,7 +131,10 @@ class AsyncSender:
         await self._client.aclose()
 
     async def run(self, flow: Flow[_T], *, in_thread: bool = False) -> _T:
-        """What a flow comes to; `in_thread` where its own part takes long. One that is cancelled may still send what ends it."""
+        """What a flow comes to; `in_thread` where its own part takes long.
+
+        One that is cancelled may still send what ends it.
+        """
         step: Callable[[], Call[Any] | Pause | _End] = partial(_next, flow, partial(next, flow))
         is_ending = False
         while True:
@@ -134,7 +143,10 @@ class AsyncSender:
                 return wanted.value  # type: ignore[no-any-return]
             given = None
             try:
-                with anyio.CancelScope(shield=is_ending, deadline=anyio.current_time() + ENDING_S if is_ending else float("inf")):
+                with anyio.CancelScope(
+                    shield=is_ending,
+                    deadline=anyio.current_time() + ENDING_S if is_ending else float("inf"),
+                ):
                     given = await self._done(wanted)
             except BaseException as error:  # noqa: BLE001 - the same
                 is_ending = is_ending or isinstance(error, anyio.get_cancelled_exc_class())
@@ -162,7 +174,9 @@ class AsyncSender:
         """What comes back, not read yet."""
         _check_open(self._is_closed)
         content = call.content()
-        return self._client.stream(call.method, self.service.url(call), content=content, headers=_typed(content))
+        return self._client.stream(
+            call.method, self.service.url(call), content=content, headers=_typed(content)
+        )
 
     async def _done(self, wanted: Call[Any] | Pause) -> Any:
         if isinstance(wanted, Call):
@@ -200,8 +214,16 @@ def _next(flow: Flow[Any], step: Callable[[], Call[Any] | Pause]) -> Call[Any] |
 
 
 def _manner(service: Service) -> dict[str, Any]:
-    """How every client speaks to a service. A proxy that the environment names reads all that is not encrypted, the key with it."""
-    return {"timeout": service.patience, "headers": service.headers, "verify": trusted(), "trust_env": service.is_encrypted}
+    """How every client speaks to a service.
+
+    A proxy that the environment names reads all that is not encrypted, the key with it.
+    """
+    return {
+        "timeout": service.patience,
+        "headers": service.headers,
+        "verify": trusted(),
+        "trust_env": service.is_encrypted,
+    }
 
 
 def _check_open(is_closed: bool) -> None:
@@ -221,4 +243,5 @@ def _whole(coming: httpx2.Response, data: bytearray) -> httpx2.Response:
 
 
 def _be_quiet() -> None:
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # it notes every address it calls, and with it what was asked for
+    # it notes every address it calls, and with it what was asked for
+    logging.getLogger("httpx2").setLevel(logging.WARNING)

@@ -1,4 +1,6 @@
-"""Where a service is and how it is spoken to: its address, the key, what its answers mean, and when a call is made again. Nothing is sent here."""
+"""Where a service is and how it is spoken to: its address, the key, what its answers mean, and
+when a call is made again. Nothing is sent here.
+"""
 
 from __future__ import annotations
 
@@ -63,10 +65,15 @@ class Service:
         if not key.isascii() or re.search(r"[\s\x00-\x1f\x7f]", key):
             raise ConfigError("the key holds a space or a character that no key has; copy it again")
         if key and not _is_private(self.place):
-            warnings.warn(f"the key is sent to {self.place} without encryption; use https:// for any machine but this one", stacklevel=4)
+            warnings.warn(
+                f"the key is sent to {self.place} without encryption; use https:// for any "
+                f"machine but this one",
+                stacklevel=4,
+            )
         self._key = key
         self.request_s = request_s + GRACE_S
-        self.timeout_s = request_s + answer_s + GRACE_S  # of an answer from the question to its last word
+        # of an answer from the question to its last word
+        self.timeout_s = request_s + answer_s + GRACE_S
 
     def __str__(self) -> str:
         return f"the service at {self.place}"
@@ -98,25 +105,37 @@ class Service:
         try:
             return call.parse(answer.json())
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise self.strange(f"with something that cannot be read ({type(error).__name__})") from error
+            raise self.strange(
+                f"with something that cannot be read ({type(error).__name__})"
+            ) from error
 
     def error_of(self, answer: httpx2.Response) -> UnspoolError:
-        """What an answer that is no success means: the error that a corpus of this process would raise."""
+        """What an answer that is no success means: the error that a corpus of this process would
+        raise.
+        """
         said = _said(answer)
         if said is None:
             return self._by_proxy(answer.status_code)
         code, message, request_id = said
-        error = self.made(code, message, status=answer.status_code, retry_after=retry_after(answer.headers))
+        error = self.made(
+            code, message, status=answer.status_code, retry_after=retry_after(answer.headers)
+        )
         if request_id:
             error.request_id = request_id
             error.add_note(f"{self} knows more of it as request {request_id}")
         return error
 
-    def made(self, code: str, message: str, *, status: int = 500, retry_after: float | None = None) -> UnspoolError:
+    def made(
+        self, code: str, message: str, *, status: int = 500, retry_after: float | None = None
+    ) -> UnspoolError:
         """The error that a code stands for."""
         if self._key:
             message = message.replace(self._key, MASK)
-        kind = _BY_CODE.get(code) or _BY_STATUS.get(status) or (InputError if 400 <= status < 500 else ServiceError)
+        kind = (
+            _BY_CODE.get(code)
+            or _BY_STATUS.get(status)
+            or (InputError if 400 <= status < 500 else ServiceError)
+        )
         if issubclass(kind, ThrottledError | RateLimitedError):
             return kind(message, retry_after=retry_after)
         return kind(message)
@@ -124,44 +143,74 @@ class Service:
     def _by_proxy(self, status: int) -> UnspoolError:
         """What an answer means that no unspool has written."""
         if status in (429, 502, 503, 504):
-            return UnreachableError(f"{self} cannot be reached through what stands before it ({status}); try again later")
+            return UnreachableError(
+                f"{self} cannot be reached through what stands before it ({status}); try again "
+                f"later"
+            )
         if 300 <= status < 400:
-            return ServiceError(f"{self} says that it is elsewhere ({status}); give the address that it leads to")
+            return ServiceError(
+                f"{self} says that it is elsewhere ({status}); give the address that it leads to"
+            )
         return self.strange(f"with {status} and not as unspool does")
 
     def strange(self, how: str) -> ServiceError:
         """An answer that is none."""
-        return ServiceError(f"{self} answered {how}; check that this is the address of `unspool serve`, of a version like this one")
+        return ServiceError(
+            f"{self} answered {how}; check that this is the address of `unspool serve`, of a "
+            f"version like this one"
+        )
 
     def away(self, error: Exception) -> UnreachableError:
         """A service that could not be reached."""
-        return UnreachableError(f"{self} cannot be reached ({type(error).__name__}); start it with `unspool serve`, or correct the address")
+        return UnreachableError(
+            f"{self} cannot be reached ({type(error).__name__}); start it with `unspool serve`, "
+            f"or correct the address"
+        )
 
     def late(self) -> ServiceTimeoutError:
         """A service that took too long."""
-        return ServiceTimeoutError(f"{self} did not answer in time; try again, or raise UNSPOOL_SERVE_TIMEOUT_S there and here")
+        return ServiceTimeoutError(
+            f"{self} did not answer in time; try again, or raise UNSPOOL_SERVE_TIMEOUT_S there "
+            f"and here"
+        )
 
     def pause(self, call: Call[Any], error: UnspoolError, attempt: int) -> float | None:
-        """How long to wait before a call that has failed so many times is made again, in seconds; None where it is not."""
+        """How long to wait before a call that has failed so many times is made again, in
+        seconds; None where it is not.
+        """
         may_help = call.repeats or isinstance(error, ThrottledError)  # which has done nothing yet
-        if attempt > RETRIES or not may_help or isinstance(error, ServiceTimeoutError | OverdueError):
+        if (
+            attempt > RETRIES
+            or not may_help
+            or isinstance(error, ServiceTimeoutError | OverdueError)
+        ):
             return None
         pause = pause_after(error, attempt)
         return pause if pause is not None and pause <= PATIENCE_S else None
 
 
 def _place(address: str) -> str:
-    """The address as it is called and shown. One that holds a password is refused and not repeated."""
+    """The address as it is called and shown.
+
+    One that holds a password is refused and not repeated.
+    """
     try:
         parts = urlsplit(address.strip())
-        is_one = parts.scheme in ("http", "https") and parts.port != 0 and bool((parts.hostname or "").encode("idna"))
+        is_one = (
+            parts.scheme in ("http", "https")
+            and parts.port != 0
+            and bool((parts.hostname or "").encode("idna"))
+        )
     except ValueError:  # a port that is no number, a name that is none
         is_one = False
     if not is_one:
-        raise AddressError("this is no address of a service; give one such as http://localhost:8765")
+        raise AddressError(
+            "this is no address of a service; give one such as http://localhost:8765"
+        )
     if parts.username is not None or parts.query or parts.fragment:
         raise AddressError(
-            f"the address of a service is only a place, such as http://{parts.hostname}:8765; a key is given as key=, or by UNSPOOL_KEY"
+            f"the address of a service is only a place, such as http://{parts.hostname}:8765; a "
+            f"key is given as key=, or by UNSPOOL_KEY"
         )
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
@@ -191,7 +240,9 @@ def _said(answer: httpx2.Response) -> tuple[str, str, str] | None:
 
 
 def _by_code() -> dict[str, type[UnspoolError]]:
-    """Every error of the tree under its code; where two have the same, the one nearer to the root."""
+    """Every error of the tree under its code; where two have the same, the one nearer to the
+    root.
+    """
     known: dict[str, type[UnspoolError]] = {}
     waiting: list[type[UnspoolError]] = [UnspoolError]
     while waiting:

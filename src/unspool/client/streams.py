@@ -43,7 +43,9 @@ class _Reading:
     def finish(self) -> None:
         """There is no more; an answer that is not whole by now never will be."""
         if self.answer is None:
-            raise UnreachableError(f"{self._service} broke off in the middle of its answer; ask again")
+            raise UnreachableError(
+                f"{self._service} broke off in the middle of its answer; ask again"
+            )
 
     def _told(self, event: Event) -> Iterator[str]:
         try:
@@ -61,15 +63,16 @@ class _Reading:
 class RemoteAnswerStream:
     """An answer as it is written: iterate over its text, then look at `answer`.
 
-    `close` ends the request at once and may be called from another thread; so does leaving a `with` block, and dropping the object. Whoever is
-    waiting for a piece then gets an `InputError`.
+    `close` ends the request at once and may be called from another thread; so does leaving a `with`
+    block, and dropping the object. Whoever is waiting for a piece then gets an `InputError`.
     """
 
     def __init__(self, sender: Sender, call: Call[Any]) -> None:
         self._is_over = True  # until it has begun
         self._reading = _Reading(sender.service)
         self._stream = sender.stream(call)
-        self._pieces = _pieces(self._stream, self._reading)  # which does not know this object: once it is dropped, it is gone
+        # which does not know this object: once it is dropped, it is gone
+        self._pieces = _pieces(self._stream, self._reading)
         next(self._pieces)  # nothing but that the service has found what it will answer from
         self._is_over = False
 
@@ -105,7 +108,12 @@ class RemoteAnswerStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __del__(self) -> None:
@@ -123,7 +131,10 @@ def _pieces(stream: Stream, reading: _Reading) -> Generator[str, None, None]:
 
 
 class AsyncRemoteAnswerStream:
-    """An answer as it is written, awaited piece by piece. A task that is cancelled while it waits ends the request at once."""
+    """An answer as it is written, awaited piece by piece.
+
+    A task that is cancelled while it waits ends the request at once.
+    """
 
     def __init__(self, sender: AsyncSender) -> None:
         self._service = sender.service
@@ -204,7 +215,10 @@ class AsyncRemoteAnswerStream:
         except httpx2.TimeoutException as error:
             raise self._service.late() from error
         except httpx2.HTTPError as error:
-            raise UnreachableError(f"{self._service} broke off in the middle of its answer ({type(error).__name__}); ask again") from error
+            raise UnreachableError(
+                f"{self._service} broke off in the middle of its answer "
+                f"({type(error).__name__}); ask again"
+            ) from error
         return self._waiting.pop(0)
 
     async def close(self) -> None:
@@ -223,12 +237,21 @@ class AsyncRemoteAnswerStream:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
 
 def _whole(answer: Answer | None, *, is_over: bool) -> Answer:
     if answer is None:
-        state = "was closed before its end; ask again" if is_over else "is not at its end; iterate over its text first"
+        state = (
+            "was closed before its end; ask again"
+            if is_over
+            else "is not at its end; iterate over its text first"
+        )
         raise InputError(f"the answer {state}")
     return answer

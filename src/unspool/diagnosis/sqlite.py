@@ -1,4 +1,6 @@
-"""What `doctor` finds of a catalog in a file: the disk, the file, its windows, and the folder that is derived from it."""
+"""What `doctor` finds of a catalog in a file: the disk, the file, its windows, and the folder
+that is derived from it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def look(settings: Settings) -> Iterator[Check]:
     path = path_of(settings.database_address)
     yield _disk(path)
     if not path.exists():
-        yield Check(name="catalog", ok=True, detail=f"there is none at {path} yet; the first index makes it")
+        yield Check(
+            name="catalog", ok=True, detail=f"there is none at {path} yet; the first index makes it"
+        )
         return
     yield from _file(path)
     yield _windows(path)
@@ -48,14 +52,30 @@ def _disk(path: Path) -> Check:
     try:
         usage = shutil.disk_usage(folder)
     except OSError as error:
-        return Check(name="disk", ok=False, detail=f"{folder} cannot be asked ({error.strerror})", cure="check the disk and the permissions")
+        return Check(
+            name="disk",
+            ok=False,
+            detail=f"{folder} cannot be asked ({error.strerror})",
+            cure="check the disk and the permissions",
+        )
     ok = usage.free >= MIN_FREE_BYTES or usage.free >= MIN_FREE_SHARE * usage.total
-    detail = f"{usage.free / 1e9:.1f} GB free ({100 * usage.free / max(usage.total, 1):.0f} %) at {folder}"
-    return Check(name="disk", ok=ok, detail=detail, cure="" if ok else "free some space, or move the catalog with UNSPOOL_DATABASE")
+    detail = (
+        f"{usage.free / 1e9:.1f} GB free ({100 * usage.free / max(usage.total, 1):.0f} %) at "
+        f"{folder}"
+    )
+    return Check(
+        name="disk",
+        ok=ok,
+        detail=detail,
+        cure="" if ok else "free some space, or move the catalog with UNSPOOL_DATABASE",
+    )
 
 
 def _file(path: Path) -> Iterator[Check]:
-    """The catalog's file as it lies there. It is opened read-only, because opening a catalog in the usual way would upgrade an old one."""
+    """The catalog's file as it lies there.
+
+    It is opened read-only, because opening a catalog in the usual way would upgrade an old one.
+    """
     from unspool.catalog import schema, sqlite
 
     try:
@@ -63,15 +83,34 @@ def _file(path: Path) -> Iterator[Check]:
             revision = _revision(connection, path)
             yield _catalog(path, sqlite.size_bytes(path))
             current = revision == schema.HEAD
-            cure = "" if current else "unspool migrate brings it to the newest; so does any command that opens it"
-            yield Check(name="migrations", ok=current, detail=f"at {revision or 'base'}, the newest is {schema.HEAD}", cure=cure)
+            cure = (
+                ""
+                if current
+                else "unspool migrate brings it to the newest; so does any command that opens it"
+            )
+            yield Check(
+                name="migrations",
+                ok=current,
+                detail=f"at {revision or 'base'}, the newest is {schema.HEAD}",
+                cure=cure,
+            )
             problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check")]
     except UnspoolError as error:
-        yield Check(name="catalog", ok=False, detail=str(error), cure="point UNSPOOL_DATABASE at another path, or restore this file from a backup")
+        yield Check(
+            name="catalog",
+            ok=False,
+            detail=str(error),
+            cure="point UNSPOOL_DATABASE at another path, or restore this file from a backup",
+        )
         return
     sound = problems == ["ok"]
     cure = "" if sound else "restore the file from a backup, or delete it and index again"
-    yield Check(name="integrity", ok=sound, detail="SQLite finds nothing wrong" if sound else "; ".join(problems[:_SHOWN]), cure=cure)
+    yield Check(
+        name="integrity",
+        ok=sound,
+        detail="SQLite finds nothing wrong" if sound else "; ".join(problems[:_SHOWN]),
+        cure=cure,
+    )
 
 
 def _catalog(path: Path, size: int) -> Check:
@@ -84,7 +123,10 @@ def _catalog(path: Path, size: int) -> Check:
 
 
 def _windows(path: Path) -> Check:
-    """Check the file of continuations. It is opened read-only: a damaged file would otherwise be replaced."""
+    """Check the file of continuations.
+
+    It is opened read-only: a damaged file would otherwise be replaced.
+    """
     from unspool.catalog.sqlite import open_read_only
     from unspool.catalog.window_file import kept_at
 
@@ -94,11 +136,15 @@ def _windows(path: Path) -> Check:
     try:
         with closing(open_read_only(file)) as connection:
             count = connection.execute("SELECT count(*) FROM windows").fetchone()[0]
-            size = connection.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()").fetchone()[0]
+            size = connection.execute(
+                "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+            ).fetchone()[0]
     except (sqlite3.Error, OSError) as error:
         cure = f"move {file} away; searches work without it, their continuations are only longer"
         return Check(name=name, ok=False, detail=f"{file} cannot be read ({error})", cure=cure)
-    return Check(name=name, ok=True, detail=f"{count} searches kept to go on with, {size / 1e6:.1f} MB")
+    return Check(
+        name=name, ok=True, detail=f"{count} searches kept to go on with, {size / 1e6:.1f} MB"
+    )
 
 
 def _revision(connection: sqlite3.Connection, path: Path) -> str:
@@ -107,26 +153,51 @@ def _revision(connection: sqlite3.Connection, path: Path) -> str:
 
     from unspool.catalog import sqlite
 
-    engine = sa.create_engine("sqlite+pysqlite://", creator=lambda: connection, poolclass=sa.pool.StaticPool)
+    engine = sa.create_engine(
+        "sqlite+pysqlite://", creator=lambda: connection, poolclass=sa.pool.StaticPool
+    )
     with engine.connect() as wrapped:
         return sqlite.revision_of(wrapped, path)
 
 
-def index(catalog: SqliteCatalog, store: EmbeddedStore | None, row: ProjectRow, status: ProjectStatus) -> Check:
-    """Check a project's derived folder: present, as it was written, and caught up. Searches read a short tail from the catalog."""
+def index(
+    catalog: SqliteCatalog, store: EmbeddedStore | None, row: ProjectRow, status: ProjectStatus
+) -> Check:
+    """Check a project's derived folder: present, as it was written, and caught up.
+
+    Searches read a short tail from the catalog.
+    """
     from unspool.embedded.store import TAIL_LIMIT
 
     name = f"index of {status.name}"
     cure = "unspool repair rebuilds it; so does the next search"
     folder = catalog.folder("derived") / f"p{row.id}"
-    expected = status.chunks > TAIL_LIMIT or (status.chunks and row.root)  # a run always makes one, a few puts do not need it
+    # a run always makes one, a few puts do not need it
+    expected = status.chunks > TAIL_LIMIT or (status.chunks and row.root)
     if expected and not folder.is_dir():
         return Check(name=name, ok=False, detail=f"{folder} is missing", cure=cure)
     if folder.is_dir() and store is not None and (damage := store.find_damage(row.id)):
         more = f" and {len(damage) - _SHOWN} more" if len(damage) > _SHOWN else ""
-        return Check(name=name, ok=False, detail=f"{folder} is damaged: {', '.join(damage[:_SHOWN])}{more}", cure=cure)
-    if folder.is_dir() and status.chunks and status.waiting >= status.chunks and (store is None or store.absorbed(row.id) < 0):
-        return Check(name=name, ok=False, detail=f"{folder} is incomplete or of another version", cure=cure)
+        return Check(
+            name=name,
+            ok=False,
+            detail=f"{folder} is damaged: {', '.join(damage[:_SHOWN])}{more}",
+            cure=cure,
+        )
+    if (
+        folder.is_dir()
+        and status.chunks
+        and status.waiting >= status.chunks
+        and (store is None or store.absorbed(row.id) < 0)
+    ):
+        return Check(
+            name=name, ok=False, detail=f"{folder} is incomplete or of another version", cure=cure
+        )
     ok = status.waiting <= TAIL_LIMIT
     detail = f"{status.chunks} chunks, {status.waiting} not absorbed yet"
-    return Check(name=name, ok=ok, detail=detail, cure="" if ok else "unspool repair absorbs them; so does the next search")
+    return Check(
+        name=name,
+        ok=ok,
+        detail=detail,
+        cure="" if ok else "unspool repair absorbs them; so does the next search",
+    )

@@ -10,7 +10,10 @@ from unspool.domain.queries import Hit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A hit that the model was shown under a number. The text of an answer names it as `[number]`."""
+    """A hit that the model was shown under a number.
+
+    The text of an answer names it as `[number]`.
+    """
 
     number: int
     hit: Hit
@@ -34,7 +37,10 @@ class Citation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What an answer took. Tokens are those that the provider reports; None where it reports none."""
+    """What an answer took.
+
+    Tokens are those that the provider reports; None where it reports none.
+    """
 
     searches: int = 0
     hits: int = 0  # found
@@ -46,15 +52,20 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a question was answered with. Every number in brackets in `text`, outside of code, is one of `citations`."""
+    """What a question was answered with.
+
+    Every number in brackets in `text`, outside of code, is one of `citations`.
+    """
 
     question: str
     text: str  # empty where there is no model
-    citations: tuple[Citation, ...] = ()  # in the order of their first use; where there is no model, all that would be shown
+    # in the order of their first use; where there is no model, all that would be shown
+    citations: tuple[Citation, ...] = ()
     model: str = ""  # empty where none was called
     found: bool = True  # whether the search found anything; if not, no model was called
     context: str = ""  # the hits that were shown, with their numbers
-    dropped_citations: int = 0  # numbers that the model cited and nothing shown to it has; they are not in the text
+    # numbers that the model cited and nothing shown to it has; they are not in the text
+    dropped_citations: int = 0
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()  # what happened on the way
     warnings: tuple[str, ...] = ()  # what the caller should act on

@@ -69,17 +69,30 @@ class Document:
     language: str = ""
     modified: datetime | None = None
     metadata: Metadata = field(default_factory=dict)
-    version: int | None = None  # the one that this replaces, 0 if it must be new: another is a conflict. None replaces whatever is there
+    # the one that this replaces, 0 if it must be new: another is a conflict. None replaces whatever
+    # is there
+    version: int | None = None
 
     def __post_init__(self) -> None:
         check_project(self.project)
         check_path(self.path)
         if not storable(self.title):
-            raise InputError(f"the title of {self.path!r} holds a NUL or a lone surrogate; no database takes that, leave it out")
+            raise InputError(
+                f"the title of {self.path!r} holds a NUL or a lone surrogate; no database takes "
+                f"that, leave it out"
+            )
         if self.modified is not None and self.modified.tzinfo is None:
-            raise InputError(f"modified of {self.path!r} has no time zone; give an aware datetime such as datetime.now(UTC)")
-        if self.version is not None and (isinstance(self.version, bool) or not isinstance(self.version, int) or self.version < 0):
-            raise InputError(f"version of {self.path!r} is {self.version!r}; give the one that corpus.documents() shows, or 0 for a new document")
+            raise InputError(
+                f"modified of {self.path!r} has no time zone; give an aware datetime such as "
+                f"datetime.now(UTC)"
+            )
+        if self.version is not None and (
+            isinstance(self.version, bool) or not isinstance(self.version, int) or self.version < 0
+        ):
+            raise InputError(
+                f"version of {self.path!r} is {self.version!r}; give the one that "
+                f"corpus.documents() shows, or 0 for a new document"
+            )
         object.__setattr__(self, "metadata", checked_metadata(self.metadata))
 
 
@@ -107,7 +120,8 @@ class DocumentRecord:
 class Piece(NamedTuple):
     """A cut of a text, before it has a name: `text[start:end]` and what is known of the place.
 
-    A named tuple, because a run makes a million of them and hands them from process to process: a frozen dataclass takes six times as long.
+    A named tuple, because a run makes a million of them and hands them from process to process: a
+    frozen dataclass takes six times as long.
     """
 
     start: int
@@ -117,12 +131,16 @@ class Piece(NamedTuple):
     headings: tuple[str, ...] = ()
     level: int = 0  # of the innermost heading; 0 where there is none
     symbol: str = ""  # the qualified name of what it is, or is part of: "Corpus.search"
-    defines: tuple[str, ...] = ()  # bare names that are defined in it: ("search", "more"); in prose the headings that begin in it
+    # bare names that are defined in it: ("search", "more"); in prose the headings that begin in it
+    defines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A piece of an indexed document. `start` and `end` are character offsets into the document's text."""
+    """A piece of an indexed document.
+
+    `start` and `end` are character offsets into the document's text.
+    """
 
     id: int
     project: str
@@ -194,7 +212,9 @@ def storable(text: str) -> bool:
 
 
 def check_project(name: str) -> None:
-    """Refuse a project name that is empty, too long, or that a terminal or an address could not carry."""
+    """Refuse a project name that is empty, too long, or that a terminal or an address could not
+    carry.
+    """
     if (
         not isinstance(name, str)
         or not 0 < len(name) <= MAX_NAME_LENGTH
@@ -203,7 +223,8 @@ def check_project(name: str) -> None:
         or any(ord(c) < 32 or c in "*,\x7f" for c in name)
     ):
         raise InputError(
-            f"project name {_shown(name)} cannot be used; give 1 to {MAX_NAME_LENGTH} characters without '*', ',', control characters or outer spaces"
+            f"project name {_shown(name)} cannot be used; give 1 to {MAX_NAME_LENGTH} characters "
+            f"without '*', ',', control characters or outer spaces"
         )
 
 
@@ -213,9 +234,14 @@ def usable_name(name: str, most: int = 150) -> str:
 
 
 def check_path(path: str, what: str = "document path") -> None:
-    """Refuse a document path, or whatever else names one, that is empty, too long or holds a NUL."""
+    """Refuse a document path, or whatever else names one, that is empty, too long or holds a
+    NUL.
+    """
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH or not storable(path):
-        raise InputError(f"{what} {_shown(path)} cannot be used; give 1 to {MAX_PATH_LENGTH} characters without NUL or lone surrogates")
+        raise InputError(
+            f"{what} {_shown(path)} cannot be used; give 1 to {MAX_PATH_LENGTH} characters "
+            f"without NUL or lone surrogates"
+        )
 
 
 def check_listed(project: str | None, after: str | None, limit: int | None) -> None:
@@ -242,16 +268,30 @@ def _shown(value: object) -> str:
 def checked_metadata(metadata: Metadata) -> Metadata:
     """A read-only copy; only strings, numbers and booleans may stand in it."""
     if not isinstance(metadata, Mapping):
-        raise InputError(f"metadata is a {type(metadata).__name__}; give a mapping of names to strings, numbers or booleans")
+        raise InputError(
+            f"metadata is a {type(metadata).__name__}; give a mapping of names to strings, "
+            f"numbers or booleans"
+        )
     for key, value in metadata.items():
         if not isinstance(key, str) or not key or len(key) > MAX_NAME_LENGTH or not storable(key):
-            raise InputError(f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} characters")
+            raise InputError(
+                f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} "
+                f"characters"
+            )
         if not isinstance(value, str | int | float | bool):
-            raise InputError(f"metadata {key!r} is a {type(value).__name__}; give a string, number or boolean")
+            raise InputError(
+                f"metadata {key!r} is a {type(value).__name__}; give a string, number or boolean"
+            )
         if isinstance(value, str) and not storable(value):
-            raise InputError(f"metadata {key!r} holds a NUL or a lone surrogate; no database takes that, leave it out")
+            raise InputError(
+                f"metadata {key!r} holds a NUL or a lone surrogate; no database takes that, "
+                f"leave it out"
+            )
         if not isinstance(value, str) and not abs(value) < MAX_NUMBER:
-            raise InputError(f"metadata {key!r} is not a number that every database holds; keep it within 2**63, finite, or give a string")
+            raise InputError(
+                f"metadata {key!r} is not a number that every database holds; keep it within "
+                f"2**63, finite, or give a string"
+            )
     return MappingProxyType(dict(metadata))
 
 
@@ -261,10 +301,12 @@ def sha256(data: bytes) -> str:
 
 
 def chunk_id(project: str, path: str, content_sha: bytes, occurrence: int) -> int:
-    """The id of a chunk: a positive 63-bit number that depends on its name and content, not on its position.
+    """The id of a chunk: a positive 63-bit number that depends on its name and content, not on its
+    position.
 
-    A chunk that only moves inside its document keeps its id, so nothing that is derived from it has to change. Equal
-    text twice in one document differs by `occurrence`. At ten million chunks the chance of any collision is 5 in a million.
+    A chunk that only moves inside its document keeps its id, so nothing that is derived from it has
+    to change. Equal text twice in one document differs by `occurrence`. At ten million chunks the
+    chance of any collision is 5 in a million.
     """
     digest = _named(project, path).copy()
     digest.update(content_sha + occurrence.to_bytes(4, "big"))
@@ -272,7 +314,9 @@ def chunk_id(project: str, path: str, content_sha: bytes, occurrence: int) -> in
 
 
 def copy_key(text: str) -> int:
-    """A positive 63-bit number that is the same for the same text, whatever document it stands in and however it is spaced and indented."""
+    """A positive 63-bit number that is the same for the same text, whatever document it stands
+    in and however it is spaced and indented.
+    """
     folded = " ".join(text.split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(folded, digest_size=8).digest(), "big") >> 1
 

@@ -1,4 +1,7 @@
-"""What happened, for whoever watches: logs, metrics, traces. Events hold names, counts and durations, never text, vectors or keys."""
+"""What happened, for whoever watches: logs, metrics, traces.
+
+Events hold names, counts and durations, never text, vectors or keys.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerFinished:
-    """An answer came to its end, whichever. Durations are in seconds; `first_s` is that of the first piece of text, None where none came."""
+    """An answer came to its end, whichever.
+
+    Durations are in seconds; `first_s` is that of the first piece of text, None where none came.
+    """
 
     outcome: Outcome
     model: str
@@ -63,7 +69,10 @@ class AnswerFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFinished:
-    """Documents or conversations were taken in. `embedded` of the chunks had to be; the others' vectors were known."""
+    """Documents or conversations were taken in.
+
+    `embedded` of the chunks had to be; the others' vectors were known.
+    """
 
     task: str  # "index", "put", "remember"
     store: str
@@ -90,7 +99,10 @@ class _Watcher:
 
 
 class Hooks:
-    """Who is told of events. One that fails is reported once to the log `unspool`, and never breaks a call."""
+    """Who is told of events.
+
+    One that fails is reported once to the log `unspool`, and never breaks a call.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -111,7 +123,9 @@ class Hooks:
             except Exception:
                 if not watcher.has_failed:
                     watcher.has_failed = True
-                    logging.getLogger("unspool").exception("a hook failed on %s; it is not reported again", type(event).__name__)
+                    logging.getLogger("unspool").exception(
+                        "a hook failed on %s; it is not reported again", type(event).__name__
+                    )
 
     def _remove(self, watcher: _Watcher) -> None:
         with self._guard:

@@ -1,8 +1,10 @@
 """Path globs as regular expressions: `*` and `?` stay inside a folder, `**` crosses them. Pure.
 
-Anybody may send a glob, so none may take long. A database server's matcher takes the plain expression and does not backtrack; Python's takes the
-steady one, whose parts are atomic: each gap ends at the first place where what follows it fits. That place is as good as any later one, because
-`*` reaches from it everywhere in the folder and `**` everywhere behind it. It takes a time that grows with the square of the path's length at most.
+Anybody may send a glob, so none may take long. A database server's matcher takes the plain
+expression and does not backtrack; Python's takes the steady one, whose parts are atomic: each gap
+ends at the first place where what follows it fits. That place is as good as any later one, because
+`*` reaches from it everywhere in the folder and `**` everywhere behind it. It takes a time that
+grows with the square of the path's length at most.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ def plain(pattern: str) -> str:
 def steady(pattern: str) -> str:
     """The expression for Python."""
     *before, last = _blocks(_parts(pattern))
-    return r"(?s)\A" + "".join(f"(?>{_lazy(block)})" for block in before) + _lazy(last, to_the_end=True) + r"\Z"
+    return (
+        r"(?s)\A"
+        + "".join(f"(?>{_lazy(block)})" for block in before)
+        + _lazy(last, to_the_end=True)
+        + r"\Z"
+    )
 
 
 def _lazy(block: list[_Part], *, to_the_end: bool = False) -> str:
@@ -39,7 +46,9 @@ def _lazy(block: list[_Part], *, to_the_end: bool = False) -> str:
     first, *rest = block
     texts = [{_ANYWHERE: ".*?", _FOLDERS: "(?:.*?/)??"}.get(first.gap, "") + first.run]
     for number, part in enumerate(rest, 1):
-        texts.append(f"[^/]*{part.run}" if to_the_end and number == len(rest) else f"(?>[^/]*?{part.run})")
+        texts.append(
+            f"[^/]*{part.run}" if to_the_end and number == len(rest) else f"(?>[^/]*?{part.run})"
+        )
     return "".join(texts)
 
 
@@ -95,4 +104,8 @@ def _characters(text: str) -> str:
 
 
 def _escaped(character: str) -> str:
-    return character if character.isalnum() or character.isspace() or character > "\x7f" else "\\" + character
+    return (
+        character
+        if character.isalnum() or character.isspace() or character > "\x7f"
+        else "\\" + character
+    )

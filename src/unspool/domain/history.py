@@ -1,4 +1,6 @@
-"""The history of responses: what came back from an endpoint, a job or a tool, newest first, whole for programs and in small pages for agents."""
+"""The history of responses: what came back from an endpoint, a job or a tool, newest first,
+whole for programs and in small pages for agents.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,10 @@ CUT = "...[truncated]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One response of a stream, as it is stored. `number` counts in the order in which they came; `at` is when it was given."""
+    """One response of a stream, as it is stored.
+
+    `number` counts in the order in which they came; `at` is when it was given.
+    """
 
     stream: str
     number: int
@@ -44,7 +49,11 @@ class Excerpt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """A record on a page. `body` is None where the next newer record on the same page has the very same one; `length` is that of the whole body."""
+    """A record on a page.
+
+    `body` is None where the next newer record on the same page has the very same one; `length` is
+    that of the whole body.
+    """
 
     number: int
     at: datetime
@@ -72,18 +81,33 @@ class HistoryPage:
     @property
     def next(self) -> str | None:
         """How to ask for the next page; None if there is none."""
-        return f"older records: limit={self.limit}, offset={self.next_offset}" if self.has_more else None
+        return (
+            f"older records: limit={self.limit}, offset={self.next_offset}"
+            if self.has_more
+            else None
+        )
 
     @property
     def text(self) -> str:
-        """The page as a tool hands it to an agent. Around the same bodies JSON takes twice as many tokens, and more for every quote in them."""
+        """The page as a tool hands it to an agent.
+
+        Around the same bodies JSON takes twice as many tokens, and more for every quote in them.
+        """
         lines = [line for entry in self.records for line in _told(entry)]
-        return "\n".join([*(lines or ["no records" if not self.offset else "no older records"]), *([self.next] if self.next else [])])
+        return "\n".join(
+            [
+                *(lines or ["no records" if not self.offset else "no older records"]),
+                *([self.next] if self.next else []),
+            ]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
-    """A stream in a list. `newest` is the time of its newest record, None where every one is gone."""
+    """A stream in a list.
+
+    `newest` is the time of its newest record, None where every one is gone.
+    """
 
     project: str
     stream: str
@@ -93,15 +117,22 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much of a stream is kept: so many records, the newest, and none older than so many seconds. 0 is no bound."""
+    """How much of a stream is kept: so many records, the newest, and none older than so many
+    seconds. 0 is no bound.
+    """
 
     max_records: int = 0
     max_age_s: int = 0
 
     def __post_init__(self) -> None:
-        for name, value, most in (("max_records", self.max_records, MAX_OFFSET), ("max_age_s", self.max_age_s, MAX_AGE_S)):
+        for name, value, most in (
+            ("max_records", self.max_records, MAX_OFFSET),
+            ("max_age_s", self.max_age_s, MAX_AGE_S),
+        ):
             if not _is_whole(value) or not 0 <= value <= most:
-                raise InputError(f"{name} is {value!r}; give a whole number from 1 to {most}, or 0 for no bound")
+                raise InputError(
+                    f"{name} is {value!r}; give a whole number from 1 to {most}, or 0 for no bound"
+                )
 
     def since(self, now: datetime) -> datetime | None:
         """The time of the oldest record that may still be shown."""
@@ -120,18 +151,31 @@ def check_stream(name: str) -> None:
     """Refuse a stream name that is empty, too long or not a line of text."""
     if not isinstance(name, str):
         raise InputError(f"the name of a stream is a {type(name).__name__}; give text")
-    if not name or len(name) > MAX_STREAM_LENGTH or name != name.strip() or not storable(name) or any(c < " " or "\x7f" <= c <= "\x9f" for c in name):
+    if (
+        not name
+        or len(name) > MAX_STREAM_LENGTH
+        or name != name.strip()
+        or not storable(name)
+        or any(c < " " or "\x7f" <= c <= "\x9f" for c in name)
+    ):
         raise InputError(
-            f"stream name {name[:80]!r} cannot be used; give 1 to {MAX_STREAM_LENGTH} characters without control characters or outer spaces"
+            f"stream name {name[:80]!r} cannot be used; give 1 to {MAX_STREAM_LENGTH} characters "
+            f"without control characters or outer spaces"
         )
 
 
 def check_body(body: str) -> None:
     """Refuse what is no text, or more of it than anybody would read again."""
     if not isinstance(body, str):
-        raise InputError(f"the body of a record is a {type(body).__name__}; give text, such as bytes.decode() or json.dumps() makes")
+        raise InputError(
+            f"the body of a record is a {type(body).__name__}; give text, such as bytes.decode() "
+            f"or json.dumps() makes"
+        )
     if len(body) > MAX_BODY_LENGTH:
-        raise InputError(f"the body of a record has {len(body)} characters; give at most {MAX_BODY_LENGTH}, or put it as a document")
+        raise InputError(
+            f"the body of a record has {len(body)} characters; give at most {MAX_BODY_LENGTH}, "
+            f"or put it as a document"
+        )
 
 
 def checked_time(at: datetime | None) -> datetime:
@@ -139,7 +183,10 @@ def checked_time(at: datetime | None) -> datetime:
     if at is None:
         return datetime.now(UTC)
     if not isinstance(at, datetime) or at.tzinfo is None:
-        raise InputError("the time of a record has no time zone; give an aware datetime such as datetime.now(UTC)")
+        raise InputError(
+            "the time of a record has no time zone; give an aware datetime such as "
+            "datetime.now(UTC)"
+        )
     if not 1 < at.year < 9999:  # at either end some time zone would lead out of the calendar
         raise InputError(f"the time of a record is in the year {at.year}; give one from 2 to 9998")
     return at.astimezone(UTC)
@@ -150,7 +197,10 @@ def check_range(limit: int, offset: int, *, most: int) -> None:
     if not _is_whole(limit) or not 1 <= limit <= most:
         raise InputError(f"limit is {limit!r}; give a whole number from 1 to {most}")
     if not _is_whole(offset) or not 0 <= offset <= MAX_OFFSET:
-        raise InputError(f"offset is {offset!r}; give a whole number from 0 to {MAX_OFFSET}, the number of newer records to leave out")
+        raise InputError(
+            f"offset is {offset!r}; give a whole number from 0 to {MAX_OFFSET}, the number of "
+            f"newer records to leave out"
+        )
 
 
 def fingerprint(body: str) -> bytes:
@@ -159,30 +209,55 @@ def fingerprint(body: str) -> bytes:
 
 
 def cut(text: str, length: int) -> str:
-    """The beginning of a body of that length as an agent sees it, or all of it where it is short."""
+    """The beginning of a body of that length as an agent sees it, or all of it where it is
+    short.
+    """
     return text[:SHOWN] + CUT if length > SHOWN else text
 
 
 def span(limit: int, offset: int) -> tuple[int, int]:
-    """The limit and offset of what a page is made of: its records, the older one behind them, and the newer one before them."""
+    """The limit and offset of what a page is made of: its records, the older one behind them,
+    and the newer one before them.
+    """
     check_range(limit, offset, most=MAX_PAGE)
     before = 1 if offset else 0
     return limit + before + 1, offset - before
 
 
-def page_of(stream: str, found: Sequence[Excerpt], *, limit: int, offset: int, full: bool = False) -> HistoryPage:
-    """The page that can be made of what lies in its span. `full`, bodies are whole, also those that repeat."""
+def page_of(
+    stream: str, found: Sequence[Excerpt], *, limit: int, offset: int, full: bool = False
+) -> HistoryPage:
+    """The page that can be made of what lies in its span.
+
+    `full`, bodies are whole, also those that repeat.
+    """
     newer = found[0].sha if offset and found else None
     rows = found[1:] if offset else found
     entries = []
     for position, row in enumerate(rows[:limit]):
         same = row.sha == newer
-        # The first one shows its body all the same: who has not seen the page before would not know what it repeats.
+        # The first one shows its body all the same: who has not seen the page before would not know
+        # what it repeats.
         body = row.text if full else None if same and position else cut(row.text, row.length)
         is_truncated = body is not None and not full and row.length > SHOWN
-        entries.append(HistoryEntry(number=row.number, at=row.at, body=body, length=row.length, is_truncated=is_truncated, same_as_newer=same))
+        entries.append(
+            HistoryEntry(
+                number=row.number,
+                at=row.at,
+                body=body,
+                length=row.length,
+                is_truncated=is_truncated,
+                same_as_newer=same,
+            )
+        )
         newer = row.sha
-    return HistoryPage(stream=stream, records=tuple(entries), limit=limit, offset=offset, has_more=len(rows) > limit)
+    return HistoryPage(
+        stream=stream,
+        records=tuple(entries),
+        limit=limit,
+        offset=offset,
+        has_more=len(rows) > limit,
+    )
 
 
 def _told(entry: HistoryEntry) -> Iterator[str]:

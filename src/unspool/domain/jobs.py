@@ -19,7 +19,8 @@ class JobState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"  # somebody asked for it
-    INTERRUPTED = "interrupted"  # the process that ran it ended; started again, it goes on where it stood
+    # the process that ran it ended; started again, it goes on where it stood
+    INTERRUPTED = "interrupted"
 
     @property
     def is_over(self) -> bool:
@@ -29,7 +30,10 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run over a source, as every process of a service sees it. `report` is what `IndexReport` holds, as plain values."""
+    """A run over a source, as every process of a service sees it.
+
+    `report` is what `IndexReport` holds, as plain values.
+    """
 
     id: str
     project: str

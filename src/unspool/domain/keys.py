@@ -1,4 +1,7 @@
-"""Keys: who may do what in which projects. A key is shown once, when it is made; what is stored proves it and cannot be turned back into it."""
+"""Keys: who may do what in which projects.
+
+A key is shown once, when it is made; what is stored proves it and cannot be turned back into it.
+"""
 
 from __future__ import annotations
 
@@ -49,12 +52,17 @@ class Key:
 
     def __post_init__(self) -> None:
         if not self.projects or len(self.projects) > MAX_PROJECTS:
-            raise InputError(f"the key is for {len(self.projects)} projects; name 1 to {MAX_PROJECTS}, or '*' for all")
+            raise InputError(
+                f"the key is for {len(self.projects)} projects; name 1 to {MAX_PROJECTS}, or '*' "
+                f"for all"
+            )
         for name in self.projects:
             if name != EVERY_PROJECT:
                 check_project(name)
         if len(self.name) > 200 or not storable(self.name) or any(c < " " for c in self.name):
-            raise InputError("the key's name cannot be stored; give up to 200 characters on one line")
+            raise InputError(
+                "the key's name cannot be stored; give up to 200 characters on one line"
+            )
 
     @property
     def visible(self) -> frozenset[str] | None:

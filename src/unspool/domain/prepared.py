@@ -1,4 +1,6 @@
-"""A document on its way into the catalog: read, cut, fingerprinted, embedded where that was needed."""
+"""A document on its way into the catalog: read, cut, fingerprinted, embedded where that was
+needed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ from unspool.domain.reports import Masked
 
 
 class PreparedChunk(NamedTuple):
-    """A piece with its text and the fingerprint of what is embedded for it. A named tuple for the same reason as the piece."""
+    """A piece with its text and the fingerprint of what is embedded for it.
+
+    A named tuple for the same reason as the piece.
+    """
 
     piece: Piece
     text: str
@@ -23,7 +28,10 @@ class PreparedChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedDocument:
-    """Everything the catalog stores of a document, ready for one transaction. `vectors` holds only what was not known yet."""
+    """Everything the catalog stores of a document, ready for one transaction.
+
+    `vectors` holds only what was not known yet.
+    """
 
     path: str
     sha256: str
@@ -41,7 +49,9 @@ class PreparedDocument:
 
 
 class PreparedMessage(NamedTuple):
-    """A message with its secrets masked, the fingerprint that it had before, and its chunks; a blank one has none."""
+    """A message with its secrets masked, the fingerprint that it had before, and its chunks; a
+    blank one has none.
+    """
 
     message: Message
     sha: bytes
@@ -50,7 +60,9 @@ class PreparedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedConversation:
-    """Everything the catalog stores of a conversation from a message on; the first `start` are stored already."""
+    """Everything the catalog stores of a conversation from a message on; the first `start` are
+    stored already.
+    """
 
     path: str
     sha256: str

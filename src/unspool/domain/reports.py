@@ -36,7 +36,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """What changed in one project. `busy` documents were being indexed by another run and left alone."""
+    """What changed in one project.
+
+    `busy` documents were being indexed by another run and left alone.
+    """
 
     project: str
     added: int = 0
@@ -66,7 +69,10 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberReport:
-    """What became of conversations. A message that was there already in the same place is not counted."""
+    """What became of conversations.
+
+    A message that was there already in the same place is not counted.
+    """
 
     project: str
     added: int = 0
@@ -104,7 +110,10 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReembedPlan:
-    """What going over to another embedder will cost. Tokens are counted as the old one counts them, so about."""
+    """What going over to another embedder will cost.
+
+    Tokens are counted as the old one counts them, so about.
+    """
 
     before: str  # the embedder whose vectors are in use; empty for a catalog without any
     after: str
@@ -125,7 +134,8 @@ class ReembedReport:
 
     before: str
     after: str
-    embedded: int = 0  # texts that had to be embedded; those an earlier attempt or the cache had are not among them
+    # texts that had to be embedded; those an earlier attempt or the cache had are not among them
+    embedded: int = 0
     chunks: int = 0
     seconds: float = 0.0
     kept: tuple[str, ...] = ()  # embedders whose vectors are kept to go back to

@@ -1,6 +1,7 @@
 """Checksums of the derived folder: an XXH3 hash of each block of a file's committed bytes.
 
-Files of up to `EAGER_BYTES` are verified when they are opened, larger ones block by block when they are first read.
+Files of up to `EAGER_BYTES` are verified when they are opened, larger ones block by block when they
+are first read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ _READ_BYTES = 1 << 17
 
 
 class DamagedError(Exception):
-    """Files of the derived folder that differ from what was committed. They are rebuilt from the catalog."""
+    """Files of the derived folder that differ from what was committed.
+
+    They are rebuilt from the catalog.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,9 @@ class Checksums:
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
-        """Return the checksums that a state file contains; raises `ValueError` or `TypeError` if they are malformed."""
+        """Return the checksums that a state file contains; raises `ValueError` or `TypeError` if
+        they are malformed.
+        """
         size, blocks = int(value["size"]), tuple(int(one) for one in value["blocks"])
         if size < 0 or len(blocks) != math.ceil(size / BLOCK_BYTES):
             raise ValueError("the number of blocks does not fit the size")
@@ -56,7 +62,8 @@ Files = Mapping[str, Checksums]  # by the name of a column
 
 
 def append(file: Path, sums: Checksums, data: npt.NDArray[Any]) -> Checksums:
-    """Write an array behind a file's committed bytes; whatever a killed writer left there is overwritten.
+    """Write an array behind a file's committed bytes; whatever a killed writer left there is
+    overwritten.
 
     Raises `DamagedError` if the last block, to which bytes are added, differs from its checksum.
     """
@@ -72,12 +79,19 @@ def append(file: Path, sums: Checksums, data: npt.NDArray[Any]) -> Checksums:
     if filled or len(added):
         last.update(added)
         blocks.append(last.intdigest())
-    blocks += (xxh3_64_intdigest(octets[at : at + BLOCK_BYTES]) for at in range(len(added), len(octets), BLOCK_BYTES))
+    blocks += (
+        xxh3_64_intdigest(octets[at : at + BLOCK_BYTES])
+        for at in range(len(added), len(octets), BLOCK_BYTES)
+    )
     return Checksums(sums.size + len(octets), tuple(blocks))
 
 
-def _verify_block(handle: io.BufferedIOBase | io.RawIOBase, sums: Checksums, block: int, file: Path) -> xxh3_64:
-    """Hash a block through a small buffer, so that the memory of this process does not grow by the file."""
+def _verify_block(
+    handle: io.BufferedIOBase | io.RawIOBase, sums: Checksums, block: int, file: Path
+) -> xxh3_64:
+    """Hash a block through a small buffer, so that the memory of this process does not grow by
+    the file.
+    """
     start, stop = sums.block_range(block)
     found, left = xxh3_64(), stop - start
     buffer = memoryview(bytearray(min(left, _READ_BYTES)))  # stays in the processor's cache
@@ -90,24 +104,39 @@ def _verify_block(handle: io.BufferedIOBase | io.RawIOBase, sums: Checksums, blo
 
 
 class Column:
-    """A memory-mapped array that is verified before it is read. The rows beyond the committed ones are not visible."""
+    """A memory-mapped array that is verified before it is read.
+
+    The rows beyond the committed ones are not visible.
+    """
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self._array = array
         self._file = Path()
         self._sums = Checksums()
-        self._pending: npt.NDArray[np.bool_] | None = None  # blocks that are not verified yet; None if all are
+        # blocks that are not verified yet; None if all are
+        self._pending: npt.NDArray[np.bool_] | None = None
 
     @classmethod
-    def open(cls, file: Path, sums: Checksums, dtype: type[np.generic], *, width: int | None = None, previous: Column | None = None) -> Self:
-        """Map a file's committed bytes, as rows of `width` values if that is given. Blocks that `previous` has verified are not read again.
+    def open(
+        cls,
+        file: Path,
+        sums: Checksums,
+        dtype: type[np.generic],
+        *,
+        width: int | None = None,
+        previous: Column | None = None,
+    ) -> Self:
+        """Map a file's committed bytes, as rows of `width` values if that is given. Blocks that
+        `previous` has verified are not read again.
 
         Raises `DamagedError` if the file is missing, too short, or differs from its checksums.
         """
         row_bytes = np.dtype(dtype).itemsize * (width or 1)
         if sums.size % row_bytes:
             raise DamagedError(f"{file.name} does not have whole rows")
-        shape: tuple[int, ...] = (sums.size // row_bytes,) if width is None else (sums.size // row_bytes, width)
+        shape: tuple[int, ...] = (
+            (sums.size // row_bytes,) if width is None else (sums.size // row_bytes, width)
+        )
         column = cls(np.zeros(shape, dtype=dtype))
         column._file, column._sums = file, sums
         if not sums.size:
@@ -144,7 +173,8 @@ class Column:
         if self._pending is not None and len(rows):
             first = rows * self._row_bytes // BLOCK_BYTES
             last = ((rows + 1) * self._row_bytes - 1) // BLOCK_BYTES
-            for block in np.union1d(first, last).tolist():  # a row is far shorter than a block, so it is in two at most
+            # a row is far shorter than a block, so it is in two at most
+            for block in np.union1d(first, last).tolist():
                 self._verify(block * BLOCK_BYTES, block * BLOCK_BYTES + 1)
         return self._array[rows]
 
@@ -158,8 +188,12 @@ class Column:
             return pending
         known = previous._sums
         for block in range(min(len(known.blocks), len(pending))):
-            same = known.blocks[block] == self._sums.blocks[block] and known.block_range(block) == self._sums.block_range(block)
-            pending[block] = not same or (previous._pending is not None and bool(previous._pending[block]))
+            same = known.blocks[block] == self._sums.blocks[block] and known.block_range(
+                block
+            ) == self._sums.block_range(block)
+            pending[block] = not same or (
+                previous._pending is not None and bool(previous._pending[block])
+            )
         return pending
 
     def _verify(self, start: int, stop: int) -> None:
@@ -169,7 +203,11 @@ class Column:
         octets = _view_bytes(self._array)
         for block in range(start // BLOCK_BYTES, math.ceil(stop / BLOCK_BYTES)):
             if self._pending[block]:
-                self._sums.compare(block, xxh3_64_intdigest(octets[slice(*self._sums.block_range(block))]), self._file)
+                self._sums.compare(
+                    block,
+                    xxh3_64_intdigest(octets[slice(*self._sums.block_range(block))]),
+                    self._file,
+                )
                 self._pending[block] = False
         if not self._pending.any():
             self._pending = None
@@ -180,7 +218,9 @@ def _view_bytes(array: npt.NDArray[Any]) -> memoryview:
 
 
 def find_damage(file: Path, sums: Checksums) -> str:
-    """Return how a file on disk differs from its checksums, whatever was verified before; empty if it does not."""
+    """Return how a file on disk differs from its checksums, whatever was verified before; empty
+    if it does not.
+    """
     try:
         with open(file, "rb") as handle:
             for block in range(len(sums.blocks)):
@@ -198,16 +238,24 @@ def write_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Replace a folder's state file in one rename."""
     body = json.dumps(state, sort_keys=True)
     temporary = folder / "state.json.new"
-    temporary.write_text(json.dumps({"checksum": xxh3_64_intdigest(body.encode()), "state": body}), encoding="utf-8")
+    temporary.write_text(
+        json.dumps({"checksum": xxh3_64_intdigest(body.encode()), "state": body}), encoding="utf-8"
+    )
     temporary.replace(folder / "state.json")
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
-    """Return what was written last, or None where nothing was. Raises `DamagedError` if the file is not as it was written."""
+    """Return what was written last, or None where nothing was.
+
+    Raises `DamagedError` if the file is not as it was written.
+    """
     try:
         outer = json.loads((folder / "state.json").read_bytes())
         body = outer["state"]
-        if xxh3_64_intdigest(body.encode()) != outer["checksum"] or outer.keys() != {"checksum", "state"}:
+        if xxh3_64_intdigest(body.encode()) != outer["checksum"] or outer.keys() != {
+            "checksum",
+            "state",
+        }:
             raise DamagedError("state.json differs from its checksum")
         state: dict[str, Any] = json.loads(body)
     except FileNotFoundError:

@@ -1,16 +1,17 @@
 """Vectors in flat files: append-only, memory-mapped, scanned from end to end.
 
-No graph, so there is nothing to build or tune, deletes and filters are exact, and the order is deterministic. A folder contains
+No graph, so there is nothing to build or tune, deletes and filters are exact, and the order is
+deterministic. A folder contains
 
-    state.json           the committed state: rows, generation, position, checksums; replaced in one rename
-    vectors-G.f32        one row of float32 per point
-    codes-G.u64          one bit per dimension: the sign
-    ids-G.i64            the chunk id of each row
-    documents-G.i64      the document id of each row
-    dead-G-N.u8          rows that were deleted or replaced, as one byte per row
+    state.json           the committed state: rows, generation, position, checksums; replaced in one
+    rename vectors-G.f32        one row of float32 per point codes-G.u64          one bit per
+    dimension: the sign ids-G.i64            the chunk id of each row documents-G.i64      the
+    document id of each row dead-G-N.u8          rows that were deleted or replaced, as one byte per
+    row
 
-Files only grow behind the rows that `state.json` commits. So readers in other processes never see a half-written row, and the next writer
-overwrites the remains of a killed one. When a third of the rows is dead, the next generation is written without them.
+Files only grow behind the rows that `state.json` commits. So readers in other processes never see a
+half-written row, and the next writer overwrites the remains of a killed one. When a third of the
+rows is dead, the next generation is written without them.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ from unspool.embedded.checksums import Checksums, Column, DamagedError, Files
 from unspool.vectors.base import Ids, Matches, Points, Vectors, best_matches
 
 FORMAT = 3
-# Up to here every row is scored with float32: 2.4 ms for 50 000 x 256 on one core. Above, the signs choose candidates: 1.4 ms per
-# 100 000 rows, then only those are scored (bench/flat.py).
+# Up to here every row is scored with float32: 2.4 ms for 50 000 x 256 on one core. Above, the signs
+# choose candidates: 1.4 ms per 100 000 rows, then only those are scored (bench/flat.py).
 EXACT_ROWS = 50_000
-# On 77 000 real embeddings of the default model 2000 candidates give recall .998 @10 and .94 @200; 20 per wanted hit keeps it there.
+# On 77 000 real embeddings of the default model 2000 candidates give recall .998 @10 and .94 @200;
+# 20 per wanted hit keeps it there.
 MIN_CANDIDATES = 2_000
 CANDIDATES_PER_HIT = 20
 DEAD_SHARE = 1 / 3
@@ -44,7 +46,10 @@ _BLOCK = 65_536  # rows per step of the scan over signs: the working set stays i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorState:
-    """Committed state of a folder. `catalog`, `project` and `space` identify the source of the rows."""
+    """Committed state of a folder.
+
+    `catalog`, `project` and `space` identify the source of the rows.
+    """
 
     catalog: str
     project: int
@@ -71,13 +76,18 @@ class VectorState:
         return f"{column}-{self.generation}.{_COLUMNS[column]}"
 
     def sums(self, column: str) -> Checksums:
-        """Return the checksums of a column's file; of no bytes where the file is not written yet."""
+        """Return the checksums of a column's file; of no bytes where the file is not written
+        yet.
+        """
         return self.files.get(column, Checksums())
 
 
 @dataclass(frozen=True, slots=True)
 class VectorView:
-    """A consistent view of the committed rows. `runs` are sorted ids with their rows, newest last, to find a chunk's row."""
+    """A consistent view of the committed rows.
+
+    `runs` are sorted ids with their rows, newest last, to find a chunk's row.
+    """
 
     state: VectorState
     vectors: Column
@@ -99,7 +109,10 @@ class VectorView:
 
 
 def read_state(folder: Path) -> VectorState | None:
-    """Return the committed state, or None where nothing is committed or another version wrote it. Raises `DamagedError`."""
+    """Return the committed state, or None where nothing is committed or another version wrote it.
+
+    Raises `DamagedError`.
+    """
     values = checksums.read_state(folder)
     if values is None or values.get("format") != FORMAT:
         return None
@@ -115,12 +128,16 @@ def open_view(folder: Path, state: VectorState, previous: VectorView | None = No
 
     With an earlier view of the same generation only the rows since are verified and sorted.
     """
-    if previous is not None and (previous.state.generation != state.generation or previous.state.rows > state.rows):
+    if previous is not None and (
+        previous.state.generation != state.generation or previous.state.rows > state.rows
+    ):
         previous = None
 
     def column(name: str, dtype: type[np.generic], width: int | None = None) -> Column:
         known: Column | None = getattr(previous, name, None)
-        return Column.open(folder / state.name(name), state.sums(name), dtype, width=width, previous=known)
+        return Column.open(
+            folder / state.name(name), state.sums(name), dtype, width=width, previous=known
+        )
 
     ids = column("ids", np.int64)
     view = VectorView(
@@ -130,7 +147,9 @@ def open_view(folder: Path, state: VectorState, previous: VectorView | None = No
         ids=ids,
         documents=column("documents", np.int64),
         alive=~_pad(column("dead", np.bool_).all(), state.rows) if state.dead else None,
-        runs=_add_run(previous.runs if previous else (), ids.all(), previous.state.rows if previous else 0),
+        runs=_add_run(
+            previous.runs if previous else (), ids.all(), previous.state.rows if previous else 0
+        ),
     )
     if not len(view.chunk_ids) == len(view.document_ids) == state.rows:
         raise DamagedError("state.json contradicts the number of rows")
@@ -138,11 +157,19 @@ def open_view(folder: Path, state: VectorState, previous: VectorView | None = No
 
 
 def _pad(dead: npt.NDArray[np.bool_], rows: int) -> npt.NDArray[np.bool_]:
-    return np.concatenate([dead, np.zeros(rows - len(dead), dtype=np.bool_)]) if len(dead) < rows else dead
+    return (
+        np.concatenate([dead, np.zeros(rows - len(dead), dtype=np.bool_)])
+        if len(dead) < rows
+        else dead
+    )
 
 
-def _add_run(runs: tuple[tuple[Ids, Ids], ...], chunk_ids: Ids, start: int) -> tuple[tuple[Ids, Ids], ...]:
-    """Return the runs with one more for the rows from `start`; short ones are merged, so that there are never many."""
+def _add_run(
+    runs: tuple[tuple[Ids, Ids], ...], chunk_ids: Ids, start: int
+) -> tuple[tuple[Ids, Ids], ...]:
+    """Return the runs with one more for the rows from `start`; short ones are merged, so that
+    there are never many.
+    """
     if start == len(chunk_ids):
         return runs
     while runs and len(runs[-1][0]) < 4 * (len(chunk_ids) - start):
@@ -155,7 +182,8 @@ def _add_run(runs: tuple[tuple[Ids, Ids], ...], chunk_ids: Ids, start: int) -> t
 def rows_of(view: VectorView, ids: Ids) -> Ids:
     """Return the live row of each id, or -1."""
     found = np.full(len(ids), -1, dtype=np.int64)
-    for sorted_ids, rows in view.runs:  # newest last, and within a run the last of equals: a replaced chunk's older row is dead
+    # newest last, and within a run the last of equals: a replaced chunk's older row is dead
+    for sorted_ids, rows in view.runs:
         at = np.searchsorted(sorted_ids, ids, side="right") - 1
         hit = (at >= 0) & (sorted_ids[at] == ids)
         found[hit] = rows[at[hit]]
@@ -164,7 +192,9 @@ def rows_of(view: VectorView, ids: Ids) -> Ids:
     return found
 
 
-def append(folder: Path, view: VectorView, points: Points, *, removed: Ids, position: Position) -> VectorState:
+def append(
+    folder: Path, view: VectorView, points: Points, *, removed: Ids, position: Position
+) -> VectorState:
     """Commit points and removals in one step; returns the new state."""
     folder.mkdir(parents=True, exist_ok=True)
     state = view.state
@@ -182,7 +212,9 @@ def append(folder: Path, view: VectorView, points: Points, *, removed: Ids, posi
     return _commit(folder, replace(new, position=position.seq, stamp=position.stamp), state)
 
 
-def search(view: VectorView, vector: Vectors, k: int, chosen: npt.NDArray[np.bool_] | None) -> Matches:
+def search(
+    view: VectorView, vector: Vectors, k: int, chosen: npt.NDArray[np.bool_] | None
+) -> Matches:
     """Return the k nearest of the rows that are alive and chosen; ties by chunk id."""
     rows = _select_rows(view, chosen)
     count = view.state.rows if rows is None else len(rows)
@@ -215,20 +247,25 @@ def signs(vectors: Vectors) -> npt.NDArray[np.uint64]:
 def cosines(vectors: Vectors, vector: Vectors) -> Vectors:
     """Return the cosine of each row.
 
-    The products are computed row by row. One matrix product would wake a second thread, which costs ten times its gain on a busy
-    machine. It may also differ in the last bit from row to row, where equal texts must tie.
+    The products are computed row by row. One matrix product would wake a second thread, which costs
+    ten times its gain on a busy machine. It may also differ in the last bit from row to row, where
+    equal texts must tie.
     """
     products: Vectors = np.asarray(np.vecdot(vectors, vector))
     return np.round(products, 6)
 
 
-def _select_rows(view: VectorView, chosen: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.intp] | None:
+def _select_rows(
+    view: VectorView, chosen: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.intp] | None:
     if chosen is None:
         return None if view.alive is None else np.flatnonzero(view.alive)
     return np.flatnonzero(chosen if view.alive is None else chosen & view.alive)
 
 
-def _nearest_signs(view: VectorView, vector: Vectors, rows: npt.NDArray[np.intp] | None, wanted: int) -> npt.NDArray[np.intp]:
+def _nearest_signs(
+    view: VectorView, vector: Vectors, rows: npt.NDArray[np.intp] | None, wanted: int
+) -> npt.NDArray[np.intp]:
     query = signs(vector[None, :])[0]
     codes = view.codes.all() if rows is None else view.codes.take(rows)
     distances = np.empty(len(codes), dtype=np.uint16)
@@ -241,7 +278,9 @@ def _nearest_signs(view: VectorView, vector: Vectors, rows: npt.NDArray[np.intp]
 
 
 def _row_sums(counts: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
-    if counts.shape[1] == 4:  # 256 dimensions: add the four bytes of a row inside one word; a sum can be 256, so the halves need nine bits
+    # 256 dimensions: add the four bytes of a row inside one word; a sum can be 256, so the halves
+    # need nine bits
+    if counts.shape[1] == 4:
         words = counts.view(np.uint32).ravel()
         halves = (words & np.uint32(0x00FF00FF)) + ((words >> np.uint32(8)) & np.uint32(0x00FF00FF))
         sums: npt.NDArray[Any] = (halves + (halves >> np.uint32(16))) & np.uint32(0x1FF)
@@ -258,19 +297,38 @@ def _write_rows(folder: Path, state: VectorState, points: Points) -> VectorState
         "ids": np.asarray(points.ids, dtype=np.int64),
         "documents": np.asarray(points.documents, dtype=np.int64),
     }
-    written = {name: checksums.append(folder / state.name(name), state.sums(name), data) for name, data in columns.items()}
+    written = {
+        name: checksums.append(folder / state.name(name), state.sums(name), data)
+        for name, data in columns.items()
+    }
     return replace(state, rows=state.rows + len(points.ids), files={**state.files, **written})
 
 
-def _compact(folder: Path, view: VectorView, points: Points, *, keep: npt.NDArray[np.bool_], position: Position) -> VectorState:
+def _compact(
+    folder: Path,
+    view: VectorView,
+    points: Points,
+    *,
+    keep: npt.NDArray[np.bool_],
+    position: Position,
+) -> VectorState:
     state = view.state
-    if damage := find_damage(folder):  # a fault that came after the files were opened must not get new checksums
+    # a fault that came after the files were opened must not get new checksums
+    if damage := find_damage(folder):
         raise DamagedError(damage[0])
     new = replace(state, generation=state.generation + 1, rows=0, dead=0, files={})
     kept = np.flatnonzero(keep)
     for start in range(0, len(kept), _BLOCK):
         rows = kept[start : start + _BLOCK]
-        new = _write_rows(folder, new, Points(ids=view.chunk_ids[rows], documents=view.document_ids[rows], vectors=view.vectors.take(rows)))
+        new = _write_rows(
+            folder,
+            new,
+            Points(
+                ids=view.chunk_ids[rows],
+                documents=view.document_ids[rows],
+                vectors=view.vectors.take(rows),
+            ),
+        )
     new = _write_rows(folder, new, points)
     return _commit(folder, replace(new, position=position.seq, stamp=position.stamp), state)
 
@@ -279,7 +337,8 @@ def _commit(folder: Path, new: VectorState, old: VectorState) -> VectorState:
     checksums.write_state(folder, asdict(new))
     kept = {new.name(name) for name in new.files}
     for name in {old.name(name) for name in old.files} - kept:
-        with contextlib.suppress(OSError):  # a reader on a system that forbids it still has it open; the next rebuild removes it
+        # a reader on a system that forbids it still has it open; the next rebuild removes it
+        with contextlib.suppress(OSError):
             (folder / name).unlink()
     return new
 
@@ -290,5 +349,7 @@ def find_damage(folder: Path) -> list[str]:
         state = read_state(folder)
     except DamagedError as error:
         return [str(error)]
-    files = [] if state is None else [(state.name(name), sums) for name, sums in state.files.items()]
+    files = (
+        [] if state is None else [(state.name(name), sums) for name, sums in state.files.items()]
+    )
     return [found for name, sums in files if (found := checksums.find_damage(folder / name, sums))]

@@ -1,4 +1,6 @@
-"""Folder of one project, as one process sees it: the lock to write it, and the snapshot that a search reads."""
+"""Folder of one project, as one process sees it: the lock to write it, and the snapshot that a
+search reads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from unspool.embedded import flat, segments
 from unspool.embedded.postings import LiveSegment
 from unspool.embedded.tail import Tail
 
-CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any time.\n"
+CACHE_TAG = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any "
+    "time.\n"
+)
 
 
 class Half(StrEnum):
@@ -29,12 +34,16 @@ class Half(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Everything that a search reads: both halves as committed, and the tail on top of them. Replaced as a whole, never changed."""
+    """Everything that a search reads: both halves as committed, and the tail on top of them.
+
+    Replaced as a whole, never changed.
+    """
 
     view: flat.VectorView | None = None
     words: segments.WordView | None = None
     tail: Tail | None = None
-    word_segments: tuple[LiveSegment, ...] = ()  # the committed ones without the chunks that the tail hides, and the tail's own
+    # the committed ones without the chunks that the tail hides, and the tail's own
+    word_segments: tuple[LiveSegment, ...] = ()
 
     @classmethod
     def open(cls, view: flat.VectorView | None, words: segments.WordView | None) -> Snapshot:
@@ -68,19 +77,24 @@ class Partition:
     def __init__(self, derived: Path, project: int, space_id: int) -> None:
         self.project = project
         self.folder = derived / f"p{project}"
-        self.vectors = self.folder / f"vectors-{space_id}"  # each space has its own, so that one is made while another is searched
+        # each space has its own, so that one is made while another is searched
+        self.vectors = self.folder / f"vectors-{space_id}"
         self.words = self.folder / "words"
-        self.guard = threading.RLock()  # held for moments only: a search must not wait for a writer in another thread either
+        # held for moments only: a search must not wait for a writer in another thread either
+        self.guard = threading.RLock()
         self.now = Snapshot()
         self.is_damaged = False
         self.seen: tuple[object, ...] = ()  # the state files as they were last read
-        self.verified: tuple[object, ...] = ()  # the positions, and the catalog's, that were last found to belong together
+        # the positions, and the catalog's, that were last found to belong together
+        self.verified: tuple[object, ...] = ()
         self._mutex = threading.Lock()  # one thread of ours writes at a time
         self._lock = FileLock(self.folder / "lock", thread_local=False)  # and one process
 
     @contextmanager
     def writing(self, *, wait: bool) -> Iterator[bool]:
-        """Hold the right to write the folder; False if another thread or process has it and `wait` is false."""
+        """Hold the right to write the folder; False if another thread or process has it and
+        `wait` is false.
+        """
         if not self._mutex.acquire(blocking=wait):
             yield False
             return
@@ -106,7 +120,9 @@ class Partition:
 
 
 def mark_as_cache(folder: Path) -> None:
-    """Create a folder that back-ups skip, and that is not indexed if the catalog is inside an indexed folder."""
+    """Create a folder that back-ups skip, and that is not indexed if the catalog is inside an
+    indexed folder.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if not is_marked(folder):
         remove(folder / "CACHEDIR.TAG")

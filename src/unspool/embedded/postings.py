@@ -1,7 +1,9 @@
-"""An inverted index in arrays: for each term the rows that contain it, each with the term's BM25 weight there. Pure.
+"""An inverted index in arrays: for each term the rows that contain it, each with the term's BM25
+weight there. Pure.
 
-A segment is never changed. Rows are ordered by chunk id and terms by key. Statistics count live rows only, and a term's weight in a row depends on
-that row alone. So the same chunks give the same scores, however they are spread over segments and whatever was deleted before.
+A segment is never changed. Rows are ordered by chunk id and terms by key. Statistics count live
+rows only, and a term's weight in a row depends on that row alone. So the same chunks give the same
+scores, however they are spread over segments and whatever was deleted before.
 """
 
 from __future__ import annotations
@@ -51,7 +53,10 @@ _KEYS = TermKeys()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Columns of an inverted index. The postings of term `i` are those from `starts[i]` to before `starts[i + 1]`."""
+    """Columns of an inverted index.
+
+    The postings of term `i` are those from `starts[i]` to before `starts[i + 1]`.
+    """
 
     ids: Column
     documents: Column
@@ -70,7 +75,9 @@ class LiveSegment(NamedTuple):
     @property
     def live_count(self) -> int:
         """Number of live rows."""
-        return len(self.segment.ids.all()) if self.live is None else int(np.count_nonzero(self.live))
+        return (
+            len(self.segment.ids.all()) if self.live is None else int(np.count_nonzero(self.live))
+        )
 
     def find_rows(self, ids: Ids) -> npt.NDArray[np.intp]:
         """Return the live row of each id, or -1."""
@@ -89,7 +96,11 @@ class LiveSegment(NamedTuple):
         rows = rows[rows >= 0]
         if not len(rows):
             return self
-        live = np.ones(len(self.segment.ids.all()), dtype=np.bool_) if self.live is None else self.live.copy()
+        live = (
+            np.ones(len(self.segment.ids.all()), dtype=np.bool_)
+            if self.live is None
+            else self.live.copy()
+        )
         live[rows] = False
         return LiveSegment(self.segment, live)
 
@@ -106,7 +117,9 @@ class Terms(NamedTuple):
 def build(entries: Sequence[Entry]) -> Segment:
     """Return the segment of some chunks."""
     entries = sorted(entries)
-    lengths = np.fromiter((len(entry.terms) for entry in entries), dtype=np.int64, count=len(entries))
+    lengths = np.fromiter(
+        (len(entry.terms) for entry in entries), dtype=np.int64, count=len(entries)
+    )
     terms = chain.from_iterable(entry.terms for entry in entries)
     keys = np.fromiter(map(_KEYS.__getitem__, terms), dtype=np.uint64, count=int(lengths.sum()))
     rows = np.repeat(np.arange(len(entries), dtype=np.uint32), lengths)
@@ -115,12 +128,19 @@ def build(entries: Sequence[Entry]) -> Segment:
     first = np.flatnonzero(_starts_run(keys) | _starts_run(rows))
     frequencies = np.diff(np.append(first, len(keys)))
     keys, rows = keys[first], rows[first]
-    sought = keys != np.uint64(_KEYS[PADDING])  # padding makes a text longer, and is not searched for
+    # padding makes a text longer, and is not searched for
+    sought = keys != np.uint64(_KEYS[PADDING])
     weights = weigh_terms(frequencies, lengths[rows])
     own_keys, starts = _group(keys[sought])
     return Segment(
-        ids=Column(np.fromiter((entry.id for entry in entries), dtype=np.int64, count=len(entries))),
-        documents=Column(np.fromiter((entry.document_id for entry in entries), dtype=np.int64, count=len(entries))),
+        ids=Column(
+            np.fromiter((entry.id for entry in entries), dtype=np.int64, count=len(entries))
+        ),
+        documents=Column(
+            np.fromiter(
+                (entry.document_id for entry in entries), dtype=np.int64, count=len(entries)
+            )
+        ),
         keys=Column(own_keys),
         starts=Column(starts),
         rows=Column(rows[sought]),
@@ -141,7 +161,9 @@ def _group(keys: Keys) -> tuple[Keys, Ids]:
 
 def list_terms(segment: Segment) -> Terms:
     """Return all terms of a segment."""
-    return Terms(segment.keys.all(), np.diff(segment.starts.all()), segment.rows.all(), segment.weights.all())
+    return Terms(
+        segment.keys.all(), np.diff(segment.starts.all()), segment.rows.all(), segment.weights.all()
+    )
 
 
 class MergedRows(NamedTuple):
@@ -154,9 +176,16 @@ class MergedRows(NamedTuple):
 
 def merge_rows(parts: Sequence[LiveSegment]) -> MergedRows:
     """Order the live rows of several segments by id."""
-    lives = [np.ones(len(part.segment.ids.all()), dtype=np.bool_) if part.live is None else part.live for part in parts]
-    ids = np.concatenate([part.segment.ids.all()[live] for part, live in zip(parts, lives, strict=True)])
-    documents = np.concatenate([part.segment.documents.all()[live] for part, live in zip(parts, lives, strict=True)])
+    lives = [
+        np.ones(len(part.segment.ids.all()), dtype=np.bool_) if part.live is None else part.live
+        for part in parts
+    ]
+    ids = np.concatenate(
+        [part.segment.ids.all()[live] for part, live in zip(parts, lives, strict=True)]
+    )
+    documents = np.concatenate(
+        [part.segment.documents.all()[live] for part, live in zip(parts, lives, strict=True)]
+    )
     order = np.argsort(ids, kind="stable")
     ranks = np.empty(len(ids), dtype=np.uint32)
     ranks[order] = np.arange(len(ids), dtype=np.uint32)
@@ -171,7 +200,9 @@ def merge_rows(parts: Sequence[LiveSegment]) -> MergedRows:
 
 
 def merge_terms(parts: Sequence[LiveSegment], merged: MergedRows) -> Iterator[Terms]:
-    """Yield the terms of several segments in the order of their keys, a bounded number of postings at a time."""
+    """Yield the terms of several segments in the order of their keys, a bounded number of
+    postings at a time.
+    """
     for low, high in pairwise(_boundaries(parts)):
         keys, rows, weights = [], [], []
         for part, new_rows in zip(parts, merged.new_rows, strict=True):
@@ -187,14 +218,22 @@ def merge_terms(parts: Sequence[LiveSegment], merged: MergedRows) -> Iterator[Te
         all_keys = np.concatenate(keys)
         order = np.argsort(all_keys, kind="stable")
         own_keys, starts = _group(all_keys[order])
-        yield Terms(own_keys, np.diff(starts), np.concatenate(rows)[order], np.concatenate(weights)[order])
+        yield Terms(
+            own_keys, np.diff(starts), np.concatenate(rows)[order], np.concatenate(weights)[order]
+        )
 
 
 def _boundaries(parts: Sequence[LiveSegment]) -> list[np.uint64 | None]:
-    """Return keys between which about as many postings lie as are merged at a time; None at both ends."""
-    largest = max((part.segment for part in parts), key=lambda segment: int(segment.starts.all()[-1]))
+    """Return keys between which about as many postings lie as are merged at a time; None at both
+    ends.
+    """
+    largest = max(
+        (part.segment for part in parts), key=lambda segment: int(segment.starts.all()[-1])
+    )
     total = sum(int(part.segment.starts.all()[-1]) for part in parts)
-    cuts = np.linspace(0, int(largest.starts.all()[-1]), num=total // _MERGED_POSTINGS + 1, endpoint=False)[1:]
+    cuts = np.linspace(
+        0, int(largest.starts.all()[-1]), num=total // _MERGED_POSTINGS + 1, endpoint=False
+    )[1:]
     at = np.unique(np.searchsorted(largest.starts.all(), cuts))
     return [None, *largest.keys.all()[at[at < len(largest.keys.all())]], None]
 
@@ -218,7 +257,9 @@ def _find_postings(parts: Sequence[LiveSegment], terms: Sequence[str]) -> list[l
         places = np.searchsorted(keys, wanted)
         here = np.flatnonzero(keys[np.minimum(places, len(keys) - 1)] == wanted)
         places = places[here]
-        for term, start, stop in zip(here.tolist(), starts[places].tolist(), starts[places + 1].tolist(), strict=True):
+        for term, start, stop in zip(
+            here.tolist(), starts[places].tolist(), starts[places + 1].tolist(), strict=True
+        ):
             rows, weights = segment.rows.slice(start, stop), segment.weights.slice(start, stop)
             if live is not None:
                 alive = live[rows]
@@ -235,22 +276,39 @@ def count_chunks(parts: Iterable[LiveSegment]) -> int:
 def count_frequencies(parts: Sequence[LiveSegment], terms: Sequence[str]) -> dict[str, int]:
     """Return how many live chunks contain each term."""
     found = _find_postings(parts, terms)
-    return {term: sum(len(one.rows) for one in postings) for term, postings in zip(terms, found, strict=True)}
+    return {
+        term: sum(len(one.rows) for one in postings)
+        for term, postings in zip(terms, found, strict=True)
+    }
 
 
 def score_rows(parts: Sequence[LiveSegment], weights: Mapping[str, float]) -> list[Vectors]:
-    """Return the score of every row, segment by segment; 0 for a row that is not live or contains none of the terms."""
+    """Return the score of every row, segment by segment; 0 for a row that is not live or
+    contains none of the terms.
+    """
     chunks = count_chunks(parts)
     scores = [np.zeros(len(part.segment.ids.all()), dtype=np.float32) for part in parts]
-    for postings, weight in zip(_find_postings(parts, list(weights)), weights.values(), strict=True):
-        factor = np.float32(weight * inverse_document_frequency(sum(len(one.rows) for one in postings), chunks))
+    for postings, weight in zip(
+        _find_postings(parts, list(weights)), weights.values(), strict=True
+    ):
+        factor = np.float32(
+            weight * inverse_document_frequency(sum(len(one.rows) for one in postings), chunks)
+        )
         for one in postings:
             scores[one.segment][one.rows] += factor * one.weights
     return scores
 
 
-def search(parts: Sequence[LiveSegment], weights: Mapping[str, float], k: int, chosen: Sequence[Mask] | None) -> Matches:
-    """Return the k best chunks that contain at least one of the terms; ties by id. `chosen` restricts the rows of each segment."""
+def search(
+    parts: Sequence[LiveSegment],
+    weights: Mapping[str, float],
+    k: int,
+    chosen: Sequence[Mask] | None,
+) -> Matches:
+    """Return the k best chunks that contain at least one of the terms; ties by id.
+
+    `chosen` restricts the rows of each segment.
+    """
     ids, scores = [], []
     for number, (part, found) in enumerate(zip(parts, score_rows(parts, weights), strict=True)):
         matching = found > 0

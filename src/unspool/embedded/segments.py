@@ -1,4 +1,5 @@
-"""The word index on disk: segments of postings, each written once, and a state file that lists them.
+"""The word index on disk: segments of postings, each written once, and a state file that lists
+them.
 
 A folder contains
 
@@ -34,7 +35,8 @@ from unspool.vectors.base import Ids
 
 FORMAT = 3
 SEGMENT_CHUNKS = 8_000  # built at a time, about 60 MB
-# Each segment adds 60 microseconds to a search of eight terms. Merging 100 000 chunks takes .7 s (bench/segments.py).
+# Each segment adds 60 microseconds to a search of eight terms. Merging 100 000 chunks takes .7 s
+# (bench/segments.py).
 MAX_SEGMENTS = 8
 DEAD_SHARE = 1 / 3
 _COLUMNS: Mapping[str, tuple[str, type[np.generic]]] = {
@@ -106,7 +108,10 @@ class WordView:
 
 
 def read_state(folder: Path) -> WordState | None:
-    """Return the committed state, or None where nothing is committed or another version wrote it. Raises `DamagedError`."""
+    """Return the committed state, or None where nothing is committed or another version wrote it.
+
+    Raises `DamagedError`.
+    """
     values = checksums.read_state(folder)
     if values is None or values.get("format") != FORMAT:
         return None
@@ -122,7 +127,8 @@ def _parse_segment(values: dict[str, Any]) -> SegmentState:
 
 
 def open_view(folder: Path, state: WordState, previous: WordView | None = None) -> WordView:
-    """Map the segments as the state describes them; raises `DamagedError` when the files contradict it.
+    """Map the segments as the state describes them; raises `DamagedError` when the files contradict
+    it.
 
     Segments that an earlier view has open are not read again.
     """
@@ -130,19 +136,26 @@ def open_view(folder: Path, state: WordState, previous: WordView | None = None) 
     if previous is not None:
         opened = zip(previous.state.segments, previous.segments, strict=True)
         known = {_identify(one): part.segment for one, part in opened}
-    return WordView(state, tuple(_open_segment(folder, one, known.get(_identify(one))) for one in state.segments))
+    return WordView(
+        state,
+        tuple(_open_segment(folder, one, known.get(_identify(one))) for one in state.segments),
+    )
 
 
 def _identify(segment: SegmentState) -> object:
     """Return a key of the files that are never changed. A rebuilt folder uses the numbers again."""
-    return segment.number, *sorted((name, sums.blocks) for name, sums in segment.files.items() if name != "dead")
+    return segment.number, *sorted(
+        (name, sums.blocks) for name, sums in segment.files.items() if name != "dead"
+    )
 
 
 def _open_segment(folder: Path, state: SegmentState, known: Segment | None = None) -> LiveSegment:
     def column(name: str, dtype: type[np.generic]) -> Column:
         return Column.open(folder / state.name(name), state.files.get(name, Checksums()), dtype)
 
-    segment = known or Segment(**{name: column(name, dtype) for name, (_, dtype) in _COLUMNS.items()})
+    segment = known or Segment(
+        **{name: column(name, dtype) for name, (_, dtype) in _COLUMNS.items()}
+    )
     live = ~column("dead", np.bool_).all() if state.dead else None
     if len(segment.ids.all()) != state.rows or (live is not None and len(live) != state.rows):
         raise DamagedError("state.json contradicts the number of rows")
@@ -156,12 +169,24 @@ def find_damage(folder: Path) -> list[str]:
     except DamagedError as error:
         return [str(error)]
     parts = () if state is None else state.segments
-    files = [(segment.name(name), sums) for segment in parts for name, sums in segment.files.items()]
+    files = [
+        (segment.name(name), sums) for segment in parts for name, sums in segment.files.items()
+    ]
     return [found for name, sums in files if (found := checksums.find_damage(folder / name, sums))]
 
 
-def append(folder: Path, view: WordView, entries: Iterable[Entry], *, removed: Sequence[int], position: Position) -> WordState:
-    """Commit entries, and the removal of ids. An entry replaces an earlier one of the same id. Returns the new state."""
+def append(
+    folder: Path,
+    view: WordView,
+    entries: Iterable[Entry],
+    *,
+    removed: Sequence[int],
+    position: Position,
+) -> WordState:
+    """Commit entries, and the removal of ids.
+
+    An entry replaces an earlier one of the same id. Returns the new state.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(folder, view)
     writer.remove(np.array(removed, dtype=np.int64))
@@ -172,7 +197,10 @@ def append(folder: Path, view: WordView, entries: Iterable[Entry], *, removed: S
 
 
 class _Writer:
-    """Writer of a single commit to a folder. Until the state is written, readers see the earlier one."""
+    """Writer of a single commit to a folder.
+
+    Until the state is written, readers see the earlier one.
+    """
 
     def __init__(self, folder: Path, view: WordView) -> None:
         self._folder = folder
@@ -197,27 +225,42 @@ class _Writer:
         """Write the state, then remove the files that it does not name."""
         if any(_is_wasteful(part) for _, part in self._parts):
             self._merge()
-        segments = tuple(self._write_dead(state, part) for state, part in self._parts if part.live_count)
-        new = replace(self._old, position=position.seq, stamp=position.stamp, next_number=self._next, segments=segments)
+        segments = tuple(
+            self._write_dead(state, part) for state, part in self._parts if part.live_count
+        )
+        new = replace(
+            self._old,
+            position=position.seq,
+            stamp=position.stamp,
+            next_number=self._next,
+            segments=segments,
+        )
         checksums.write_state(self._folder, asdict(new))
         for name in self._names - new.names:
-            with contextlib.suppress(OSError):  # a reader on a system that forbids it still has it open; the next rebuild removes it
+            # a reader on a system that forbids it still has it open; the next rebuild removes it
+            with contextlib.suppress(OSError):
                 (self._folder / name).unlink()
         return new
 
     def _merge(self) -> None:
         parts = [part for _, part in self._parts]
-        first = choose_merge([part.live_count for part in parts], [_is_wasteful(part) for part in parts])
+        first = choose_merge(
+            [part.live_count for part in parts], [_is_wasteful(part) for part in parts]
+        )
         self._verify(first)
         merged = postings.merge_rows(parts[first:])
         del self._parts[first:]
         self._write(merged.ids, merged.documents, postings.merge_terms(parts[first:], merged))
 
     def _verify(self, first: int) -> None:
-        """Read the segments to merge from disk once more: a fault that came after they were opened must not get new checksums."""
+        """Read the segments to merge from disk once more: a fault that came after they were
+        opened must not get new checksums.
+        """
         for state, _ in self._parts[first:]:
             for name in state.files.keys() & _COLUMNS.keys():
-                if found := checksums.find_damage(self._folder / state.name(name), state.files[name]):
+                if found := checksums.find_damage(
+                    self._folder / state.name(name), state.files[name]
+                ):
                     raise DamagedError(found)
 
     def _write(self, ids: Ids, documents: Ids, pieces: Iterable[Terms]) -> None:
@@ -225,7 +268,9 @@ class _Writer:
         files: dict[str, Checksums] = {}
 
         def write(name: str, data: npt.NDArray[Any]) -> None:
-            files[name] = checksums.append(self._folder / state.name(name), files.get(name, Checksums()), data)
+            files[name] = checksums.append(
+                self._folder / state.name(name), files.get(name, Checksums()), data
+            )
 
         write("ids", ids)
         write("documents", documents)
@@ -257,7 +302,9 @@ def _is_wasteful(part: LiveSegment) -> bool:
 
 
 def choose_merge(sizes: Sequence[int], wasteful: Sequence[bool]) -> int:
-    """Return the first of the segments to merge: the newest, those of at most twice their size, and all after a wasteful one."""
+    """Return the first of the segments to merge: the newest, those of at most twice their size,
+    and all after a wasteful one.
+    """
     first = len(sizes) - 1
     total = sizes[first]
     while first > 0 and (len(sizes) - first < 2 or sizes[first - 1] <= 2 * total):

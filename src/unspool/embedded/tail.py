@@ -1,4 +1,6 @@
-"""The tail: chunks that the catalog contains and the folder has not absorbed yet, scored directly so that they are findable at once."""
+"""The tail: chunks that the catalog contains and the folder has not absorbed yet, scored
+directly so that they are findable at once.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from unspool.words import analysis
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Chunks changed after `position` and up to `seq`, and the ids whose absorbed rows are outdated."""
+    """Chunks changed after `position` and up to `seq`, and the ids whose absorbed rows are
+    outdated.
+    """
 
     position: int
     seq: int
@@ -30,7 +34,15 @@ class Tail:
     missing: int = 0  # changed chunks that are not in it
 
 
-def build(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Sequence[int], dimension: int, *, missing: int = 0) -> Tail:
+def build(
+    position: int,
+    seq: int,
+    changed: Sequence[ChangedChunk],
+    removed: Sequence[int],
+    dimension: int,
+    *,
+    missing: int = 0,
+) -> Tail:
     """Return the tail of a change feed."""
     ids = np.array([chunk.id for chunk in changed], dtype=np.int64)
     return Tail(
@@ -47,12 +59,21 @@ def build(position: int, seq: int, changed: Sequence[ChangedChunk], removed: Seq
 
 def stack_vectors(changed: Sequence[ChangedChunk], dimension: int) -> Vectors:
     """Return the stored vectors, one row each."""
-    return np.frombuffer(b"".join(chunk.vector for chunk in changed), dtype="<f4").reshape(len(changed), dimension)
+    return np.frombuffer(b"".join(chunk.vector for chunk in changed), dtype="<f4").reshape(
+        len(changed), dimension
+    )
 
 
 def make_entry(chunk: ChangedChunk) -> Entry:
     """Return the chunk as the word index stores it."""
-    terms = analysis.chunk_terms(kind=chunk.kind, path=chunk.path, title=chunk.title, headings=chunk.headings, symbol=chunk.symbol, text=chunk.text)
+    terms = analysis.chunk_terms(
+        kind=chunk.kind,
+        path=chunk.path,
+        title=chunk.title,
+        headings=chunk.headings,
+        symbol=chunk.symbol,
+        text=chunk.text,
+    )
     return Entry(chunk.id, chunk.document_id, terms)
 
 
@@ -63,11 +84,15 @@ def choose(rest: Tail, selection: Selection | None) -> npt.NDArray[np.bool_]:
     return selection.accepts(rest.ids, rest.documents)
 
 
-def merge(found: Matches, rest: Tail, scores: Vectors, chosen: npt.NDArray[np.bool_], k: int) -> Matches:
+def merge(
+    found: Matches, rest: Tail, scores: Vectors, chosen: npt.NDArray[np.bool_], k: int
+) -> Matches:
     """Return the k best of the absorbed matches that are not hidden and of the tail's own."""
     kept = ~np.isin(found.ids, rest.hidden)
     ids = np.concatenate([found.ids[kept], rest.ids[chosen]])
-    return best_matches(ids, np.concatenate([found.scores[kept], scores[chosen].astype(np.float32)]), k)
+    return best_matches(
+        ids, np.concatenate([found.scores[kept], scores[chosen].astype(np.float32)]), k
+    )
 
 
 def overlay(scores: Vectors, ids: Ids, rest: Tail, tail_scores: Vectors) -> None:

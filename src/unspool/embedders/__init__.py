@@ -1,4 +1,7 @@
-"""Embedders by name. Providers are strings here, so that none is imported before it is asked for."""
+"""Embedders by name.
+
+Providers are strings here, so that none is imported before it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from unspool.errors import ConfigError, InputError, MissingDependencyError
 
 
 class Provider(NamedTuple):
-    """Where a provider's model is defined, which package it needs, the extra that brings it, and what it is for."""
+    """Where a provider's model is defined, which package it needs, the extra that brings it, and
+    what it is for.
+    """
 
     model: str
     driver: str
@@ -24,19 +29,44 @@ class Provider(NamedTuple):
 
 
 PROVIDERS = {
-    "static": Provider("unspool.embedders.static:StaticEmbedder", "wordllama", "", "the default: inside this process, no download"),
+    "static": Provider(
+        "unspool.embedders.static:StaticEmbedder",
+        "wordllama",
+        "",
+        "the default: inside this process, no download",
+    ),
     "sentence-transformers": Provider(
         "unspool.embedders.sentence_transformers:SentenceTransformersModel",
         "sentence_transformers",
         "sentence-transformers",
         "a folder or a hub's name, with torch",
     ),
-    "onnx": Provider("unspool.embedders.onnx:OnnxModel", "onnxruntime", "onnx", "a folder or a hub's name, without torch"),
-    "fastembed": Provider("unspool.embedders.fastembed:FastembedModel", "fastembed", "fastembed", "a name that fastembed knows, or a folder"),
-    "openai": Provider("unspool.embedders.openai:OpenAIModel", "httpx2", "hosted", "OpenAI, and every server that speaks the same"),
+    "onnx": Provider(
+        "unspool.embedders.onnx:OnnxModel",
+        "onnxruntime",
+        "onnx",
+        "a folder or a hub's name, without torch",
+    ),
+    "fastembed": Provider(
+        "unspool.embedders.fastembed:FastembedModel",
+        "fastembed",
+        "fastembed",
+        "a name that fastembed knows, or a folder",
+    ),
+    "openai": Provider(
+        "unspool.embedders.openai:OpenAIModel",
+        "httpx2",
+        "hosted",
+        "OpenAI, and every server that speaks the same",
+    ),
     "cohere": Provider("unspool.embedders.cohere:CohereModel", "httpx2", "hosted", "Cohere"),
     "voyage": Provider("unspool.embedders.voyage:VoyageModel", "httpx2", "hosted", "Voyage"),
-    "langchain": Provider("unspool.embedders.langchain:from_setting", "", "", "any LangChain Embeddings object, given in Python"),
+    "langchain": Provider(
+        "unspool.embedders.langchain:from_setting",
+        "",
+        "",
+        "any LangChain Embeddings object, given in Python",
+    ),
 }
 _IN_FOLDERS = ("sentence-transformers", "onnx", "fastembed")
 _DEFAULTS = EmbedderOptions()
@@ -48,7 +78,10 @@ def open_embedder(name: str, options: EmbedderOptions = _DEFAULTS) -> Embedder:
     if provider not in PROVIDERS:
         near = difflib.get_close_matches(provider, PROVIDERS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"embedder {name!r} is not known; {hint}UNSPOOL_EMBEDDER can be one of: {', '.join(PROVIDERS)}")
+        raise ConfigError(
+            f"embedder {name!r} is not known; {hint}UNSPOOL_EMBEDDER can be one of: "
+            f"{', '.join(PROVIDERS)}"
+        )
     return _opened(provider, model.strip(), options)
 
 
@@ -57,7 +90,9 @@ def _opened(provider: str, model: str, options: EmbedderOptions) -> Embedder:
     known = PROVIDERS[provider]
     if known.driver and importlib.util.find_spec(known.driver) is None:
         install = f"unspool[{known.extra}]" if known.extra else known.driver
-        raise MissingDependencyError(f"the embedder {provider} needs the package {known.driver}; pip install '{install}'")
+        raise MissingDependencyError(
+            f"the embedder {provider} needs the package {known.driver}; pip install '{install}'"
+        )
     module, _, attribute = known.model.partition(":")
     made: Any = getattr(importlib.import_module(module), attribute)(model, options)
     if hasattr(made, "embed_passages"):  # it does by itself what the others have done for them
@@ -71,11 +106,17 @@ def setting_of(name: str) -> str:
     """How an embedder is opened from wherever: a folder by its whole path."""
     provider, _, model = name.partition(":")
     folder = Path(model.strip()).expanduser()
-    return f"{provider}:{folder.resolve()}" if model.strip() and provider in _IN_FOLDERS and folder.is_dir() else name
+    return (
+        f"{provider}:{folder.resolve()}"
+        if model.strip() and provider in _IN_FOLDERS and folder.is_dir()
+        else name
+    )
 
 
 def as_embedder(given: object, options: EmbedderOptions = _DEFAULTS) -> Embedder:
-    """What was given instead of a name: an embedder of one's own, or a LangChain `Embeddings` object."""
+    """What was given instead of a name: an embedder of one's own, or a LangChain `Embeddings`
+    object.
+    """
     from unspool.embedders import langchain, own
     from unspool.embedders.model import ModelEmbedder
     from unspool.embedders.static import StaticEmbedder
@@ -87,5 +128,6 @@ def as_embedder(given: object, options: EmbedderOptions = _DEFAULTS) -> Embedder
     if langchain.is_embeddings(given):
         return ModelEmbedder(langchain.LangChainModel(given, options), options)
     raise InputError(
-        f"the embedder is a {type(given).__name__}; give its name as text, a LangChain Embeddings object, or one with: {', '.join(own.NEEDED)}"
+        f"the embedder is a {type(given).__name__}; give its name as text, a LangChain "
+        f"Embeddings object, or one with: {', '.join(own.NEEDED)}"
     )

@@ -1,4 +1,6 @@
-"""The ports: `Embedder` is what the rest of unspool calls, `Model` is the little that a provider has to bring."""
+"""The ports: `Embedder` is what the rest of unspool calls, `Model` is the little that a provider
+has to bring.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,16 @@ class OverLimit(StrEnum):
 class Facts:
     """What a model is, as its provider states it.
 
-    `name`, `revision` and `dimension` name the vector space: the same three always give the same vector for the same text. So whatever changes
-    the vectors, prefixes and weights included, is part of the revision.
+    `name`, `revision` and `dimension` name the vector space: the same three always give the same
+    vector for the same text. So whatever changes the vectors, prefixes and weights included, is
+    part of the revision.
     """
 
     name: str
     revision: str = "1"
     dimension: int = 0  # 0: not known before something was embedded
-    max_tokens: int  # that it reads of a text, prefix included, without the marks that its tokenizer puts around it
+    # that it reads of a text, prefix included, without the marks that its tokenizer puts around it
+    max_tokens: int
     over_limit: OverLimit = OverLimit.CUT
     max_batch: int  # texts in a call
     batch_tokens: int = 0  # tokens in a call; 0: as many as the texts have
@@ -44,10 +48,15 @@ class Facts:
     tells_queries: bool = False  # it is told whether a text is a query, beside any prefix
     is_unit: bool = False  # its vectors have length 1 already
     is_local: bool = False  # it computes in this process: one call at a time, never repeated
-    is_certain: bool = True  # the name and revision cannot belong to another model; otherwise a known vector is compared before any is used
-    is_shared: bool = True  # the name tells it from other models, so that its vectors may be shared with other catalogs
+    # the name and revision cannot belong to another model; otherwise a known vector is compared
+    # before any is used
+    is_certain: bool = True
+    # the name tells it from other models, so that its vectors may be shared with other catalogs
+    is_shared: bool = True
     place: str = ""  # where it is asked; two servers may have the same name for different models
-    alpha: float = 0.5  # the share of meaning that serves it best in hybrid search; it belongs to the model, not to the engine
+    # the share of meaning that serves it best in hybrid search; it belongs to the model, not to the
+    # engine
+    alpha: float = 0.5
     price: float | None = None  # US dollars for a million tokens, where that is known
 
     @property
@@ -72,7 +81,10 @@ class Tokenizer(Protocol):
 
 
 class Model(Protocol):
-    """One provider's model: facts and calls. What is common to all (checks, batches, repeated calls) is in `ModelEmbedder`."""
+    """One provider's model: facts and calls.
+
+    What is common to all (checks, batches, repeated calls) is in `ModelEmbedder`.
+    """
 
     @property
     def facts(self) -> Facts: ...
@@ -113,7 +125,9 @@ class Embedder(Protocol):
         """Whether embedding a text takes no longer than asking a database for it."""
 
     def count_tokens(self, text: str) -> int:
-        """As many tokens as the model's tokenizer makes of the text; where that cannot be had, as the default's does."""
+        """As many tokens as the model's tokenizer makes of the text; where that cannot be had,
+        as the default's does.
+        """
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
         """One row per text, in order."""
@@ -123,7 +137,13 @@ class Embedder(Protocol):
 
 
 def is_cut(embedder: Embedder, text: str) -> bool:
-    """Whether an embedder reads only the beginning of a text. Most need not be counted: a token has a byte, save the first perhaps."""
-    if embedder.facts.over_limit is not OverLimit.CUT or len(text.encode("utf-8", "replace")) < embedder.max_tokens:
+    """Whether an embedder reads only the beginning of a text.
+
+    Most need not be counted: a token has a byte, save the first perhaps.
+    """
+    if (
+        embedder.facts.over_limit is not OverLimit.CUT
+        or len(text.encode("utf-8", "replace")) < embedder.max_tokens
+    ):
         return False
     return embedder.count_tokens(text) > embedder.max_tokens

@@ -6,12 +6,18 @@ from collections.abc import Sequence
 
 
 def batches(sizes: Sequence[int], *, most: int, tokens: int, is_padded: bool) -> list[list[int]]:
-    """The places of texts of these sizes, in tokens, in batches of at most `most` texts and `tokens` tokens; 0 tokens is no bound.
+    """The places of texts of these sizes, in tokens, in batches of at most `most` texts and
+    `tokens` tokens; 0 tokens is no bound.
 
-    A batch of texts that are padded to the longest counts as if all were as long, so those go together by length, longest first: what does not
-    fit into memory shows at once. A text that alone exceeds `tokens` goes alone.
+    A batch of texts that are padded to the longest counts as if all were as long, so those go
+    together by length, longest first: what does not fit into memory shows at once. A text that
+    alone exceeds `tokens` goes alone.
     """
-    order = sorted(range(len(sizes)), key=lambda place: -sizes[place]) if is_padded else range(len(sizes))
+    order = (
+        sorted(range(len(sizes)), key=lambda place: -sizes[place])
+        if is_padded
+        else range(len(sizes))
+    )
     made: list[list[int]] = []
     held = longest = 0
     for place in order:

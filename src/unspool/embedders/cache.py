@@ -1,4 +1,7 @@
-"""Embeddings in Redis, for other catalogs, processes and machines. What is there is not computed again; when it is away, nothing fails."""
+"""Embeddings in Redis, for other catalogs, processes and machines.
+
+What is there is not computed again; when it is away, nothing fails.
+"""
 
 from __future__ import annotations
 
@@ -31,28 +34,52 @@ class Kind(StrEnum):
 
 
 class RedisCache:
-    """Vectors as float32 bytes by the SHA-256 of their text, each under its embedder's space. Safe to use from several threads."""
+    """Vectors as float32 bytes by the SHA-256 of their text, each under its embedder's space.
 
-    def __init__(self, address: str, embedder: Embedder, *, lifetime_s: int, clock: Callable[[], float] = time.monotonic) -> None:
+    Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        embedder: Embedder,
+        *,
+        lifetime_s: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         if importlib.util.find_spec("redis") is None:
-            raise MissingDependencyError("UNSPOOL_CACHE needs the package redis; pip install 'unspool[redis]'")
+            raise MissingDependencyError(
+                "UNSPOOL_CACHE needs the package redis; pip install 'unspool[redis]'"
+            )
         if urlsplit(address).scheme not in ("redis", "rediss", "unix"):
-            raise AddressError("UNSPOOL_CACHE is no address of a Redis server; give redis://host:6379/0, or leave it empty")
+            raise AddressError(
+                "UNSPOOL_CACHE is no address of a Redis server; give redis://host:6379/0, or "
+                "leave it empty"
+            )
         import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         try:
             self._redis: Any = redis.Redis.from_url(
-                address, socket_timeout=WAIT_S, socket_connect_timeout=WAIT_S, retry=Retry(NoBackoff(), 0), health_check_interval=30
+                address,
+                socket_timeout=WAIT_S,
+                socket_connect_timeout=WAIT_S,
+                retry=Retry(NoBackoff(), 0),
+                health_check_interval=30,
             )
             self._redis.connection_pool.make_connection()  # which looks at the options
         except (ValueError, TypeError) as error:
-            raise AddressError("UNSPOOL_CACHE is an address that Redis does not take; give redis://host:6379/0, or leave it empty") from error
+            raise AddressError(
+                "UNSPOOL_CACHE is an address that Redis does not take; give redis://host:6379/0, "
+                "or leave it empty"
+            ) from error
         self._failures: tuple[type[Exception], ...] = (redis.RedisError, OSError)
         self._embedder = embedder
         facts = embedder.facts
-        self._space = hashlib.sha256(f"{facts.name}\0{facts.revision}\0{facts.dimension}\0{facts.place}".encode()).hexdigest()[:16]
+        self._space = hashlib.sha256(
+            f"{facts.name}\0{facts.revision}\0{facts.dimension}\0{facts.place}".encode()
+        ).hexdigest()[:16]
         self._lifetime_s = lifetime_s
         self._clock = clock
         self._guard = threading.Lock()
@@ -68,17 +95,26 @@ class RedisCache:
         found: dict[bytes, bytes] = {}
         for start in range(0, len(shas), _AT_ONCE):
             some = shas[start : start + _AT_ONCE]
-            values = self._ask(lambda some=some: self._redis.mget([self._key(kind, sha) for sha in some]))  # type: ignore[misc]
+            values = self._ask(
+                lambda some=some: self._redis.mget([self._key(kind, sha) for sha in some])  # type: ignore[misc]
+            )
             if values is None:
                 break
-            found.update((sha, value) for sha, value in zip(some, values, strict=True) if value is not None and self._is_sound(value))
+            found.update(
+                (sha, value)
+                for sha, value in zip(some, values, strict=True)
+                if value is not None and self._is_sound(value)
+            )
         return found
 
     def put(self, kind: Kind, vectors: Mapping[bytes, bytes]) -> None:
         """Keep vectors for a while."""
         items = list(vectors.items())
         for start in range(0, len(items), _AT_ONCE):
-            if self._ask(lambda some=items[start : start + _AT_ONCE]: self._send(kind, some)) is None:  # type: ignore[misc]
+            if (
+                self._ask(lambda some=items[start : start + _AT_ONCE]: self._send(kind, some))  # type: ignore[misc]
+                is None
+            ):
                 break
 
     def answers(self) -> bool:
@@ -114,5 +150,6 @@ class RedisCache:
         """Whether it is a vector of this space: others may write to the same server."""
         if len(value) != 4 * self._embedder.dimension:
             return False
-        length = float(np.linalg.norm(np.frombuffer(value, dtype="<f4").astype(np.float64)))  # whose squares do not overflow
+        # whose squares do not overflow
+        length = float(np.linalg.norm(np.frombuffer(value, dtype="<f4").astype(np.float64)))
         return abs(length - 1) < 1e-2

@@ -16,10 +16,21 @@ if TYPE_CHECKING:
 
 PROVIDER = "cohere"
 URL = "https://api.cohere.com/v2/embed"
-MAX_BATCH, BATCH_TOKENS = 96, 100_000  # the first as published by Cohere in November 2026; the second keeps a call short
+# the first as published by Cohere in November 2026; the second keeps a call short
+MAX_BATCH, BATCH_TOKENS = 96, 100_000
 MAX_TOKENS = {"embed-v4.0": 128_000}  # the models before it read 512
-DIMENSIONS = {"embed-v4.0": 1536, "embed-english-v3.0": 1024, "embed-multilingual-v3.0": 1024, "embed-english-light-v3.0": 384}
-PRICES = {"embed-v4.0": 0.12, "embed-english-v3.0": 0.10, "embed-multilingual-v3.0": 0.10, "embed-english-light-v3.0": 0.10}
+DIMENSIONS = {
+    "embed-v4.0": 1536,
+    "embed-english-v3.0": 1024,
+    "embed-multilingual-v3.0": 1024,
+    "embed-english-light-v3.0": 384,
+}
+PRICES = {
+    "embed-v4.0": 0.12,
+    "embed-english-v3.0": 0.10,
+    "embed-multilingual-v3.0": 0.10,
+    "embed-english-light-v3.0": 0.10,
+}
 
 
 class CohereModel:
@@ -47,7 +58,13 @@ class CohereModel:
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """One call."""
         kind = "search_query" if is_query else "search_document"
-        body: dict[str, Any] = {"model": self._model, "texts": list(texts), "input_type": kind, "embedding_types": ["float"], "truncate": "NONE"}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "texts": list(texts),
+            "input_type": kind,
+            "embedding_types": ["float"],
+            "truncate": "NONE",
+        }
         if self._dimension:
             body["output_dimension"] = self._dimension
         answer = self._server.post(body)

@@ -1,4 +1,7 @@
-"""What the makers of well-known models say about how to use them. A model's own folder, where there is one, knows better."""
+"""What the makers of well-known models say about how to use them.
+
+A model's own folder, where there is one, knows better.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,10 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
-    """How a family of models wants to be asked. `part` is looked for in a model's name, in lower case; the first that fits counts."""
+    """How a family of models wants to be asked.
+
+    `part` is looked for in a model's name, in lower case; the first that fits counts.
+    """
 
     part: str
     query: str = ""

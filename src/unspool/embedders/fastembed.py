@@ -20,13 +20,17 @@ PROVIDER = "fastembed"
 
 
 class FastembedModel:
-    """A folder is given to fastembed as a model of one's own; a name is looked for on this machine before any network."""
+    """A folder is given to fastembed as a model of one's own; a name is looked for on this
+    machine before any network.
+    """
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
         self._guard = threading.Lock()
         self._opened: Any = None
         if Path(model).expanduser().is_dir() or not model:
-            self._path, name = folders.find(model, provider=PROVIDER, wanted=(), is_whole=lambda path: True)
+            self._path, name = folders.find(
+                model, provider=PROVIDER, wanted=(), is_whole=lambda path: True
+            )
             self._name, self._is_own = name, True
         else:
             name = self._name = _known(model)
@@ -41,7 +45,9 @@ class FastembedModel:
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """Queries and passages differ by their prefix alone, which is in the texts already."""
-        return np.stack(list(self._model().embed(list(texts), batch_size=len(texts)))).astype(np.float32, copy=False)
+        return np.stack(list(self._model().embed(list(texts), batch_size=len(texts)))).astype(
+            np.float32, copy=False
+        )
 
     def _model(self) -> Any:
         with self._guard:
@@ -51,9 +57,15 @@ class FastembedModel:
                 name = self._registered() if self._is_own else self._name
                 try:
                     self._opened = TextEmbedding(name, specific_model_path=str(self._path))
-                except Exception as error:  # it says with a ValueError which file it misses, and with anything else what is wrong with one
-                    raise ConfigError(f"fastembed cannot load {self._path} ({error}); copy the model's whole folder, as a hub has it") from error
-                self._opened.model.tokenizer.no_truncation()  # it cuts where tokenizer_config.json says, which may be before the declared limit
+                # it says with a ValueError which file it misses, and with anything else what is
+                # wrong with one
+                except Exception as error:
+                    raise ConfigError(
+                        f"fastembed cannot load {self._path} ({error}); copy the model's whole "
+                        f"folder, as a hub has it"
+                    ) from error
+                # it cuts where tokenizer_config.json says, which may be before the declared limit
+                self._opened.model.tokenizer.no_truncation()
             return self._opened
 
     def _registered(self) -> str:
@@ -87,19 +99,26 @@ class FastembedModel:
         try:
             return _folder_of(TextEmbedding(name, lazy_load=True))
         except Exception as error:
-            raise ConfigError(f"{name} cannot be had ({type(error).__name__}); {folders.offline_ways(PROVIDER)}") from error
+            raise ConfigError(
+                f"{name} cannot be had ({type(error).__name__}); {folders.offline_ways(PROVIDER)}"
+            ) from error
 
 
 def _known(model: str) -> str:
     from fastembed import TextEmbedding
 
-    names: dict[str, str] = {one["model"].lower(): one["model"] for one in TextEmbedding.list_supported_models()}
+    names: dict[str, str] = {
+        one["model"].lower(): one["model"] for one in TextEmbedding.list_supported_models()
+    }
     if model.lower() not in names:
         import difflib
 
         near = difflib.get_close_matches(model.lower(), names, n=1, cutoff=0.5)
         hint = f"did you mean {names[near[0]]}? " if near else ""
-        raise ConfigError(f"fastembed knows no model {model!r}; {hint}a folder works too: UNSPOOL_EMBEDDER={PROVIDER}:/path/of/a/folder")
+        raise ConfigError(
+            f"fastembed knows no model {model!r}; {hint}a folder works too: "
+            f"UNSPOOL_EMBEDDER={PROVIDER}:/path/of/a/folder"
+        )
     return names[model.lower()]
 
 

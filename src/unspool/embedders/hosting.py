@@ -1,4 +1,6 @@
-"""What embedders of the wire have in common: how their settings are called, and the server that the options describe."""
+"""What embedders of the wire have in common: how their settings are called, and the server that
+the options describe.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,19 @@ NAMES = Names(
 )
 
 
-def server_of(provider: str, model: str, options: EmbedderOptions, *, url: str, example: str) -> Server:
-    """The server of a provider that takes its key as most do, where the options say or at the provider's own address."""
+def server_of(
+    provider: str, model: str, options: EmbedderOptions, *, url: str, example: str
+) -> Server:
+    """The server of a provider that takes its key as most do, where the options say or at the
+    provider's own address.
+    """
     check_access(provider, model, url=options.url, key=options.key, example=example, names=NAMES)
     headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
-    return Server(options.url or url, name=f"{provider}:{model}", key=options.key, timeout_s=options.timeout_s, headers=headers, names=NAMES)
+    return Server(
+        options.url or url,
+        name=f"{provider}:{model}",
+        key=options.key,
+        timeout_s=options.timeout_s,
+        headers=headers,
+        names=NAMES,
+    )

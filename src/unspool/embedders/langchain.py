@@ -1,4 +1,7 @@
-"""Any LangChain `Embeddings` object, or one with the same methods. Nothing of LangChain is imported."""
+"""Any LangChain `Embeddings` object, or one with the same methods.
+
+Nothing of LangChain is imported.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ if TYPE_CHECKING:
 PROVIDER = "langchain"
 MAX_TOKENS = 512  # nobody says; UNSPOOL_EMBEDDER_MAX_TOKENS does
 MAX_BATCH = 64
-_NAMES = ("model", "model_name", "model_id", "deployment")  # where the integrations keep the model's name
+# where the integrations keep the model's name
+_NAMES = ("model", "model_name", "model_id", "deployment")
 
 
 class LangChainModel:
@@ -33,7 +37,14 @@ class LangChainModel:
         self._running: asyncio.AbstractEventLoop | None = None
         self._guard = threading.Lock()
         kind = type(embeddings).__name__
-        named = next((value for name in _NAMES if isinstance(value := getattr(embeddings, name, None), str) and value), "")
+        named = next(
+            (
+                value
+                for name in _NAMES
+                if isinstance(value := getattr(embeddings, name, None), str) and value
+            ),
+            "",
+        )
         self._name = f"{PROVIDER}:{kind}:{named}" if named else f"{PROVIDER}:{kind}"
         self.facts = Facts(
             name=self._name[:200],
@@ -49,7 +60,11 @@ class LangChainModel:
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """One call; whatever the object raises is told with its name."""
         with translated(self._name):
-            rows = [self._either("embed_query", text) for text in texts] if is_query else self._either("embed_documents", list(texts))
+            rows = (
+                [self._either("embed_query", text) for text in texts]
+                if is_query
+                else self._either("embed_documents", list(texts))
+            )
         return as_rows(self._name, rows)
 
     def _either(self, method: str, given: Any) -> Any:
@@ -58,15 +73,20 @@ class LangChainModel:
                 return getattr(self._embeddings, method)(given)
             except NotImplementedError:
                 self._waits = False
-        return asyncio.run_coroutine_threadsafe(getattr(self._embeddings, f"a{method}")(given), self._loop()).result()
+        return asyncio.run_coroutine_threadsafe(
+            getattr(self._embeddings, f"a{method}")(given), self._loop()
+        ).result()
 
     def _loop(self) -> asyncio.AbstractEventLoop:
-        """One event loop for all calls: what an object holds open belongs to the loop that it was opened in. It ends with this model, and a
-        process does not wait for it at its end, as it would for a portal of anyio's."""
+        """One event loop for all calls: what an object holds open belongs to the loop that it was
+        opened in. It ends with this model, and a process does not wait for it at its end, as it
+        would for a portal of anyio's."""
         with self._guard:
             if self._running is None:
                 loop = self._running = asyncio.new_event_loop()
-                threading.Thread(target=_run, args=(loop,), name="unspool-langchain", daemon=True).start()
+                threading.Thread(
+                    target=_run, args=(loop,), name="unspool-langchain", daemon=True
+                ).start()
                 weakref.finalize(self, loop.call_soon_threadsafe, loop.stop)
             return self._running
 
@@ -83,4 +103,7 @@ def is_embeddings(given: object) -> bool:
 
 def from_setting(model: str, options: EmbedderOptions) -> LangChainModel:
     """Refused: a setting holds no object."""
-    raise ConfigError("langchain takes an object, which no setting can hold; give it to unspool.open(embedder=...)")
+    raise ConfigError(
+        "langchain takes an object, which no setting can hold; give it to "
+        "unspool.open(embedder=...)"
+    )

@@ -1,4 +1,6 @@
-"""Models as ONNX files, run by onnxruntime without torch: from a folder, or from a hub where there is a network."""
+"""Models as ONNX files, run by onnxruntime without torch: from a folder, or from a hub where
+there is a network.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,16 @@ if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
 
 PROVIDER = "onnx"
-_FILES = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx", "model_optimized.onnx")
+_FILES = (
+    "model.onnx",
+    "onnx/model.onnx",
+    "model_quantized.onnx",
+    "onnx/model_quantized.onnx",
+    "model_optimized.onnx",
+)
 _WANTED = ("*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*")
-# With two cores 4 and 8 texts a call are 1.4 times as fast as 32, when busy more, and take a third of its memory (bench/providers.py --batches).
+# With two cores 4 and 8 texts a call are 1.4 times as fast as 32, when busy more, and take a third
+# of its memory (bench/providers.py --batches).
 MAX_BATCH = 8
 
 
@@ -27,7 +36,9 @@ class OnnxModel:
     """Loaded when something is first embedded; counting tokens needs the tokenizer only."""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        path, name = folders.find(model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: _file(path) is not None)
+        path, name = folders.find(
+            model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: _file(path) is not None
+        )
         self._file, *_ = files = weights(path)
         folder = folders.describe(path, name, files, options)
         folder.check_pooling()
@@ -48,7 +59,9 @@ class OnnxModel:
         inputs = {one.name for one in session.get_inputs()}
         outputs = [one.name for one in session.get_outputs()]
         wanted = "sentence_embedding" if "sentence_embedding" in outputs else outputs[0]
-        output = session.run([wanted], {name: value for name, value in given.items() if name in inputs})[0]
+        output = session.run(
+            [wanted], {name: value for name, value in given.items() if name in inputs}
+        )[0]
         if output.ndim == 2:  # the file does the pooling itself
             pooled = output
         elif self._pooling == "cls":
@@ -70,9 +83,15 @@ class OnnxModel:
                 self._tokenizer = tokenizer
                 onnxruntime.set_default_logger_severity(3)
                 try:
-                    self._session = onnxruntime.InferenceSession(str(self._file), providers=["CPUExecutionProvider"])
-                except Exception as error:  # the library has a class of its own for each way a file can be wrong
-                    raise ConfigError(f"{self._file} cannot be loaded ({type(error).__name__}); copy the model's folder again") from error
+                    self._session = onnxruntime.InferenceSession(
+                        str(self._file), providers=["CPUExecutionProvider"]
+                    )
+                # the library has a class of its own for each way a file can be wrong
+                except Exception as error:
+                    raise ConfigError(
+                        f"{self._file} cannot be loaded ({type(error).__name__}); copy the "
+                        f"model's folder again"
+                    ) from error
             return self._session
 
 
@@ -80,14 +99,23 @@ def weights(path: Path) -> list[Path]:
     """The ONNX file in a model's folder, and those beside it that hold what did not fit."""
     found = _file(path)
     if found is None:
-        raise ConfigError(f"{path} has no model.onnx; UNSPOOL_EMBEDDER={PROVIDER}:... names the folder that holds a model's files")
+        raise ConfigError(
+            f"{path} has no model.onnx; UNSPOOL_EMBEDDER={PROVIDER}:... names the folder that "
+            f"holds a model's files"
+        )
     return [found, *sorted(found.parent.glob(f"{found.name}?*"))]
 
 
 def _file(path: Path) -> Path | None:
-    return next((path / name for name in _FILES if (path / name).is_file()), None) or next(iter(sorted(path.glob("*.onnx"))), None)
+    return next((path / name for name in _FILES if (path / name).is_file()), None) or next(
+        iter(sorted(path.glob("*.onnx"))), None
+    )
 
 
 def _padding(own: dict[str, Any] | None) -> dict[str, Any]:
     """The tokenizer's own way to pad, but to the longest of a batch."""
-    return {key: value for key, value in (own or {}).items() if key in ("pad_id", "pad_type_id", "pad_token")}
+    return {
+        key: value
+        for key, value in (own or {}).items()
+        if key in ("pad_id", "pad_type_id", "pad_token")
+    }

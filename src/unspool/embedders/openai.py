@@ -1,4 +1,6 @@
-"""OpenAI's embeddings, and those of every server that speaks the same: Ollama, vLLM, LM Studio, llama.cpp, Azure."""
+"""OpenAI's embeddings, and those of every server that speaks the same: Ollama, vLLM, LM Studio,
+llama.cpp, Azure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ if TYPE_CHECKING:
 
 PROVIDER = "openai"
 URL = "https://api.openai.com/v1"
-OTHERS_MAX_TOKENS = 512  # of a model that is not known: what the smallest in use read; UNSPOOL_EMBEDDER_MAX_TOKENS says more
+# of a model that is not known: what the smallest in use read; UNSPOOL_EMBEDDER_MAX_TOKENS says more
+OTHERS_MAX_TOKENS = 512
 OTHERS_MAX_BATCH = 32
 
 
@@ -43,18 +46,36 @@ MAX_TOKENS, MAX_BATCH, BATCH_TOKENS = 8191, 256, 200_000
 
 
 class OpenAIModel:
-    """Vectors are asked for in base64, a third of the size of decimals, and taken in either form."""
+    """Vectors are asked for in base64, a third of the size of decimals, and taken in either
+    form.
+    """
 
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        check_access(PROVIDER, model, url=options.url, key=options.key, example="text-embedding-3-small", names=NAMES)
+        check_access(
+            PROVIDER,
+            model,
+            url=options.url,
+            key=options.key,
+            example="text-embedding-3-small",
+            names=NAMES,
+        )
         known = KNOWN.get(model)
-        if options.dimension and known and (options.dimension > known.dimension or not known.shortens):
-            raise ConfigError(f"UNSPOOL_EMBEDDER_DIMENSION is {options.dimension}, {model} gives {known.dimension}; leave it out")
+        if (
+            options.dimension
+            and known
+            and (options.dimension > known.dimension or not known.shortens)
+        ):
+            raise ConfigError(
+                f"UNSPOOL_EMBEDDER_DIMENSION is {options.dimension}, {model} gives "
+                f"{known.dimension}; leave it out"
+            )
         family = family_of(model)
         self._model = model
-        self._dimensions = options.dimension if known and options.dimension != known.dimension else 0
+        self._dimensions = (
+            options.dimension if known and options.dimension != known.dimension else 0
+        )
         self._format = "base64"  # or '', once the server has said that it knows no formats
         self._server = Server(
             endpoint(options.url or URL, "/embeddings", NAMES),
@@ -66,7 +87,9 @@ class OpenAIModel:
         )
         self.facts = Facts(
             name=f"{PROVIDER}:{model}",
-            revision=revision(family.query, family.passage) if family.query or family.passage else "1",
+            revision=revision(family.query, family.passage)
+            if family.query or family.passage
+            else "1",
             dimension=options.dimension or (known.dimension if known else 0),
             max_tokens=options.max_tokens or (MAX_TOKENS if known else OTHERS_MAX_TOKENS),
             over_limit=options.over_limit,
@@ -116,7 +139,9 @@ def vectors_of(server: Server, answer: Any, wanted: int) -> Vectors:
 def _row(server: Server, given: Any) -> Vectors:
     try:
         if isinstance(given, str):
-            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(np.float32)
+            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(
+                np.float32
+            )
         if isinstance(given, list) and given:
             return np.asarray([np.nan if one is None else one for one in given], dtype=np.float32)
     except (binascii.Error, ValueError, TypeError, OverflowError):

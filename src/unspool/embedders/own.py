@@ -1,4 +1,6 @@
-"""An embedder of the user's own: any object that has a name, a dimension, a limit and the two methods. The rest has defaults."""
+"""An embedder of the user's own: any object that has a name, a dimension, a limit and the two
+methods. The rest has defaults.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ MAX_BATCH = 64
 
 
 class OwnModel:
-    """The object as a model. It may state its `facts`, or some of them by themselves: `revision`, `alpha`."""
+    """The object as a model.
+
+    It may state its `facts`, or some of them by themselves: `revision`, `alpha`.
+    """
 
     tokenizer_file = ""
 
@@ -33,7 +38,11 @@ class OwnModel:
         """One call."""
         given = self._embedder
         with translated(self.facts.name):
-            rows = [given.embed_query(text) for text in texts] if is_query else given.embed_passages(list(texts))
+            rows = (
+                [given.embed_query(text) for text in texts]
+                if is_query
+                else given.embed_passages(list(texts))
+            )
         return as_rows(self.facts.name, rows)
 
 
@@ -45,11 +54,17 @@ def translated(name: str) -> Iterator[None]:
     except UnspoolError:
         raise
     except TimeoutError as error:
-        raise ServiceTimeoutError(f"{name} did not answer in time; try again, or see to that object") from error
+        raise ServiceTimeoutError(
+            f"{name} did not answer in time; try again, or see to that object"
+        ) from error
     except OSError as error:
-        raise UnreachableError(f"{name} cannot be reached ({type(error).__name__}); try again, or see to that object") from error
+        raise UnreachableError(
+            f"{name} cannot be reached ({type(error).__name__}); try again, or see to that object"
+        ) from error
     except Exception as error:  # it may raise anything
-        raise ServiceError(f"{name} failed with {type(error).__name__}; see to that object") from error
+        raise ServiceError(
+            f"{name} failed with {type(error).__name__}; see to that object"
+        ) from error
 
 
 def as_rows(name: str, rows: Any) -> Vectors:
@@ -57,12 +72,20 @@ def as_rows(name: str, rows: Any) -> Vectors:
     try:
         return np.asarray(rows, dtype=np.float32)
     except (ValueError, TypeError, OverflowError) as error:
-        raise ServiceError(f"{name} gave vectors that cannot be read, or of different lengths; nothing of it was kept") from error
+        raise ServiceError(
+            f"{name} gave vectors that cannot be read, or of different lengths; nothing of it "
+            f"was kept"
+        ) from error
 
 
 def is_own(given: object) -> bool:
-    """Whether an object embeds as unspool's embedders do. Asked of its class as far as possible: a property may have to embed something."""
-    return all(hasattr(type(given), name) or name in getattr(given, "__dict__", ()) for name in NEEDED)
+    """Whether an object embeds as unspool's embedders do.
+
+    Asked of its class as far as possible: a property may have to embed something.
+    """
+    return all(
+        hasattr(type(given), name) or name in getattr(given, "__dict__", ()) for name in NEEDED
+    )
 
 
 def _facts(embedder: Any, options: EmbedderOptions) -> Facts:

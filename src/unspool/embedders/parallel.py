@@ -12,8 +12,8 @@ _T = TypeVar("_T")
 
 
 def run_all(jobs: Sequence[Callable[[], _T]], *, at_once: int) -> list[_T]:
-    """What each gives, in order. The first that fails is raised at once, and so is Ctrl-C: what is under way ends by itself, in threads that do not
-    keep the process alive."""
+    """What each gives, in order. The first that fails is raised at once, and so is Ctrl-C: what is
+    under way ends by itself, in threads that do not keep the process alive."""
     if len(jobs) <= 1 or at_once == 1:
         return [job() for job in jobs]
     waiting = deque(range(len(jobs)))

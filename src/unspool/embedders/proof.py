@@ -1,4 +1,6 @@
-"""That an embedder whose name proves little still makes the vectors that a catalog was made with."""
+"""That an embedder whose name proves little still makes the vectors that a catalog was made
+with.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,10 @@ Sample = Callable[[], "tuple[str, Vectors] | None"]
 
 
 class Proof:
-    """Called before an embedder's vectors are used. The first time a known passage is embedded again; a difference is an error."""
+    """Called before an embedder's vectors are used.
+
+    The first time a known passage is embedded again; a difference is an error.
+    """
 
     def __init__(self, embedder: ModelEmbedder, sample: Sample) -> None:
         self._embedder = embedder

@@ -1,7 +1,8 @@
-"""The default embedder: static token vectors that come inside the `wordllama` wheel. No network, no key, no server.
+"""The default embedder: static token vectors that come inside the `wordllama` wheel. No network, no
+key, no server.
 
-Only the weights and the tokenizer's table are read from the wheel; its Python package takes a second to import and looks for
-its tokenizer in the wrong folder when offline.
+Only the weights and the tokenizer's table are read from the wheel; its Python package takes a
+second to import and looks for its tokenizer in the wrong folder when offline.
 """
 
 from __future__ import annotations
@@ -25,14 +26,20 @@ if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
     from unspool.embedders.options import EmbedderOptions
 
-# No entry of the tokenizer's vocabulary crosses from a letter to another kind of character, joins two digits, or holds a
-# line break (tests/unit/test_static_embedder.py checks the vocabulary). So a text's tokens are exactly the tokens of these
-# segments, and each distinct segment is tokenized once. Tokenizing whole texts runs at 780 texts/s of 1250 characters.
-# A carriage return and three narrow spaces do join with signs in it (';\r'), so they count as signs.
-_SEGMENT = re.compile(r" *(?:[^\W\d_²]+|(?:[^\w\s]+|[_²\r\xa0\u2009\u200a]+)+)| +|\d|[^\S \r\xa0\u2009\u200a]+")
-_SEGMENT_ASCII = re.compile(r" *(?:[A-Za-z]+|[^A-Za-z0-9 \t\n\f\v]+)| +|[0-9]|[\t\n\f\v]+")  # the same, in half the time
+# No entry of the tokenizer's vocabulary crosses from a letter to another kind of character, joins
+# two digits, or holds a line break (tests/unit/test_static_embedder.py checks the vocabulary). So a
+# text's tokens are exactly the tokens of these segments, and each distinct segment is tokenized
+# once. Tokenizing whole texts runs at 780 texts/s of 1250 characters. A carriage return and three
+# narrow spaces do join with signs in it (';\r'), so they count as signs.
+_SEGMENT = re.compile(
+    r" *(?:[^\W\d_²]+|(?:[^\w\s]+|[_²\r\xa0\u2009\u200a]+)+)| +|\d|[^\S \r\xa0\u2009\u200a]+"
+)
+# the same, in half the time
+_SEGMENT_ASCII = re.compile(r" *(?:[A-Za-z]+|[^A-Za-z0-9 \t\n\f\v]+)| +|[0-9]|[\t\n\f\v]+")
 _MAX_REMEMBERED = 300_000  # segments; about 60 MB at worst, since
-_MAX_LENGTH = 64  # characters has the longest that is remembered: no word, and not worth the memory of a megabyte without a space
+# characters has the longest that is remembered: no word, and not worth the memory of a megabyte
+# without a space
+_MAX_LENGTH = 64
 
 _MODEL = "l2_supercat_256"
 _TOKENIZER = "l2_supercat_tokenizer_config.json"
@@ -50,7 +57,8 @@ class _Segments(dict[str, tuple[int, ...]]):
     def __missing__(self, segment: str) -> tuple[int, ...]:
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
-        # The model by itself: a tokenizer's `encode` takes four times as long for offsets and masks that nobody reads.
+        # The model by itself: a tokenizer's `encode` takes four times as long for offsets and masks
+        # that nobody reads.
         ids = tuple([token.id for token in self._model.tokenize(segment.replace(" ", "\u2581"))])
         if len(segment) <= _MAX_LENGTH:
             self[segment] = ids
@@ -58,7 +66,10 @@ class _Segments(dict[str, tuple[int, ...]]):
 
 
 class _Counts(dict[str, int]):
-    """Segment -> how many tokens it has. Apart from the ids, so that adding up a text's counts never leaves C."""
+    """Segment -> how many tokens it has.
+
+    Apart from the ids, so that adding up a text's counts never leaves C.
+    """
 
     def __init__(self, segments: _Segments) -> None:
         super().__init__()
@@ -74,11 +85,14 @@ class _Counts(dict[str, int]):
 
 
 class StaticEmbedder:
-    """A text's vector is the sum of its tokens' vectors, each weighted by the logarithm of its count, scaled to length 1."""
+    """A text's vector is the sum of its tokens' vectors, each weighted by the logarithm of its
+    count, scaled to length 1.
+    """
 
     name = "static:wordllama-256"
-    # The recipe is part of the revision: white space folded, weights by log(1 + count). Against plain averaging it gains .07
-    # nDCG@10 on cosqa and .02 on scifact, by meaning alone (bench/embedding.py).
+    # The recipe is part of the revision: white space folded, weights by log(1 + count). Against
+    # plain averaging it gains .07 nDCG@10 on cosqa and .02 on scifact, by meaning alone
+    # (bench/embedding.py).
     revision = "1"
     dimension = 256
     max_tokens = 512
@@ -103,10 +117,14 @@ class StaticEmbedder:
 
     def __init__(self, model: str = "", options: EmbedderOptions | None = None) -> None:
         if model not in ("", "wordllama-256"):
-            raise ConfigError(f"static model {model!r} is not known; UNSPOOL_EMBEDDER=static is the only one")
+            raise ConfigError(
+                f"static model {model!r} is not known; UNSPOOL_EMBEDDER=static is the only one"
+            )
         spec = importlib.util.find_spec("wordllama")
         if spec is None or spec.origin is None:
-            raise MissingDependencyError("the default embedder needs the package wordllama; pip install wordllama")
+            raise MissingDependencyError(
+                "the default embedder needs the package wordllama; pip install wordllama"
+            )
         folder = Path(spec.origin).parent
         self._weights_file = folder / "weights" / f"{_MODEL}.safetensors"
         self._segments = _Segments(folder / "tokenizers" / _TOKENIZER)
@@ -119,7 +137,9 @@ class StaticEmbedder:
         return sum(map(self._counts.__getitem__, _segments_of(text))) if text else 0
 
     def ruler(self, text: str) -> Callable[[int, int], int]:
-        """A function that gives `count_tokens(text[start:end])` for any part of a text, by looking it up."""
+        """A function that gives `count_tokens(text[start:end])` for any part of a text, by
+        looking it up.
+        """
         segments = _segments_of(text)
         ends = list(accumulate(map(len, segments)))  # counted in the text with a space in front
         sums = [0, *accumulate(map(self._counts.__getitem__, segments))]
@@ -128,7 +148,8 @@ class StaticEmbedder:
             first, last = bisect_right(ends, start + 1), bisect_right(ends, end + 1)
             if first == last:
                 return self.count_tokens(text[start:end])
-            # The first segment is counted as the beginning of a text, the last as far as it goes; those between are known.
+            # The first segment is counted as the beginning of a text, the last as far as it goes;
+            # those between are known.
             whole = self.count_tokens(text[start : ends[first] - 1]) + sums[last] - sums[first + 1]
             rest = text[ends[last - 1] - 1 : end]
             return whole + (sum(map(self._counts.__getitem__, _cut(rest))) if rest else 0)
@@ -143,7 +164,9 @@ class StaticEmbedder:
         for index, text in enumerate(texts):
             folded = " ".join(text.split())
             if not folded:
-                raise InputError(f"text {index} of {len(texts)} is blank; leave blank texts out before embedding")
+                raise InputError(
+                    f"text {index} of {len(texts)} is blank; leave blank texts out before embedding"
+                )
             counts = Counter(chain.from_iterable(map(look_up, _segments_of(folded))))
             tokens = np.fromiter(counts.keys(), dtype=np.intp, count=len(counts))
             scales = np.log1p(np.fromiter(counts.values(), dtype=np.float32, count=len(counts)))
@@ -170,7 +193,10 @@ def _segments_of(text: str) -> list[str]:
 
 
 def _cut(text: str) -> list[str]:
-    """The segments of a text. The sign that stands for a space inside the tokenizer is one for it in a text, too."""
+    """The segments of a text.
+
+    The sign that stands for a space inside the tokenizer is one for it in a text, too.
+    """
     if text.isascii():
         return _SEGMENT_ASCII.findall(text)
     return _SEGMENT.findall(text.replace("\u2581", " "))

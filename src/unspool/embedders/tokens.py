@@ -1,4 +1,6 @@
-"""Counting tokens: by a model's own `tokenizer.json`, or by the default embedder's, which comes with unspool."""
+"""Counting tokens: by a model's own `tokenizer.json`, or by the default embedder's, which comes
+with unspool.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Ruler = Callable[[str], Callable[[int, int], int]]
 
 
 class FileTokenizer:
-    """A model's own tokenizer, without the marks that it puts around a text and without its cutting and padding."""
+    """A model's own tokenizer, without the marks that it puts around a text and without its
+    cutting and padding.
+    """
 
     def __init__(self, file: str) -> None:
         from tokenizers import Tokenizer as Read
@@ -26,7 +30,10 @@ class FileTokenizer:
         try:
             self._read: Any = Read.from_file(file)
         except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(f"{file} is not a tokenizer that can be read ({error}); copy the model's folder again") from error
+            raise ConfigError(
+                f"{file} is not a tokenizer that can be read ({error}); copy the model's folder "
+                f"again"
+            ) from error
         self._read.no_truncation()
         self._read.no_padding()
 
@@ -40,7 +47,9 @@ class FileTokenizer:
         return len(self._encoded(text).ids)
 
     def cut(self, text: str, limit: int) -> str:
-        """The beginning of a text; a word that is cut may have other tokens than it had as a whole, so it is counted again."""
+        """The beginning of a text; a word that is cut may have other tokens than it had as a
+        whole, so it is counted again.
+        """
         end, keep = len(text), limit
         while len((encoded := self._encoded(text[:end])).ids) > limit:
             end, keep = (encoded.offsets[keep - 1][1], keep - 1) if keep > 0 else (0, 0)
@@ -51,7 +60,10 @@ class FileTokenizer:
 
 
 class DefaultTokenizer:
-    """The default embedder's tokenizer. It knows 32 000 pieces, fewer than hosted models do, so it rather counts too many than too few."""
+    """The default embedder's tokenizer.
+
+    It knows 32 000 pieces, fewer than hosted models do, so it rather counts too many than too few.
+    """
 
     def __init__(self) -> None:
         from unspool.embedders import open_embedder
@@ -84,7 +96,10 @@ def open_tokenizer(file: str) -> Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class TokenCounting:
-    """What cutting a document needs to know of an embedder. Plain values, so that another process can count without the model."""
+    """What cutting a document needs to know of an embedder.
+
+    Plain values, so that another process can count without the model.
+    """
 
     max_tokens: int
     tokenizer_file: str = ""
@@ -95,7 +110,9 @@ class TokenCounting:
 
     @property
     def ruler(self) -> Ruler | None:
-        """For a text, the count of any part of it; None where each part has to be counted by itself."""
+        """For a text, the count of any part of it; None where each part has to be counted by
+        itself.
+        """
         tokenizer = open_tokenizer(self.tokenizer_file)
         return tokenizer.ruler if isinstance(tokenizer, DefaultTokenizer) else None
 

@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 
 PROVIDER = "voyage"
 URL = "https://api.voyageai.com/v1/embeddings"
-# As published by Voyage in November 2026: 32 000 tokens a text, 1000 texts and at least 120 000 tokens a call, 1024 numbers.
+# As published by Voyage in November 2026: 32 000 tokens a text, 1000 texts and at least 120 000
+# tokens a call, 1024 numbers.
 MAX_TOKENS, MAX_BATCH, BATCH_TOKENS, DIMENSION = 32_000, 128, 100_000, 1024
-PRICES = {"voyage-3.5": 0.06, "voyage-3.5-lite": 0.02, "voyage-3-large": 0.18, "voyage-code-3": 0.18}
+PRICES = {
+    "voyage-3.5": 0.06,
+    "voyage-3.5-lite": 0.02,
+    "voyage-3-large": 0.18,
+    "voyage-code-3": 0.18,
+}
 
 
 class VoyageModel:
@@ -45,7 +51,12 @@ class VoyageModel:
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
         """One call."""
-        body: dict[str, Any] = {"model": self._model, "input": list(texts), "input_type": "query" if is_query else "document", "truncation": False}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "input": list(texts),
+            "input_type": "query" if is_query else "document",
+            "truncation": False,
+        }
         if self._dimension:
             body["output_dimension"] = self._dimension
         return vectors_of(self._server, self._server.post(body), len(texts))

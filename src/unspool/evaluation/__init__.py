@@ -26,7 +26,10 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What was measured. Quality is by document: a document counts at the rank of its first chunk."""
+    """What was measured.
+
+    Quality is by document: a document counts at the rank of its first chunk.
+    """
 
     name: str
     documents: int
@@ -41,7 +44,12 @@ class Evaluation:
 
 
 def evaluate(
-    folder: Path, *, settings: Settings, alpha: float | None = None, server: str = "", on_progress: Callable[[Progress], None] | None = None
+    folder: Path,
+    *,
+    settings: Settings,
+    alpha: float | None = None,
+    server: str = "",
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Evaluation:
     """Index a test set into a catalog of its own, ask every query, and compare with the judgements.
 
@@ -49,10 +57,15 @@ def evaluate(
     """
     asked = beir.questions(folder)
     if not asked:
-        raise InputError(f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are those of queries.jsonl")
+        raise InputError(
+            f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are "
+            f"those of queries.jsonl"
+        )
     tell = on_progress or (lambda progress: None)
     with _temporary(server) as address:
-        own = settings.with_arguments({"database": address, "database_read": "", "project": "", "window": 0})
+        own = settings.with_arguments(
+            {"database": address, "database_read": "", "project": "", "window": 0}
+        )
         with Corpus(own) as corpus:
             started = time.monotonic()
             names = _fill(corpus, folder, tell)
@@ -91,7 +104,10 @@ def _temporary(server: str) -> Iterator[str]:
     from unspool.catalog.database import Connecting, engine_name
 
     if engine_name(server) != "postgresql":
-        raise InputError("the server is none of PostgreSQL; give postgresql://user@host/name, or leave it out to measure in a temporary file")
+        raise InputError(
+            "the server is none of PostgreSQL; give postgresql://user@host/name, or leave it out "
+            "to measure in a temporary file"
+        )
     from unspool.catalog import postgres
 
     address = postgres.with_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
@@ -101,7 +117,9 @@ def _temporary(server: str) -> Iterator[str]:
         postgres.remove(address, connecting=Connecting())
 
 
-def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dict[tuple[str, str], str]:
+def _fill(
+    corpus: Corpus, folder: Path, tell: Callable[[Progress], None]
+) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     waiting: dict[str, list[Document]] = defaultdict(list)
     turns: dict[tuple[str, str], list[beir.Turn]] = defaultdict(list)
@@ -110,10 +128,18 @@ def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dic
             turns[item.project, item.conversation].append(item)
             continue
         if (item.project, item.path) in names:
-            raise InputError(f"two documents in {folder} are called {item.path!r} in project {item.project!r}; give each its own path")
+            raise InputError(
+                f"two documents in {folder} are called {item.path!r} in project "
+                f"{item.project!r}; give each its own path"
+            )
         names[(item.project, item.path)] = item.id
         document = Document(
-            project=item.project, path=item.path, title=item.title, text=item.text, language=item.language or _language(item), metadata=item.metadata
+            project=item.project,
+            path=item.path,
+            title=item.title,
+            text=item.text,
+            language=item.language or _language(item),
+            metadata=item.metadata,
         )
         waiting[item.project].append(document)
         if len(waiting[item.project]) >= _BATCH:
@@ -123,8 +149,12 @@ def _fill(corpus: Corpus, folder: Path, tell: Callable[[Progress], None]) -> dic
         corpus.put(*documents)
     for (project, conversation), said in turns.items():
         said.sort(key=lambda turn: turn.number)
-        corpus.remember(Conversation(project=project, id=conversation, messages=[turn.message for turn in said]))
-        names |= {(project, f"{conversation}:{number}"): turn.id for number, turn in enumerate(said, 1)}
+        corpus.remember(
+            Conversation(project=project, id=conversation, messages=[turn.message for turn in said])
+        )
+        names |= {
+            (project, f"{conversation}:{number}"): turn.id for number, turn in enumerate(said, 1)
+        }
         tell(Progress(task="indexing", done=len(names), total=0))
     return names
 
@@ -134,9 +164,12 @@ def _language(item: beir.Item) -> str:
     return "" if "path" in item.metadata else "text"
 
 
-def _ranking(corpus: Corpus, question: beir.Question, names: dict[tuple[str, str], str], alpha: float | None) -> list[str]:
+def _ranking(
+    corpus: Corpus, question: beir.Question, names: dict[tuple[str, str], str], alpha: float | None
+) -> list[str]:
     page = corpus.search(question.text, projects=[question.project], limit=DEPTH, alpha=alpha)
-    # A hit stands for its copies too: it names their places. A message is called by its conversation and its number.
+    # A hit stands for its copies too: it names their places. A message is called by its
+    # conversation and its number.
     places = (
         (hit.chunk.project, hit.chunk.location if hit.chunk.kind is Kind.CHAT else path)
         for hit in page.hits

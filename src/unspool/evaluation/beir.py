@@ -1,8 +1,9 @@
 """Test sets in BEIR layout: `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, plain or gzipped.
 
-Beside BEIR's own fields a document's `metadata` may say project, path and language; a query's `metadata.project` says where to search.
-One that says conversation and turn is a message, with speaker and time if it says those: a conversation is a project of its own, and its
-messages are searched among themselves.
+Beside BEIR's own fields a document's `metadata` may say project, path and language; a query's
+`metadata.project` says where to search. One that says conversation and turn is a message, with
+speaker and time if it says those: a conversation is a project of its own, and its messages are
+searched among themselves.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ def documents(folder: Path) -> Iterator[Item | Turn]:
         if "conversation" in metadata and isinstance(metadata.get("turn"), int | float):
             yield _turn(record, metadata)
             continue
-        kept = {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
+        kept = {
+            key: value
+            for key, value in metadata.items()
+            if isinstance(value, str | int | float | bool)
+        }
         yield Item(
             id=str(record["_id"]),
             project=_project(metadata),
@@ -81,13 +86,20 @@ def _turn(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> Turn:
         project=_project(metadata),
         conversation=str(metadata["conversation"]),
         number=float(metadata["turn"]),
-        message=Message(text=text, author=str(metadata.get("speaker") or "")[:MAX_AUTHOR_LENGTH], at=_time(metadata)),
+        message=Message(
+            text=text,
+            author=str(metadata.get("speaker") or "")[:MAX_AUTHOR_LENGTH],
+            at=_time(metadata),
+        ),
     )
 
 
 def _time(metadata: Mapping[str, Any]) -> datetime | None:
     """When a message was said, if that is written so that it can be read."""
-    said = next((str(metadata[name]) for name in ("time", "timestamp", "date", "at") if metadata.get(name)), "")
+    said = next(
+        (str(metadata[name]) for name in ("time", "timestamp", "date", "at") if metadata.get(name)),
+        "",
+    )
     try:
         moment = datetime.fromisoformat(said)
     except ValueError:
@@ -99,7 +111,12 @@ def questions(folder: Path) -> list[Question]:
     """Every query that has at least one judgement."""
     grades = _grades(folder)
     return [
-        Question(id=str(record["_id"]), text=str(record["text"]), project=_project(record.get("metadata") or {}), grades=grades[str(record["_id"])])
+        Question(
+            id=str(record["_id"]),
+            text=str(record["text"]),
+            project=_project(record.get("metadata") or {}),
+            grades=grades[str(record["_id"])],
+        )
         for record in _records(folder, "queries")
         if str(record["_id"]) in grades
     ]
@@ -116,7 +133,8 @@ def _grades(folder: Path) -> dict[str, dict[str, int]]:
             parts = line.rstrip("\n").split("\t")
             if len(parts) < 3:
                 raise InputError(
-                    f"{folder / 'qrels' / 'test.tsv'} line {number} has {len(parts)} columns; it takes query-id, corpus-id and score, by tabs"
+                    f"{folder / 'qrels' / 'test.tsv'} line {number} has {len(parts)} columns; it "
+                    f"takes query-id, corpus-id and score, by tabs"
                 )
             if parts[2].lstrip("-").isdigit():
                 grades.setdefault(parts[0], {})[parts[1]] = int(parts[2])
@@ -131,7 +149,10 @@ def _records(folder: Path, name: str) -> Iterator[dict[str, Any]]:
                     record = json.loads(line)
                     record["_id"]
                 except (ValueError, KeyError, TypeError) as error:
-                    raise InputError(f"{name}.jsonl line {number} in {folder} is not an object with an _id ({error}); correct it") from error
+                    raise InputError(
+                        f"{name}.jsonl line {number} in {folder} is not an object with an _id "
+                        f"({error}); correct it"
+                    ) from error
                 yield record
 
 
@@ -141,4 +162,7 @@ def _open(file: Path) -> IO[str]:
         return cast(IO[str], gzip.open(packed, "rt", encoding="utf-8"))
     if file.is_file():
         return file.open(encoding="utf-8")
-    raise NotFoundError(f"no {file.name} or {packed.name} in {file.parent}; eval takes a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv")
+    raise NotFoundError(
+        f"no {file.name} or {packed.name} in {file.parent}; eval takes a folder with "
+        f"corpus.jsonl, queries.jsonl and qrels/test.tsv"
+    )

@@ -7,9 +7,17 @@ from collections.abc import Mapping, Sequence
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Normalised discounted cumulative gain: 2**grade - 1, discounted by the logarithm of the rank."""
-    gain = sum((2 ** grades.get(name, 0) - 1) / math.log2(rank + 2) for rank, name in enumerate(ranking[:k]))
-    ideal = sum((2**grade - 1) / math.log2(rank + 2) for rank, grade in enumerate(sorted(grades.values(), reverse=True)[:k]))
+    """Normalised discounted cumulative gain: 2**grade - 1, discounted by the logarithm of the
+    rank.
+    """
+    gain = sum(
+        (2 ** grades.get(name, 0) - 1) / math.log2(rank + 2)
+        for rank, name in enumerate(ranking[:k])
+    )
+    ideal = sum(
+        (2**grade - 1) / math.log2(rank + 2)
+        for rank, grade in enumerate(sorted(grades.values(), reverse=True)[:k])
+    )
     return gain / ideal if ideal else 0.0
 
 

@@ -3,8 +3,10 @@
 - on disk, not known: new, pending
 - being indexed by a live run: left alone
 - same size and time, indexed, same recipe: unchanged
-- anything else that is known: looked at; if the content's SHA-256 is the same it is unchanged, else stale
-- known, not on disk: removed, unless its folder could not be listed, it was given as text, or another run indexed it since the scan
+- anything else that is known: looked at; if the content's SHA-256 is the same it is unchanged, else
+  stale
+- known, not on disk: removed, unless its folder could not be listed, it was given as text, or
+  another run indexed it since the scan
 """
 
 from __future__ import annotations
@@ -21,7 +23,10 @@ from unspool.sources.folders import Found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A file to look at. `known_sha` is what the catalog holds of it, '' where its content must be taken in anyway."""
+    """A file to look at.
+
+    `known_sha` is what the catalog holds of it, '' where its content must be taken in anyway.
+    """
 
     found: Found
     known_sha: str = ""
@@ -64,21 +69,52 @@ def plan(
             else:
                 new.append(Work(found=file))
         elif state.is_conversation:
-            skips.append(Skip(path=file.path, reason="conversation", detail="a conversation of this project has the same name"))
+            skips.append(
+                Skip(
+                    path=file.path,
+                    reason="conversation",
+                    detail="a conversation of this project has the same name",
+                )
+            )
         elif state.status is Status.INDEXING and state.run_id in live_runs:
             busy.append(file.path)
-        elif state.status is Status.INDEXED and (state.size_bytes, state.modified_ns, state.recipe) == (file.size_bytes, file.modified_ns, recipe):
+        elif state.status is Status.INDEXED and (
+            state.size_bytes,
+            state.modified_ns,
+            state.recipe,
+        ) == (file.size_bytes, file.modified_ns, recipe):
             unchanged += 1
         else:
             suspect.append(Work(found=file, known_sha=_trusted_sha(state, recipe)))
     here = {file.path for file in found}
-    gone = tuple(state for path, state in known.items() if path not in here and not _below(path, unread) and _from_here(state, live_runs, scanned_at))
-    return Changes(new=tuple(new), suspect=tuple(suspect), unchanged=unchanged, busy=tuple(busy), removed=gone, skips=tuple(skips))
+    gone = tuple(
+        state
+        for path, state in known.items()
+        if path not in here
+        and not _below(path, unread)
+        and _from_here(state, live_runs, scanned_at)
+    )
+    return Changes(
+        new=tuple(new),
+        suspect=tuple(suspect),
+        unchanged=unchanged,
+        busy=tuple(busy),
+        removed=gone,
+        skips=tuple(skips),
+    )
 
 
 def _trusted_sha(state: DocumentState, recipe: str) -> str:
-    """The fingerprint that makes reading on unnecessary. A document that was never finished, or was cut otherwise, has none."""
-    finished = state.recipe == recipe and state.status in (Status.INDEXED, Status.STALE, Status.INDEXING, Status.FAILED)
+    """The fingerprint that makes reading on unnecessary.
+
+    A document that was never finished, or was cut otherwise, has none.
+    """
+    finished = state.recipe == recipe and state.status in (
+        Status.INDEXED,
+        Status.STALE,
+        Status.INDEXING,
+        Status.FAILED,
+    )
     return state.sha256 if finished else ""
 
 
@@ -86,7 +122,15 @@ def _below(path: str, unread: Sequence[str]) -> bool:
     return any(not folder or path.startswith(folder.rstrip("/") + "/") for folder in unread)
 
 
-def _from_here(state: DocumentState, live_runs: frozenset[int], scanned_at: datetime | None) -> bool:
+def _from_here(
+    state: DocumentState, live_runs: frozenset[int], scanned_at: datetime | None
+) -> bool:
     """Came from a file that was there before the scan began, and no live run is at work on it."""
-    newer = scanned_at is not None and state.indexed_at is not None and state.indexed_at >= scanned_at
-    return state.origin is Origin.FILE and not newer and not (state.status is Status.INDEXING and state.run_id in live_runs)
+    newer = (
+        scanned_at is not None and state.indexed_at is not None and state.indexed_at >= scanned_at
+    )
+    return (
+        state.origin is Origin.FILE
+        and not newer
+        and not (state.status is Status.INDEXING and state.run_id in live_runs)
+    )

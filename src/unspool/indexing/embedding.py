@@ -1,4 +1,6 @@
-"""The vectors of documents: those that the catalog knows are not made again, those that a cache knows neither, and each text is embedded once."""
+"""The vectors of documents: those that the catalog knows are not made again, those that a cache
+knows neither, and each text is embedded once.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from unspool.errors import InputError
 from unspool.indexing.preparing import Failed, Outcome, passages
 
 CHEAP_BATCH = 64  # texts; more at once is slower for the static embedder
-LOCAL_BATCHES = 8  # of a model in this process that are made together: enough to put texts of a length together
+# of a model in this process that are made together: enough to put texts of a length together
+LOCAL_BATCHES = 8
 CALLS_AHEAD = 2  # of each of the calls that a server is sent at once
 
 Known = Callable[[Iterable[bytes]], set[bytes]]
@@ -24,7 +27,11 @@ Keep = Callable[[Mapping[bytes, bytes]], None]
 
 @dataclass(slots=True, kw_only=True)
 class Maker:
-    """Makes the vectors that are missing. `keep` is called with every portion as it is made, so that what was paid for is not paid for again."""
+    """Makes the vectors that are missing.
+
+    `keep` is called with every portion as it is made, so that what was paid for is not paid for
+    again.
+    """
 
     embedder: Embedder
     known: Known
@@ -38,8 +45,16 @@ class Maker:
 
     def __post_init__(self) -> None:
         facts = self.embedder.facts
-        times = LOCAL_BATCHES if facts.is_local else CALLS_AHEAD * getattr(self.embedder, "concurrency", 1)
-        self.portion = CHEAP_BATCH if self.embedder.is_cheap else getattr(self.embedder, "batch", facts.max_batch) * times
+        times = (
+            LOCAL_BATCHES
+            if facts.is_local
+            else CALLS_AHEAD * getattr(self.embedder, "concurrency", 1)
+        )
+        self.portion = (
+            CHEAP_BATCH
+            if self.embedder.is_cheap
+            else getattr(self.embedder, "batch", facts.max_batch) * times
+        )
 
     def gathered(self, results: Iterator[list[Outcome]]) -> Iterator[list[Outcome]]:
         """The same documents with vectors, so many together that the embedder is used well."""
@@ -55,12 +70,18 @@ class Maker:
             yield self.complete(waiting)
 
     def complete(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Documents with the vectors that the catalog lacks. One with a text that the embedder refuses has failed; the others go on."""
+        """Documents with the vectors that the catalog lacks.
+
+        One with a text that the embedder refuses has failed; the others go on.
+        """
         try:
             vectors = self.vectors(passages(outcomes))
         except InputError as error:
             return self._one_by_one(outcomes, error)
-        return [with_vectors(one, vectors) if isinstance(one, PreparedDocument) else one for one in outcomes]
+        return [
+            with_vectors(one, vectors) if isinstance(one, PreparedDocument) else one
+            for one in outcomes
+        ]
 
     def vectors(self, wanted: Mapping[bytes, str]) -> dict[bytes, bytes]:
         """The vectors of those texts that have none yet."""
@@ -93,14 +114,28 @@ class Maker:
         """What should be said of texts that were too long; '' where none was."""
         if not self.cut:
             return ""
-        return f"{self.cut} passages are longer than the {self.embedder.max_tokens} tokens that {self.embedder.name} reads; their ends have no vector"
+        return (
+            f"{self.cut} passages are longer than the {self.embedder.max_tokens} tokens that "
+            f"{self.embedder.name} reads; their ends have no vector"
+        )
 
     def _one_by_one(self, outcomes: Sequence[Outcome], error: InputError) -> list[Outcome]:
-        """Find the documents that the embedder refuses; where it refuses all of several, it is not the documents."""
+        """Find the documents that the embedder refuses; where it refuses all of several, it is
+        not the documents.
+        """
         documents = [one for one in outcomes if isinstance(one, PreparedDocument)]
         if len(documents) == 1:
-            return [Failed(path=one.path, error=str(error)) if isinstance(one, PreparedDocument) else one for one in outcomes]
-        found = [result for one in outcomes for result in (self.complete([one]) if isinstance(one, PreparedDocument) else [one])]
+            return [
+                Failed(path=one.path, error=str(error))
+                if isinstance(one, PreparedDocument)
+                else one
+                for one in outcomes
+            ]
+        found = [
+            result
+            for one in outcomes
+            for result in (self.complete([one]) if isinstance(one, PreparedDocument) else [one])
+        ]
         if len(documents) > 2 and not any(isinstance(one, PreparedDocument) for one in found):
             raise error
         return found
@@ -108,4 +143,11 @@ class Maker:
 
 def with_vectors(document: PreparedDocument, vectors: Mapping[bytes, bytes]) -> PreparedDocument:
     """The document with those of its vectors that are new."""
-    return replace(document, vectors={chunk.text_sha: vectors[chunk.text_sha] for chunk in document.chunks if chunk.text_sha in vectors})
+    return replace(
+        document,
+        vectors={
+            chunk.text_sha: vectors[chunk.text_sha]
+            for chunk in document.chunks
+            if chunk.text_sha in vectors
+        },
+    )

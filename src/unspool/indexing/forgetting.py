@@ -33,7 +33,8 @@ def forget_project(catalog: Catalog, store: Store, project_id: int) -> int:
         return projects.drop(connection, project_id)
 
     def prune(connection: Connection) -> None:
-        if not projects.any_live_run(connection):  # a run may be about to rely on an embedding that it has seen
+        # a run may be about to rely on an embedding that it has seen
+        if not projects.any_live_run(connection):
             projects.prune_embeddings(connection)
 
     count = catalog.transact(forget)

@@ -1,4 +1,7 @@
-"""An indexing run: scan, decide, prepare in parallel, store in batches, absorb. Safe to kill at any instant and to repeat."""
+"""An indexing run: scan, decide, prepare in parallel, store in batches, absorb.
+
+Safe to kill at any instant and to repeat.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,12 @@ from unspool.stores import Store
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000
 BATCH_FILES, BATCH_BYTES = 32, 400_000  # one task of a worker
 COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transaction
-ABSORB_CHUNKS = 8_000  # between commits to the index: each leaves a segment that has to be merged later
+# between commits to the index: each leaves a segment that has to be merged later
+ABSORB_CHUNKS = 8_000
 CLAIM_FILES = 512
-LOOKED_UP = 16  # documents; for fewer, asking whether their vectors are known takes longer than making them, with an embedder that is cheap
+# documents; for fewer, asking whether their vectors are known takes longer than making them, with
+# an embedder that is cheap
+LOOKED_UP = 16
 
 NEEDS_EXTRA = "needs extra"
 OnProgress = Callable[[Progress], None]
@@ -72,7 +78,8 @@ class Indexer:
 
         def keep(connection: Connection) -> None:
             hold(connection, embeddings, alone=False)
-            spaces.check_active(connection, self.store.space_id)  # otherwise it may be dropped already
+            # otherwise it may be dropped already
+            spaces.check_active(connection, self.store.space_id)
             documents.keep_embeddings(connection, self.store.space_id, vectors)
 
         self.catalog.transact(keep)
@@ -93,36 +100,72 @@ class _Tally:
     absorbed: int = 0
     skips: list[Skip] = field(default_factory=list)
     masked: list[Masked] = field(default_factory=list)
-    exposed: list[str] = field(default_factory=list)  # warnings of secrets in paths and metadata keys
+    # warnings of secrets in paths and metadata keys
+    exposed: list[str] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
 
-def index_folder(indexer: Indexer, *, project: str, root: Path, source: str = "", on_progress: OnProgress | None = None) -> IndexReport:
-    """Bring a project up to date with a folder. `source` is what the project's root is called, the folder itself if empty."""
+def index_folder(
+    indexer: Indexer,
+    *,
+    project: str,
+    root: Path,
+    source: str = "",
+    on_progress: OnProgress | None = None,
+) -> IndexReport:
+    """Bring a project up to date with a folder.
+
+    `source` is what the project's root is called, the folder itself if empty.
+    """
     with projects.at_work() as token:
         return _index_folder(indexer, project, root, source, on_progress, token)
 
 
-def _index_folder(indexer: Indexer, project: str, root: Path, source: str, on_progress: OnProgress | None, token: str) -> IndexReport:
+def _index_folder(
+    indexer: Indexer,
+    project: str,
+    root: Path,
+    source: str,
+    on_progress: OnProgress | None,
+    token: str,
+) -> IndexReport:
     started = time.monotonic()
     scanned_at = datetime.now(UTC)
     tell = on_progress or (lambda progress: None)
     recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
-    found = scan(root, max_bytes=indexer.max_file_bytes, on_progress=lambda count: tell(Progress(task="scanning", done=count, total=0)))
+    found = scan(
+        root,
+        max_bytes=indexer.max_file_bytes,
+        on_progress=lambda count: tell(Progress(task="scanning", done=count, total=0)),
+    )
     tally = _Tally(skips=list(found.skips))
 
-    def begin(connection: Connection) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
+    def begin(
+        connection: Connection,
+    ) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
         row = projects.ensure(connection, project, root=source or str(root))
         spaces.check_active(connection, indexer.store.space_id)
         run_id = projects.begin_run(connection, row.id, token)
         live = projects.live_runs(connection, row.id) - {run_id}
         known = documents.states(connection, row.id)
         skips = documents.known_skips(connection, row.id, recipe=recipe)
-        documents.forget_skips(connection, row.id, list(skips.keys() - {file.path for file in found.found}))
-        plan = changes.plan(found.found, known, recipe=recipe, live_runs=live, unread=found.unread, scanned_at=scanned_at, known_skips=skips)
+        documents.forget_skips(
+            connection, row.id, list(skips.keys() - {file.path for file in found.found})
+        )
+        plan = changes.plan(
+            found.found,
+            known,
+            recipe=recipe,
+            live_runs=live,
+            unread=found.unread,
+            scanned_at=scanned_at,
+            known_skips=skips,
+        )
         stale = [known[work.found.path].id for work in plan.suspect]
         documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
-        removed = documents.remove(connection, row.id, [state.id for state in plan.removed], feeds=indexer.store.catches_up)
+        removed = documents.remove(
+            connection, row.id, [state.id for state in plan.removed], feeds=indexer.store.catches_up
+        )
         indexer.store.follow(connection, row.id, removed.changes)
         return row, run_id, known, plan, removed.documents
 
@@ -134,15 +177,25 @@ def _index_folder(indexer: Indexer, project: str, root: Path, source: str, on_pr
         run.work(plan)
     except BaseException:
         with suppress(ServiceError):  # what went wrong matters, not that it could not be noted
-            indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
+            indexer.catalog.transact(
+                lambda connection: projects.beat(connection, run_id, finished=True)
+            )
         raise
     indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
     if run.maker.keep is not None:
         tally.embedded = run.maker.made  # they were stored as they were made
-    warnings = [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"] if found.unread else []
+    warnings = (
+        [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"]
+        if found.unread
+        else []
+    )
     warnings += filter(None, [run.maker.warning(), indexer.store.settle(row.id, on_progress=tell)])
     if indexer.store.catches_up:
-        indexer.catalog.transact(lambda connection: projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id)))
+        indexer.catalog.transact(
+            lambda connection: projects.prune_removals(
+                connection, row.id, upto=indexer.store.position(row.id)
+            )
+        )
     return _report(project, tally, warnings, time.monotonic() - started)
 
 
@@ -179,7 +232,10 @@ class _Run:
         self.maker = maker_of(indexer, self._keep)
 
     def work(self, plan: Changes) -> None:
-        """Prepare everything and store it as it comes. Only small plain text is read in this process."""
+        """Prepare everything and store it as it comes.
+
+        Only small plain text is read in this process.
+        """
         work = [*plan.new, *plan.suspect]
         tasks = self._tasks(work)
         if len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES:
@@ -189,7 +245,9 @@ class _Run:
         recipe = self._make_recipe()
         with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
             results = pool.map(tasks)
-            self._store(results if recipe.embedder else self.maker.gathered(map(self._chunk, results)))
+            self._store(
+                results if recipe.embedder else self.maker.gathered(map(self._chunk, results))
+            )
 
     def _make_recipe(self) -> Recipe:
         indexer = self.indexer
@@ -209,23 +267,39 @@ class _Run:
             memory_bytes=workers.LIMITS.memory_bytes,
         )
 
-    def _prepare_inline(self, tasks: Iterator[list[Work]], deferred: list[Work]) -> Iterator[list[Outcome]]:
+    def _prepare_inline(
+        self, tasks: Iterator[list[Work]], deferred: list[Work]
+    ) -> Iterator[list[Outcome]]:
         """Prepare small plain text in this process, and note the files that need a worker."""
         for task in tasks:
             outcomes, others = preparing.prepare_small_files(
-                task, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens, max_bytes=self.indexer.max_file_bytes
+                task,
+                counter=self.indexer.embedder,
+                chunk_tokens=self.indexer.chunk_tokens,
+                max_bytes=self.indexer.max_file_bytes,
             )
             deferred += others
             yield outcomes
 
     def _chunk(self, outcomes: list[Outcome]) -> list[Outcome]:
-        return preparing.chunk_readings(outcomes, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens)
+        return preparing.chunk_readings(
+            outcomes, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens
+        )
 
     def _keep(self, vectors: Mapping[bytes, bytes]) -> None:
-        """Keep what was made, and say that the run lives: a large document can take minutes to embed."""
+        """Keep what was made, and say that the run lives: a large document can take minutes to
+        embed.
+        """
         self.indexer.keep(vectors)
         self.indexer.catalog.transact(lambda connection: projects.beat(connection, self.run_id))
-        self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks + len(vectors)))
+        self.tell(
+            Progress(
+                task="indexing",
+                done=self.tally.looked_at,
+                total=self.total,
+                chunks=self.tally.chunks + len(vectors),
+            )
+        )
 
     def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
         """Claim work, and yield it in portions of about the same size."""
@@ -248,48 +322,97 @@ class _Run:
         for outcomes in results:
             waiting += outcomes
             chunks += sum(len(one.chunks) for one in outcomes if isinstance(one, PreparedDocument))
-            if chunks >= COMMIT_CHUNKS or len(waiting) >= COMMIT_DOCUMENTS or time.monotonic() - since > COMMIT_SECONDS:
+            if (
+                chunks >= COMMIT_CHUNKS
+                or len(waiting) >= COMMIT_DOCUMENTS
+                or time.monotonic() - since > COMMIT_SECONDS
+            ):
                 self._commit(waiting)
                 waiting, chunks, since = [], 0, time.monotonic()
         if waiting:
             self._commit(waiting)
 
     def _commit(self, outcomes: Sequence[Outcome]) -> None:
-        self._count(self.indexer.catalog.transact(lambda connection: self._write(connection, outcomes)))
+        self._count(
+            self.indexer.catalog.transact(lambda connection: self._write(connection, outcomes))
+        )
         self.tally.looked_at += len(outcomes)
-        self.tell(Progress(task="indexing", done=self.tally.looked_at, total=self.total, chunks=self.tally.chunks))
+        self.tell(
+            Progress(
+                task="indexing",
+                done=self.tally.looked_at,
+                total=self.total,
+                chunks=self.tally.chunks,
+            )
+        )
         if self.tally.chunks - self.tally.absorbed >= ABSORB_CHUNKS:
             self.indexer.store.keep_up(self.project.id)
             self.tally.absorbed = self.tally.chunks
 
     def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> _Written:
-        """Everything that a batch came to, as far as the run still holds the documents: they may have been forgotten or put anew meanwhile."""
+        """Everything that a batch came to, as far as the run still holds the documents: they may
+        have been forgotten or put anew meanwhile.
+        """
         projects.take(connection, self.project.id)
         spaces.check_active(connection, self.indexer.store.space_id)
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         feeds = self.indexer.store.catches_up
-        held = documents.held_by(connection, self.project.id, [one.path for one in outcomes], self.run_id)
-        stored = documents.store(connection, self.project, prepared, held=held, space_id=self.indexer.store.space_id, feeds=feeds)
+        held = documents.held_by(
+            connection, self.project.id, [one.path for one in outcomes], self.run_id
+        )
+        stored = documents.store(
+            connection,
+            self.project,
+            prepared,
+            held=held,
+            space_id=self.indexer.store.space_id,
+            feeds=feeds,
+        )
         self.indexer.store.follow(connection, self.project.id, stored.changes)
         others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
         same = [one for one in others if isinstance(one, Same) and one.path in held]
         skipped = [one for one in others if isinstance(one, Skipped) and one.path in held]
         failed = [one for one in others if isinstance(one, Failed) and one.path in held]
         if same:
-            projects.next_seq(connection, self.project.id, feeds=feeds)  # their times have changed, which filters may look at
-        documents.refresh(connection, [(held[one.path], one.modified_ns, one.size_bytes) for one in same])
+            # their times have changed, which filters may look at
+            projects.next_seq(connection, self.project.id, feeds=feeds)
+        documents.refresh(
+            connection, [(held[one.path], one.modified_ns, one.size_bytes) for one in same]
+        )
         # An extra may be installed any time; that file is looked at again.
-        lasting = [(o.skip, o.work.found.size_bytes, o.work.found.modified_ns) for o in skipped if o.skip.reason != NEEDS_EXTRA]
-        documents.skip(connection, self.project.id, lasting, recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens))
-        removed = documents.remove(connection, self.project.id, [held[one.path] for one in skipped], feeds=feeds)
+        lasting = [
+            (o.skip, o.work.found.size_bytes, o.work.found.modified_ns)
+            for o in skipped
+            if o.skip.reason != NEEDS_EXTRA
+        ]
+        documents.skip(
+            connection,
+            self.project.id,
+            lasting,
+            recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens),
+        )
+        removed = documents.remove(
+            connection, self.project.id, [held[one.path] for one in skipped], feeds=feeds
+        )
         self.indexer.store.follow(connection, self.project.id, removed.changes)
         documents.fail(connection, [(held[one.path], one.error) for one in failed])
         projects.beat(connection, self.run_id)
-        return _Written(prepared, stored, same, skipped, failed, busy=sum(one.path not in held for one in others))
+        return _Written(
+            prepared,
+            stored,
+            same,
+            skipped,
+            failed,
+            busy=sum(one.path not in held for one in others),
+        )
 
     def _count(self, written: _Written) -> None:
         tally, stored, lost = self.tally, written.stored, frozenset(written.stored.lost)
-        old = sum(one.path in self.known and bool(self.known[one.path].sha256) for one in written.prepared if one.path not in lost)
+        old = sum(
+            one.path in self.known and bool(self.known[one.path].sha256)
+            for one in written.prepared
+            if one.path not in lost
+        )
         tally.added += stored.documents - old
         tally.updated += old
         tally.unchanged += len(written.same)
@@ -317,9 +440,14 @@ def _divide(work: Sequence[Work]) -> Iterator[list[Work]]:
 
 
 def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
-    """Store documents given as text, all of one project, in one transaction; findable when this returns."""
+    """Store documents given as text, all of one project, in one transaction; findable when this
+    returns.
+    """
     started = time.monotonic()
-    outcomes = [preparing.prepare_document(one, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens) for one in given]
+    outcomes = [
+        preparing.prepare_document(one, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
+        for one in given
+    ]
     maker = maker_of(indexer, indexer.keep)
     if indexer.embedder.is_cheap and len(given) <= LOOKED_UP:
         maker.known = lambda shas: set()
@@ -331,9 +459,19 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
         row = projects.ensure(connection, given[0].project)
         documents.check_versions(connection, row.id, expected)
         documents.check_free(connection, row.id, [document.path for document in given])
-        held, new = documents.ensure_documents(connection, row.id, [document.path for document in given])
+        held, new = documents.ensure_documents(
+            connection, row.id, [document.path for document in given]
+        )
         feeds = indexer.store.catches_up
-        stored = documents.store(connection, row, prepared, held=held, new=new, space_id=indexer.store.space_id, feeds=feeds)
+        stored = documents.store(
+            connection,
+            row,
+            prepared,
+            held=held,
+            new=new,
+            space_id=indexer.store.space_id,
+            feeds=feeds,
+        )
         indexer.store.follow(connection, row.id, stored.changes)
         if indexer.store.catches_up:
             projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
@@ -341,23 +479,45 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
 
     row, new, stored = indexer.catalog.transact(write)
     indexer.store.settle(row.id, put=stored.chunks)
-    tally = _Tally(added=new, updated=len(given) - new, chunks=stored.chunks, embedded=stored.embedded if maker.keep is None else maker.made)
+    tally = _Tally(
+        added=new,
+        updated=len(given) - new,
+        chunks=stored.chunks,
+        embedded=stored.embedded if maker.keep is None else maker.made,
+    )
     _count_secrets(tally, prepared)
-    return _report(row.name, tally, list(filter(None, [maker.warning()])), time.monotonic() - started)
+    return _report(
+        row.name, tally, list(filter(None, [maker.warning()])), time.monotonic() - started
+    )
 
 
 def maker_of(indexer: Indexer, keep: Keep) -> Maker:
-    """What makes the vectors of a run. An embedder that is cheap is asked again rather than anybody else."""
+    """What makes the vectors of a run.
+
+    An embedder that is cheap is asked again rather than anybody else.
+    """
     if indexer.embedder.is_cheap:
         return Maker(embedder=indexer.embedder, known=indexer.known)
-    return Maker(embedder=indexer.embedder, known=indexer.known, cache=indexer.cache, keep=keep, prove=indexer.prove)
+    return Maker(
+        embedder=indexer.embedder,
+        known=indexer.known,
+        cache=indexer.cache,
+        keep=keep,
+        prove=indexer.prove,
+    )
 
 
 def _count_secrets(tally: _Tally, prepared: Sequence[PreparedDocument]) -> None:
     """Count the masked secrets, and describe those in addresses."""
     exposed = describe_exposed("path", (one.path for one in prepared))
-    tally.masked += (replace(one, path=redact_address(one.path)) if exposed else one for document in prepared for one in document.masked)
-    tally.exposed += exposed + describe_exposed("metadata key", chain.from_iterable(one.metadata for one in prepared))
+    tally.masked += (
+        replace(one, path=redact_address(one.path)) if exposed else one
+        for document in prepared
+        for one in document.masked
+    )
+    tally.exposed += exposed + describe_exposed(
+        "metadata key", chain.from_iterable(one.metadata for one in prepared)
+    )
 
 
 def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:

@@ -16,12 +16,19 @@ from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_te
 from unspool.domain.reports import Skip
 from unspool.errors import UnspoolError
 from unspool.indexing.changes import Work
-from unspool.sources.reading import Reading, mask_metadata, mask_text, mask_value, read, read_small_text
+from unspool.sources.reading import (
+    Reading,
+    mask_metadata,
+    mask_text,
+    mask_value,
+    read,
+    read_small_text,
+)
 
 CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
 PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
-# No chunk is longer than this, whatever the embedder reads: who reads a hit wants the place, not the file. So a catalog that goes over to a model
-# that reads more keeps its chunks.
+# No chunk is longer than this, whatever the embedder reads: who reads a hit wants the place, not
+# the file. So a catalog that goes over to a model that reads more keeps its chunks.
 MOST_TOKENS = 512
 
 _SPARE_BYTES = 30_000_000
@@ -100,7 +107,8 @@ def prepare_files(
     max_bytes: int,
     on_file: Callable[[int], None] = lambda number: None,
 ) -> list[Outcome]:
-    """Prepare files. One that fails does not stop the others. Without a counter the files are only read.
+    """Prepare files. One that fails does not stop the others. Without a counter the files are only
+    read.
 
     `on_file` is called with the number of each file before it is opened.
     """
@@ -108,12 +116,18 @@ def prepare_files(
     for number, one in enumerate(work):
         on_file(number)
         with _note_failure(one.found.path, outcomes):
-            outcomes.append(_prepare(one, read(one.found, max_bytes=max_bytes), counter, chunk_tokens))
+            outcomes.append(
+                _prepare(one, read(one.found, max_bytes=max_bytes), counter, chunk_tokens)
+            )
     return outcomes
 
 
-def prepare_small_files(work: Sequence[Work], *, counter: TokenCounter, chunk_tokens: int, max_bytes: int) -> tuple[list[Outcome], list[Work]]:
-    """Prepare files of a little plain text, and return those that only a worker process may read."""
+def prepare_small_files(
+    work: Sequence[Work], *, counter: TokenCounter, chunk_tokens: int, max_bytes: int
+) -> tuple[list[Outcome], list[Work]]:
+    """Prepare files of a little plain text, and return those that only a worker process may
+    read.
+    """
     outcomes: list[Outcome] = []
     deferred: list[Work] = []
     for one in work:
@@ -126,18 +140,27 @@ def prepare_small_files(work: Sequence[Work], *, counter: TokenCounter, chunk_to
     return outcomes, deferred
 
 
-def chunk_readings(outcomes: Iterable[Outcome], *, counter: TokenCounter, chunk_tokens: int) -> list[Outcome]:
+def chunk_readings(
+    outcomes: Iterable[Outcome], *, counter: TokenCounter, chunk_tokens: int
+) -> list[Outcome]:
     """Chunk the files that a worker has only read."""
     done: list[Outcome] = []
     for one in outcomes:
         with _note_failure(one.path, done):
-            done.append(_from_reading(one.path, one.reading, counter, chunk_tokens) if isinstance(one, Unchunked) else one)
+            done.append(
+                _from_reading(one.path, one.reading, counter, chunk_tokens)
+                if isinstance(one, Unchunked)
+                else one
+            )
     return done
 
 
 @contextmanager
 def _note_failure(path: str, outcomes: list[Outcome]) -> Iterator[None]:
-    """Note a file that cannot be prepared. A lack of memory ends the process instead, and its parent notes the file."""
+    """Note a file that cannot be prepared.
+
+    A lack of memory ends the process instead, and its parent notes the file.
+    """
     try:
         yield
     except MemoryError:
@@ -145,11 +168,22 @@ def _note_failure(path: str, outcomes: list[Outcome]) -> Iterator[None]:
     except UnspoolError as error:
         outcomes.append(Failed(path=path, error=str(error)))
     except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
-        bytearray(_SPARE_BYTES)  # raises MemoryError where a parser has turned that into another error
-        outcomes.append(Failed(path=path, error=f"this is a bug in unspool: {type(error).__name__} while it was prepared; please report it"))
+        # raises MemoryError where a parser has turned that into another error
+        bytearray(_SPARE_BYTES)
+        outcomes.append(
+            Failed(
+                path=path,
+                error=(
+                    f"this is a bug in unspool: {type(error).__name__} while it was prepared; "
+                    f"please report it"
+                ),
+            )
+        )
 
 
-def _prepare(work: Work, reading: Reading | Skip, counter: TokenCounter | None, chunk_tokens: int) -> Outcome:
+def _prepare(
+    work: Work, reading: Reading | Skip, counter: TokenCounter | None, chunk_tokens: int
+) -> Outcome:
     if isinstance(reading, Skip):
         return Skipped(work=work, skip=reading)
     if work.known_sha and reading.sha256 == work.known_sha:
@@ -159,19 +193,45 @@ def _prepare(work: Work, reading: Reading | Skip, counter: TokenCounter | None, 
     return _from_reading(work.found.path, reading, counter, chunk_tokens)
 
 
-def prepare_document(document: Document, *, counter: TokenCounter, chunk_tokens: int) -> PreparedDocument:
+def prepare_document(
+    document: Document, *, counter: TokenCounter, chunk_tokens: int
+) -> PreparedDocument:
     """Prepare a document given as text, without vectors. Its secrets are masked as a file's are."""
     data = document.text.encode("utf-8", "surrogatepass")
     text, masked = mask_text(document.text, document.path)
-    reading = Reading(text=text, sha256=sha256(data), size_bytes=len(data), modified_ns=0, encoding="", masked=masked)
+    reading = Reading(
+        text=text,
+        sha256=sha256(data),
+        size_bytes=len(data),
+        modified_ns=0,
+        encoding="",
+        masked=masked,
+    )
     title = mask_value(document.title, document.path)
-    prepared = _from_reading(document.path, reading, counter, chunk_tokens, language=document.language, title=title)
+    prepared = _from_reading(
+        document.path, reading, counter, chunk_tokens, language=document.language, title=title
+    )
     modified = None if document.modified is None else nanoseconds(document.modified)
-    return replace(prepared, metadata=mask_metadata(document.metadata), modified_ns=modified, origin=Origin.TEXT)
+    return replace(
+        prepared,
+        metadata=mask_metadata(document.metadata),
+        modified_ns=modified,
+        origin=Origin.TEXT,
+    )
 
 
-def _from_reading(path: str, reading: Reading, counter: TokenCounter, chunk_tokens: int, *, language: str = "", title: str = "") -> PreparedDocument:
-    language = language.lower() or reading.language or chunking.language_of(path, reading.text[:2000])
+def _from_reading(
+    path: str,
+    reading: Reading,
+    counter: TokenCounter,
+    chunk_tokens: int,
+    *,
+    language: str = "",
+    title: str = "",
+) -> PreparedDocument:
+    language = (
+        language.lower() or reading.language or chunking.language_of(path, reading.text[:2000])
+    )
     kind = chunking.kind_of(language)
     title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
     limit = limit_of(counter)
@@ -201,15 +261,25 @@ def _from_reading(path: str, reading: Reading, counter: TokenCounter, chunk_toke
 
 def _chunk(piece: Piece, text: str, kind: Kind, title: str) -> PreparedChunk:
     own = text[piece.start : piece.end]
-    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(passage(kind, title, piece.headings, piece.symbol, own)))
+    return PreparedChunk(
+        piece=piece,
+        text=own,
+        text_sha=text_fingerprint(passage(kind, title, piece.headings, piece.symbol, own)),
+    )
 
 
 def passage(kind: str, title: str, headings: Sequence[str], symbol: str, text: str) -> str:
-    """What is embedded for a chunk. Of a message nothing but what it says: the speaker in front changes nothing on meetings, and so a
-    conversation can get another title without being embedded again."""
+    """What is embedded for a chunk. Of a message nothing but what it says: the speaker in front
+    changes nothing on meetings, and so a conversation can get another title without being embedded
+    again."""
     if kind == Kind.CHAT:
         return text
-    return embedded_text(title=title[:100], headings=tuple(heading[:60] for heading in headings[-3:]), symbol=symbol[:60], text=text)
+    return embedded_text(
+        title=title[:100],
+        headings=tuple(heading[:60] for heading in headings[-3:]),
+        symbol=symbol[:60],
+        text=text,
+    )
 
 
 def passages(outcomes: Iterable[Outcome]) -> dict[bytes, str]:
@@ -219,5 +289,7 @@ def passages(outcomes: Iterable[Outcome]) -> dict[bytes, str]:
         if isinstance(one, PreparedDocument):
             for chunk in one.chunks:
                 if chunk.text_sha not in found:
-                    found[chunk.text_sha] = passage(one.kind, one.title, chunk.piece.headings, chunk.piece.symbol, chunk.text)
+                    found[chunk.text_sha] = passage(
+                        one.kind, one.title, chunk.piece.headings, chunk.piece.symbol, chunk.text
+                    )
     return found

@@ -1,4 +1,5 @@
-"""Going over to another embedder while searches go on: its vectors are made beside those in use, and put in use in one step.
+"""Going over to another embedder while searches go on: its vectors are made beside those in use,
+and put in use in one step.
 
 Whatever has been embedded stays in the catalog, so an attempt that was killed goes on where it was.
 """
@@ -26,7 +27,8 @@ from unspool.indexing.preparing import passage
 from unspool.stores import Store
 
 TASK = "reembed"
-# Others go on writing meanwhile. After so many rounds what they wrote last is embedded while they wait.
+# Others go on writing meanwhile. After so many rounds what they wrote last is embedded while they
+# wait.
 ROUNDS = 8
 CHEAP_PAGE = 2_000
 SAMPLE = 16  # texts that are embedded once more, to see that each vector is where it belongs
@@ -50,14 +52,30 @@ def plan(work: Reembedder) -> ReembedPlan:
     """What it will cost."""
     with work.catalog.read() as connection:
         active = spaces.active_space(connection)
-        known = next((space for space in spaces.all_spaces(connection) if space.belongs_to(work.embedder)), None)
+        known = next(
+            (space for space in spaces.all_spaces(connection) if space.belongs_to(work.embedder)),
+            None,
+        )
         missing = spaces.missing(connection, None if known is None else known.id)
         facts = work.embedder.facts
-        too_long = 0 if facts.over_limit is OverLimit.WHOLE else spaces.longest_over(connection, work.embedder.max_tokens)
+        too_long = (
+            0
+            if facts.over_limit is OverLimit.WHOLE
+            else spaces.longest_over(connection, work.embedder.max_tokens)
+        )
     price = None if facts.price is None else missing.tokens * facts.price / 1_000_000
-    after = str(known) if known else f"{facts.name} (revision {facts.revision}, {work.embedder.dimension} dimensions)"
+    after = (
+        str(known)
+        if known
+        else f"{facts.name} (revision {facts.revision}, {work.embedder.dimension} dimensions)"
+    )
     return ReembedPlan(
-        before="" if active is None else str(active), after=after, texts=missing.texts, tokens=missing.tokens, price=price, too_long=too_long
+        before="" if active is None else str(active),
+        after=after,
+        texts=missing.texts,
+        tokens=missing.tokens,
+        price=price,
+        too_long=too_long,
     )
 
 
@@ -67,17 +85,24 @@ def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedR
     tell = on_progress or (lambda progress: None)
     with work.catalog.occupy(TASK) as alone:
         if not alone:
-            raise ConflictError("another process is changing this catalog's embedder; wait until it is done")
+            raise ConflictError(
+                "another process is changing this catalog's embedder; wait until it is done"
+            )
         with work.catalog.read() as connection:
             before = spaces.active_space(connection)
-        _ = work.embedder.dimension  # which may have to be asked for: not while others wait to write
-        space = work.catalog.transact(lambda connection: spaces.prepare(connection, work.embedder, work.setting))
+        # which may have to be asked for: not while others wait to write
+        _ = work.embedder.dimension
+        space = work.catalog.transact(
+            lambda connection: spaces.prepare(connection, work.embedder, work.setting)
+        )
         run = _Run(work, space, tell)
         if not space.active:
             run.go_over()
     with work.catalog.read() as connection:
         kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
-        chunks = sum(reading.chunk_count(connection, row.id) for row in projects.all_projects(connection))
+        chunks = sum(
+            reading.chunk_count(connection, row.id) for row in projects.all_projects(connection)
+        )
     warning = run.maker.warning()
     return ReembedReport(
         before="" if before is None else str(before),
@@ -86,7 +111,9 @@ def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedR
         chunks=chunks,
         seconds=round(time.monotonic() - started, 3),
         kept=tuple(kept),
-        warnings=(f"{warning} until the documents are indexed again, which cuts them anew",) if warning else (),
+        warnings=(f"{warning} until the documents are indexed again, which cuts them anew",)
+        if warning
+        else (),
     )
 
 
@@ -94,15 +121,20 @@ def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
     """Forget every space that is not in use; returns whose they were."""
     with catalog.occupy(TASK) as alone:
         if not alone:
-            raise ConflictError("another process is changing this catalog's embedder; wait until it is done")
+            raise ConflictError(
+                "another process is changing this catalog's embedder; wait until it is done"
+            )
         with catalog.read() as connection:
             known = spaces.all_spaces(connection)
         old = [space for space in known if not space.active]
         for space in old:
             with closing(open_store(space)) as store:
-                catalog.transact(lambda connection, space=space, store=store: _drop(connection, space, store))  # type: ignore[misc]
+                catalog.transact(
+                    lambda connection, space=space, store=store: _drop(connection, space, store)  # type: ignore[misc]
+                )
         for space in known:
-            if space.active:  # also where there are no old ones: one who was killed here may have left something
+            # also where there are no old ones: one who was killed here may have left something
+            if space.active:
                 with closing(open_store(space)) as store:
                     store.sweep({space.id})
     return [str(space) for space in old]
@@ -119,8 +151,13 @@ class _Run:
         self.space = space
         self.tell = tell
         self.refused: list[tuple[Passage, InputError]] = []
-        self.maker = Maker(embedder=work.embedder, known=lambda shas: set(), cache=None if work.embedder.is_cheap else work.cache)
-        self._page = CHEAP_PAGE if work.embedder.is_cheap else self.maker.portion  # texts in a transaction
+        self.maker = Maker(
+            embedder=work.embedder,
+            known=lambda shas: set(),
+            cache=None if work.embedder.is_cheap else work.cache,
+        )
+        # texts in a transaction
+        self._page = CHEAP_PAGE if work.embedder.is_cheap else self.maker.portion
 
     def go_over(self) -> None:
         """Embed, build, look, switch; again as long as others write faster."""
@@ -134,7 +171,11 @@ class _Run:
                 if not is_verified:
                     self._verify()
                     is_verified = True
-                if self.work.catalog.transact(lambda connection, last=number >= ROUNDS: self._switch(connection, store, last=last)):  # type: ignore[misc]
+                if self.work.catalog.transact(
+                    lambda connection, last=number >= ROUNDS: self._switch(  # type: ignore[misc]
+                        connection, store, last=last
+                    )
+                ):
                     return
         finally:
             store.close()
@@ -146,7 +187,9 @@ class _Run:
         done = 0
         while True:
             with self.work.catalog.read() as connection:
-                page = spaces.without_vector(connection, self.space.id, after=after, limit=self._page)
+                page = spaces.without_vector(
+                    connection, self.space.id, after=after, limit=self._page
+                )
             if not page:
                 break
             done += self._keep(page)
@@ -156,12 +199,16 @@ class _Run:
             one, error = self.refused[0]
             others = f" and {len(self.refused) - 1} more" if len(self.refused) > 1 else ""
             raise InputError(
-                f"{self.space.embedder} refuses what stands in {one.path} from line {one.line}{others} ({error}); nothing was switched, all other "
+                f"{self.space.embedder} refuses what stands in {one.path} from line "
+                f"{one.line}{others} ({error}); nothing was switched, all other "
                 "vectors are kept: forget or shorten what it refuses, and begin again"
             )
 
     def _keep(self, page: Sequence[Passage]) -> int:
-        """Embed texts and keep their vectors; returns how many. Where the embedder refuses one, it is looked for by halves."""
+        """Embed texts and keep their vectors; returns how many.
+
+        Where the embedder refuses one, it is looked for by halves.
+        """
         try:
             vectors = self._vectors(page)
         except InputError as error:
@@ -170,7 +217,9 @@ class _Run:
                 return 0
             middle = len(page) // 2
             return self._keep(page[:middle]) + self._keep(page[middle:])
-        self.work.catalog.transact(lambda connection: documents.keep_embeddings(connection, self.space.id, vectors))
+        self.work.catalog.transact(
+            lambda connection: documents.keep_embeddings(connection, self.space.id, vectors)
+        )
         return len(vectors)
 
     def _vectors(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
@@ -182,27 +231,39 @@ class _Run:
         return all(store.build(id_, on_progress=self.tell) for id_ in ids)
 
     def _verify(self) -> None:
-        """Whether every vector has its length, and some that are embedded once more come out the same."""
+        """Whether every vector has its length, and some that are embedded once more come out the
+        same.
+        """
         with self.work.catalog.read() as connection:
             odd = spaces.odd_vectors(connection, self.space.id, self.space.dimension)
             found = list(spaces.samples(connection, self.space.id, SAMPLE))
         if odd:
-            raise ServiceError(f"{odd} vectors of {self.space} have the wrong length; drop them with `unspool reembed --drop-old` and begin again")
+            raise ServiceError(
+                f"{odd} vectors of {self.space} have the wrong length; drop them with `unspool "
+                f"reembed --drop-old` and begin again"
+            )
         if not found:
             return
         rows = self.work.embedder.embed_passages([text_of(one) for one, _ in found])
-        cosines = [float(np.frombuffer(vector, dtype="<f4") @ row) for (_, vector), row in zip(found, rows, strict=True)]
+        cosines = [
+            float(np.frombuffer(vector, dtype="<f4") @ row)
+            for (_, vector), row in zip(found, rows, strict=True)
+        ]
         wrong = sum(cosine < SAME for cosine in cosines)
         if wrong:
             raise ServiceError(
-                f"{wrong} of {len(found)} texts have another vector now than the one that was stored, so {self.space.embedder} cannot be relied on; "
-                "nothing was switched. See to that embedder, drop what it made with `unspool reembed --drop-old`, and begin again"
+                f"{wrong} of {len(found)} texts have another vector now than the one that was "
+                f"stored, so {self.space.embedder} cannot be relied on; "
+                "nothing was switched. See to that embedder, drop what it made with `unspool "
+                "reembed --drop-old`, and begin again"
             )
 
     def _switch(self, connection: Connection, store: Store, *, last: bool) -> bool:
         """The one step; False where others have written something that has no vector yet."""
         spaces.take_all(connection)
-        while page := spaces.without_vector(connection, self.space.id, after=-1, limit=self.maker.portion):
+        while page := spaces.without_vector(
+            connection, self.space.id, after=-1, limit=self.maker.portion
+        ):
             if not last:
                 return False
             documents.keep_embeddings(connection, self.space.id, self._vectors(page))
@@ -214,4 +275,6 @@ class _Run:
 
 def text_of(one: Passage) -> str:
     """What was embedded for a chunk."""
-    return passage(one.kind, one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text)
+    return passage(
+        one.kind, one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text
+    )

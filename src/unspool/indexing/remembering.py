@@ -1,4 +1,6 @@
-"""Conversations on their way in: only what is new or changed is prepared and embedded, and each is stored whole or not at all."""
+"""Conversations on their way in: only what is new or changed is prepared and embedded, and each
+is stored whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +43,22 @@ def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
 
 
 def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) -> RememberReport:
-    """Store messages behind a conversation's last; one that does not exist yet begins with them. What was said before is not looked at.
+    """Store messages behind a conversation's last; one that does not exist yet begins with them.
+    What was said before is not looked at.
 
-    A message that is there already, by its id, is left out, so that whoever does not know whether it came through may send it again.
+    A message that is there already, by its id, is left out, so that whoever does not know whether
+    it came through may send it again.
     """
     started = time.monotonic()
     tally = Intake()
     new = Conversation(project=project, id=id_, messages=said)
-    prepared = messages.prepare(new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
+    prepared = messages.prepare(
+        new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens
+    )
     vectors = _vectors(indexer, [prepared], tally)
-    project_id, existed, written = indexer.catalog.transact(partial(_append, indexer, project, prepared, vectors))
+    project_id, existed, written = indexer.catalog.transact(
+        partial(_append, indexer, project, prepared, vectors)
+    )
     tally.duplicates = len(said) - written.messages
     if not written.messages:
         tally.unchanged = 1
@@ -61,7 +69,11 @@ def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) ->
 
 
 def _append(
-    indexer: Indexer, project: str, prepared: PreparedConversation, vectors: Mapping[bytes, bytes], connection: Connection
+    indexer: Indexer,
+    project: str,
+    prepared: PreparedConversation,
+    vectors: Mapping[bytes, bytes],
+    connection: Connection,
 ) -> tuple[int, int, stored.Written]:
     """Write those of the messages that are not there yet."""
     row = projects.ensure(connection, project)
@@ -71,11 +83,21 @@ def _append(
     if not new:
         return row.id, 1, stored.Written()
     size = sum(len(said.message.text.encode()) for said in new)
-    return _write(connection, indexer, row, [replace(prepared, messages=new, size_bytes=size)], heads, vectors, appends=True)
+    return _write(
+        connection,
+        indexer,
+        row,
+        [replace(prepared, messages=new, size_bytes=size)],
+        heads,
+        vectors,
+        appends=True,
+    )
 
 
 def save(indexer: Indexer, given: Sequence[Conversation], tally: Intake) -> int | None:
-    """Store conversations of one project in one transaction; returns the project's id, None where there was nothing to do."""
+    """Store conversations of one project in one transaction; returns the project's id, None
+    where there was nothing to do.
+    """
     vectors: dict[bytes, bytes] = {}
     for _ in range(_TRIES):
         prepared, unchanged = _prepared(indexer, given)
@@ -84,16 +106,22 @@ def save(indexer: Indexer, given: Sequence[Conversation], tally: Intake) -> int 
             return None
         vectors.update(_vectors(indexer, prepared, tally, known=vectors))
         try:
-            project_id, existed, written = indexer.catalog.transact(partial(_replace, indexer, given[0].project, prepared, vectors))
+            project_id, existed, written = indexer.catalog.transact(
+                partial(_replace, indexer, given[0].project, prepared, vectors)
+            )
         except MovedError:  # somebody else wrote one of them meanwhile
             continue
         tally.unchanged += unchanged
         _count(tally, prepared, written, old=existed)
         return project_id
-    raise ConflictError(f"others kept writing the same conversations for {_TRIES} attempts; save them again")
+    raise ConflictError(
+        f"others kept writing the same conversations for {_TRIES} attempts; save them again"
+    )
 
 
-def _prepared(indexer: Indexer, given: Sequence[Conversation]) -> tuple[list[PreparedConversation], int]:
+def _prepared(
+    indexer: Indexer, given: Sequence[Conversation]
+) -> tuple[list[PreparedConversation], int]:
     """What has to be written, and how many are stored as they are."""
     recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
     out: list[PreparedConversation] = []
@@ -106,17 +134,30 @@ def _prepared(indexer: Indexer, given: Sequence[Conversation]) -> tuple[list[Pre
                 if head.sha256 == messages.whole_fingerprint(one, recipe):
                     continue
                 if (head.title, head.recipe) == (messages.title_of(one), recipe):
-                    start = stored.kept(stored.fingerprints(connection, head.document_id), [fingerprint(message) for message in one.messages])
-            prepared = messages.prepare(one, start=start, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
+                    start = stored.kept(
+                        stored.fingerprints(connection, head.document_id),
+                        [fingerprint(message) for message in one.messages],
+                    )
+            prepared = messages.prepare(
+                one, start=start, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens
+            )
             out.append(prepared if head is None else replace(prepared, follows=head.sha256))
     return out, len(given) - len(out)
 
 
 def _vectors(
-    indexer: Indexer, prepared: Sequence[PreparedConversation], tally: Intake, *, known: Mapping[bytes, bytes] | None = None
+    indexer: Indexer,
+    prepared: Sequence[PreparedConversation],
+    tally: Intake,
+    *,
+    known: Mapping[bytes, bytes] | None = None,
 ) -> dict[bytes, bytes]:
     """The vectors of texts that have none yet."""
-    wanted = {sha: text for sha, text in messages.passages(prepared).items() if not known or sha not in known}
+    wanted = {
+        sha: text
+        for sha, text in messages.passages(prepared).items()
+        if not known or sha not in known
+    }
     maker = maker_of(indexer, indexer.keep)
     if indexer.embedder.is_cheap and len(wanted) <= LOOKED_UP:
         maker.known = lambda shas: set()
@@ -128,7 +169,11 @@ def _vectors(
 
 
 def _replace(
-    indexer: Indexer, project: str, prepared: Sequence[PreparedConversation], vectors: Mapping[bytes, bytes], connection: Connection
+    indexer: Indexer,
+    project: str,
+    prepared: Sequence[PreparedConversation],
+    vectors: Mapping[bytes, bytes],
+    connection: Connection,
 ) -> tuple[int, int, stored.Written]:
     """Write conversations in place of those of the same ids."""
     row = projects.ensure(connection, project)
@@ -152,14 +197,25 @@ def _write(
 ) -> tuple[int, int, stored.Written]:
     """The project, how many of the conversations there were already, and what was written."""
     feeds = indexer.store.catches_up
-    written = stored.write(connection, row, prepared, heads, vectors, space_id=indexer.store.space_id, feeds=feeds, appends=appends)
+    written = stored.write(
+        connection,
+        row,
+        prepared,
+        heads,
+        vectors,
+        space_id=indexer.store.space_id,
+        feeds=feeds,
+        appends=appends,
+    )
     indexer.store.follow(connection, row.id, written.changes)
     if feeds:
         projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
     return row.id, len(heads), written
 
 
-def _count(tally: Intake, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int) -> None:
+def _count(
+    tally: Intake, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int
+) -> None:
     tally.updated += old
     tally.added += len(prepared) - old
     tally.messages += written.messages
@@ -167,9 +223,18 @@ def _count(tally: Intake, prepared: Sequence[PreparedConversation], written: sto
     tally.embedded += written.embedded
     for one in prepared:
         exposed = describe_exposed("conversation id", [one.path])
-        tally.masked += (replace(masked, path=redact_address(masked.path)) if exposed else masked for masked in one.masked)
+        tally.masked += (
+            replace(masked, path=redact_address(masked.path)) if exposed else masked
+            for masked in one.masked
+        )
         ids = (said.message.id for said in one.messages if said.message.id)
-        tally.warnings += limit_warnings([*exposed, *describe_exposed("message id", ids), *describe_exposed("metadata key", one.metadata)])
+        tally.warnings += limit_warnings(
+            [
+                *exposed,
+                *describe_exposed("message id", ids),
+                *describe_exposed("metadata key", one.metadata),
+            ]
+        )
 
 
 class _Import:
@@ -204,11 +269,23 @@ class _Import:
                 for one in some:
                     self._save([one])
                 return
-            self.tally.refuse(BadRecord(source=some[0].id, position="the whole conversation", reason=str(error)))
+            self.tally.refuse(
+                BadRecord(source=some[0].id, position="the whole conversation", reason=str(error))
+            )
 
 
-def load(indexer: Indexer, files: Sequence[Path], *, project: str, on_progress: Callable[[Progress], None] | None = None) -> RememberReport:
-    """Take in exports of conversations. Each conversation is stored whole or not at all; what cannot be read is reported, the rest goes on."""
+def load(
+    indexer: Indexer,
+    files: Sequence[Path],
+    *,
+    project: str,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> RememberReport:
+    """Take in exports of conversations.
+
+    Each conversation is stored whole or not at all; what cannot be read is reported, the rest goes
+    on.
+    """
     started = time.monotonic()
     tally = Intake()
     imported = _Import(indexer, project, tally)

@@ -13,16 +13,32 @@ from typing import NamedTuple, cast
 
 from unspool.indexing.changes import Work
 from unspool.indexing.preparing import Failed, Outcome
-from unspool.processes import Channel, Child, ChildEndedError, ChildMemoryError, ChildOverdueError, Limits, limit_memory
+from unspool.processes import (
+    Channel,
+    Child,
+    ChildEndedError,
+    ChildMemoryError,
+    ChildOverdueError,
+    Limits,
+    limit_memory,
+)
 
 LIMITS = Limits()
-# Batches per worker that are under way or wait to be stored: enough to keep it busy while the parent commits to the index for two seconds.
+# Batches per worker that are under way or wait to be stored: enough to keep it busy while the
+# parent commits to the index for two seconds.
 UNDER_WAY = 8
 # There is a worker per core, and numpy's own threads would compete with them.
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+_ONE_THREAD = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
 
-_COLLECTED_AFTER_S = 0.5  # trees of parsers contain cycles, and the memory of a slow file must not count for the next one
-_EMBEDDING_BYTES = 50_000_000  # beyond the limit of a file: libraries that find no memory there hang instead of raising an error
+# trees of parsers contain cycles, and the memory of a slow file must not count for the next one
+_COLLECTED_AFTER_S = 0.5
+# beyond the limit of a file: libraries that find no memory there hang instead of raising an error
+_EMBEDDING_BYTES = 50_000_000
 
 Prepare = Callable[[Sequence[Work], Callable[["Phase"], None]], list[Outcome]]
 
@@ -35,7 +51,8 @@ class Recipe:
     connecting: dict[str, object]
     space_id: int
     embedder: str  # opened by the worker, which then embeds; empty where the parent embeds
-    counts: bool  # the worker can count the embedder's tokens; otherwise it only reads, and the parent chunks
+    # the worker can count the embedder's tokens; otherwise it only reads, and the parent chunks
+    counts: bool
     max_tokens: int
     tokenizer_file: str
     chunk_tokens: int
@@ -45,7 +62,9 @@ class Recipe:
 
 
 class Phase(NamedTuple):
-    """Announcement of a worker: the number of the file that it begins, None for the embedding of texts of all of them."""
+    """Announcement of a worker: the number of the file that it begins, None for the embedding of
+    texts of all of them.
+    """
 
     file: int | None
 
@@ -62,7 +81,10 @@ class Pool:
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="unspool-worker")
 
     def map(self, batches: Iterator[Sequence[Work]]) -> Iterator[list[Outcome]]:
-        """Prepare batches, and yield the results as they are ready. The number of batches under way is bounded."""
+        """Prepare batches, and yield the results as they are ready.
+
+        The number of batches under way is bounded.
+        """
         under_way: set[Future[list[Outcome]]] = set()
         for batch in batches:
             under_way.add(self._threads.submit(self._run, batch))
@@ -83,14 +105,20 @@ class Pool:
             worker.close()
 
     def _run(self, batch: Sequence[Work]) -> list[Outcome]:
-        """Have a worker prepare a batch. If it ends at a file, report that file and prepare the others again."""
+        """Have a worker prepare a batch.
+
+        If it ends at a file, report that file and prepare the others again.
+        """
         if self._closed or not batch:
             return []
         worker = self._take()
-        phase: Phase | None = None  # until the first announcement the worker imports modules and opens the catalog
+        # until the first announcement the worker imports modules and opens the catalog
+        phase: Phase | None = None
         try:
             worker.send(batch)
-            while isinstance(message := worker.receive(self._recipe.seconds if phase else None), Phase):
+            while isinstance(
+                message := worker.receive(self._recipe.seconds if phase else None), Phase
+            ):
                 phase = message
         except ChildEndedError as error:
             self._discard(worker)
@@ -98,7 +126,9 @@ class Pool:
         self._idle.put(worker)
         return cast(list[Outcome], message)
 
-    def _recover(self, batch: Sequence[Work], current: int | None, error: ChildEndedError) -> list[Outcome]:
+    def _recover(
+        self, batch: Sequence[Work], current: int | None, error: ChildEndedError
+    ) -> list[Outcome]:
         if self._closed:
             return []
         if current is None:  # it ended while it embedded all of them, so the file is not known
@@ -111,16 +141,28 @@ class Pool:
     def _describe(self, error: ChildEndedError) -> str:
         advice = "exclude it in .unspoolignore, or split it"
         if isinstance(error, ChildOverdueError):
-            return f"reading it took more than the limit of {self._recipe.seconds:g} seconds; {advice}"
+            return (
+                f"reading it took more than the limit of {self._recipe.seconds:g} seconds; {advice}"
+            )
         if isinstance(error, ChildMemoryError):
-            return f"reading it needs more than the memory limit of {self._recipe.memory_bytes // 10**6} MB; {advice}"
-        return f"the process that read it died, perhaps at the memory limit of {self._recipe.memory_bytes // 10**6} MB; {advice}"
+            return (
+                f"reading it needs more than the memory limit of "
+                f"{self._recipe.memory_bytes // 10**6} MB; {advice}"
+            )
+        return (
+            f"the process that read it died, perhaps at the memory limit of "
+            f"{self._recipe.memory_bytes // 10**6} MB; {advice}"
+        )
 
     def _take(self) -> Child:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
-            worker = Child("unspool.indexing.workers:serve", memory_bytes=self._recipe.memory_bytes + _EMBEDDING_BYTES, variables=_ONE_THREAD)
+            worker = Child(
+                "unspool.indexing.workers:serve",
+                memory_bytes=self._recipe.memory_bytes + _EMBEDDING_BYTES,
+                variables=_ONE_THREAD,
+            )
             self._workers.append(worker)
             worker.send(self._recipe)
             return worker
@@ -132,7 +174,8 @@ class Pool:
 
 def serve(channel: Channel) -> None:
     """Prepare batch after batch until the parent closes the pipe."""
-    gc.set_threshold(200_000, 50, 1000)  # a worker creates hardly any cycles, and a collection takes a tenth of its time
+    # a worker creates hardly any cycles, and a collection takes a tenth of its time
+    gc.set_threshold(200_000, 50, 1000)
     recipe = cast(Recipe, channel.receive())
     prepare = open_preparer(recipe)
     while True:
@@ -157,7 +200,10 @@ class _Announcer:
 
 
 def open_preparer(recipe: Recipe) -> Prepare:
-    """Return the function that prepares a batch. If it embeds, it has an embedder and a connection of its own."""
+    """Return the function that prepares a batch.
+
+    If it embeds, it has an embedder and a connection of its own.
+    """
     from unspool.embedders.tokens import TokenCounting
     from unspool.indexing.preparing import prepare_files
 
@@ -169,7 +215,11 @@ def open_preparer(recipe: Recipe) -> Prepare:
 
     def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
         return prepare_files(
-            batch, counter=counter, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes, on_file=lambda number: announce(Phase(number))
+            batch,
+            counter=counter,
+            chunk_tokens=recipe.chunk_tokens,
+            max_bytes=recipe.max_bytes,
+            on_file=lambda number: announce(Phase(number)),
         )
 
     return prepare
@@ -183,7 +233,11 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
     from unspool.indexing.preparing import prepare_files
 
     embedder = open_embedder(recipe.embedder)
-    catalog = Catalog.open(recipe.database, create=False, connecting=Connecting(**recipe.connecting))  # type: ignore[arg-type]
+    catalog = Catalog.open(
+        recipe.database,
+        create=False,
+        connecting=Connecting(**recipe.connecting),  # type: ignore[arg-type]
+    )
 
     def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
@@ -194,7 +248,11 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
 
     def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
         outcomes = prepare_files(
-            batch, counter=embedder, chunk_tokens=recipe.chunk_tokens, max_bytes=recipe.max_bytes, on_file=lambda number: announce(Phase(number))
+            batch,
+            counter=embedder,
+            chunk_tokens=recipe.chunk_tokens,
+            max_bytes=recipe.max_bytes,
+            on_file=lambda number: announce(Phase(number)),
         )
         maker.on_portion = partial(announce, Phase(None))
         announce(Phase(None))

@@ -1,4 +1,5 @@
-"""The programs that start or call an MCP server: where each keeps its configuration, and how it writes a server down.
+"""The programs that start or call an MCP server: where each keeps its configuration, and how it
+writes a server down.
 
 | client | of the user | of a project | key |
 |---|---|---|---|
@@ -25,7 +26,8 @@ from unspool.settings import PREFIX
 # With these, systems and clients say where configurations are; `settings.locations` reads them.
 VARIABLES = ("APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")  # what all five take; VS Code wants a letter first
+# what all five take; VS Code wants a letter first
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _DESKTOP = "claude_desktop_config.json"
 
 
@@ -76,11 +78,17 @@ _TABLES = {
     Client.CODEX: Table(key="mcp_servers", language="toml"),
 }
 _AFTERWARDS = {
-    Client.CLAUDE_CODE: "start a new session; /mcp lists the server, and one of a project has to be approved there once",
+    Client.CLAUDE_CODE: (
+        "start a new session; /mcp lists the server, and one of a project has to be approved "
+        "there once"
+    ),
     Client.CLAUDE_DESKTOP: "quit Claude Desktop, not only its window, and start it again",
     Client.CURSOR: "restart Cursor; the server stands under MCP in its settings",
     Client.VSCODE: "run 'MCP: List Servers' and start it; VS Code asks once whether it is trusted",
-    Client.CODEX: "start a new session; /mcp lists the server, and one of a project is there once the project is trusted",
+    Client.CODEX: (
+        "start a new session; /mcp lists the server, and one of a project is there once the "
+        "project is trusted"
+    ),
 }
 
 
@@ -90,14 +98,19 @@ class Server:
 
     command: tuple[str, ...] = ()
     url: str = ""
-    key_variable: str = ""  # the variable with the key for that service; the key itself is never written
-    variables: tuple[str, ...] = ()  # what the command reads from the environment, for a client that passes on only what is named
+    # the variable with the key for that service; the key itself is never written
+    key_variable: str = ""
+    # what the command reads from the environment, for a client that passes on only what is named
+    variables: tuple[str, ...] = ()
 
 
 def check_name(name: str) -> None:
     """Refuse a name of a server that some client does not take."""
     if not _NAME.fullmatch(name):
-        raise InputError(f"the name {name[:80]!r} cannot be used; give a letter, then up to 63 letters, digits, '-' and '_'")
+        raise InputError(
+            f"the name {name[:80]!r} cannot be used; give a letter, then up to 63 letters, "
+            f"digits, '-' and '_'"
+        )
 
 
 def entry(client: Client, server: Server) -> Entry:
@@ -116,30 +129,52 @@ def entry(client: Client, server: Server) -> Entry:
 def _remote(client: Client, server: Server) -> Entry:
     if client is Client.CLAUDE_DESKTOP:
         raise InputError(
-            f"{client.label} reaches no service through its configuration file, it only starts commands; "
+            f"{client.label} reaches no service through its configuration file, it only starts "
+            f"commands; "
             "leave out --url, and give --database if the service's catalog is not the default one"
         )
     if client is Client.CODEX:
-        return {"url": server.url, **({"bearer_token_env_var": server.key_variable} if server.key_variable else {})}
-    reference = f"${{{server.key_variable}}}" if client is Client.CLAUDE_CODE else f"${{env:{server.key_variable}}}"
+        return {
+            "url": server.url,
+            **({"bearer_token_env_var": server.key_variable} if server.key_variable else {}),
+        }
+    reference = (
+        f"${{{server.key_variable}}}"
+        if client is Client.CLAUDE_CODE
+        else f"${{env:{server.key_variable}}}"
+    )
     headers = {"headers": {"Authorization": f"Bearer {reference}"}} if server.key_variable else {}
     kind = {} if client is Client.CURSOR else {"type": "http"}
     return {**kind, "url": server.url, **headers}
 
 
 def is_ours(client: Client, found: Entry, *, key_variable: str) -> bool:
-    """Whether an entry is one that `entry` makes, and nothing in it but that: whatever else it says is somebody's own."""
-    url, program, arguments, variables = (found.get(field) for field in ("url", "command", "args", "env_vars"))
+    """Whether an entry is one that `entry` makes, and nothing in it but that: whatever else it
+    says is somebody's own.
+    """
+    url, program, arguments, variables = (
+        found.get(field) for field in ("url", "command", "args", "env_vars")
+    )
     if isinstance(url, str) and url and client is not Client.CLAUDE_DESKTOP:
         return dict(found) == entry(client, Server(url=url, key_variable=key_variable))
-    if not isinstance(program, str) or not isinstance(arguments, list) or not _is_start(program, arguments):
+    if (
+        not isinstance(program, str)
+        or not isinstance(arguments, list)
+        or not _is_start(program, arguments)
+    ):
         return False
-    named = tuple(variables) if isinstance(variables, list) and all(str(one).startswith(PREFIX) for one in variables) else ()
+    named = (
+        tuple(variables)
+        if isinstance(variables, list) and all(str(one).startswith(PREFIX) for one in variables)
+        else ()
+    )
     return dict(found) == entry(client, Server(command=(program, *arguments), variables=named))
 
 
 def _is_start(program: str, arguments: Sequence[Any]) -> bool:
-    """Whether a command is of the kind that is installed: unspool by its whole path, and of its flags those that `mcp install` takes."""
+    """Whether a command is of the kind that is installed: unspool by its whole path, and of its
+    flags those that `mcp install` takes.
+    """
     path = PureWindowsPath(program) if "\\" in program else PurePosixPath(program)
     begin = ["mcp"] if path.stem == "unspool" else ["-P", "-m", "unspool", "mcp"]
     flags = list(arguments[len(begin) :])
@@ -147,11 +182,25 @@ def _is_start(program: str, arguments: Sequence[Any]) -> bool:
         flags = flags[2:]
     while flags[:1] == ["--project"]:
         flags = flags[2:]
-    return path.is_absolute() and arguments[: len(begin)] == begin and flags in ([], ["--read-only"])
+    return (
+        path.is_absolute() and arguments[: len(begin)] == begin and flags in ([], ["--read-only"])
+    )
 
 
-def location(client: Client, scope: Scope, *, system: str, home: Path, folder: Path, variables: Mapping[str, str]) -> Path:
-    """The file. `system` is `sys.platform`, `folder` the project's, and `variables` those of `VARIABLES` that are set."""
+def location(
+    client: Client,
+    scope: Scope,
+    *,
+    system: str,
+    home: Path,
+    folder: Path,
+    variables: Mapping[str, str],
+) -> Path:
+    """The file.
+
+    `system` is `sys.platform`, `folder` the project's, and `variables` those of `VARIABLES` that
+    are set.
+    """
     if scope is Scope.PROJECT:
         return folder / _of_project(client)
     match client:
@@ -191,7 +240,8 @@ def _applications(system: str, home: Path, variables: Mapping[str, str]) -> Path
 
 def _desktop(system: str, home: Path, variables: Mapping[str, str]) -> Path:
     if system == "win32":
-        # Installed as a package, which is the usual way, it sees a folder of its own in the place of AppData\Roaming\Claude.
+        # Installed as a package, which is the usual way, it sees a folder of its own in the place
+        # of AppData\Roaming\Claude.
         packages = Path(variables.get("LOCALAPPDATA") or home / "AppData" / "Local") / "Packages"
         for package in _newest(list(packages.glob("Claude_*/LocalCache/Roaming/Claude"))):
             return package / _DESKTOP

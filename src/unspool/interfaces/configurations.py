@@ -1,7 +1,9 @@
-"""Servers in the configuration files of other programs: put in, replaced and taken out as text, so that all else stays as it is.
+"""Servers in the configuration files of other programs: put in, replaced and taken out as text, so
+that all else stays as it is.
 
-Every function is pure: text in, text out. What a function made is read again and compared with what was there; a file whose other
-content would not be the same afterwards, or that cannot be read at all, is an `UnclearError` and never a guess.
+Every function is pure: text in, text out. What a function made is read again and compared with what
+was there; a file whose other content would not be the same afterwards, or that cannot be read at
+all, is an `UnclearError` and never a guess.
 """
 
 from __future__ import annotations
@@ -22,12 +24,16 @@ Entry = Mapping[str, Any]
 _BOM = "\ufeff"
 _WHITE = re.compile(r"[ \t\r\n]*")
 _UNIT = "  "
-_HEAD = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(?:#.*)?")  # what the first line of a table in TOML looks like
-_COMMENT = re.compile(r"""\"(?:\\.|[^"\\\n])*"|'[^'\n]*'|(#[^\n]*)""")  # the strings that come first hide a '#' that is in them
+# what the first line of a table in TOML looks like
+_HEAD = re.compile(r"\s*\[\[?[^\[\]]+\]\]?\s*(?:#.*)?")
+# the strings that come first hide a '#' that is in them
+_COMMENT = re.compile(r"""\"(?:\\.|[^"\\\n])*"|'[^'\n]*'|(#[^\n]*)""")
 
 
 class UnclearError(ValueError):
-    """A file that is not changed, because what it says cannot be kept for certain; the message says why, without the file's text."""
+    """A file that is not changed, because what it says cannot be kept for certain; the message
+    says why, without the file's text.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +54,10 @@ def entry_in(text: str | None, table: Table, name: str) -> Entry | None:
 
 
 def with_entry(text: str | None, table: Table, name: str, entry: Entry) -> str:
-    """The text with the server in it; one of the same name is replaced. The same text if it is there already."""
+    """The text with the server in it; one of the same name is replaced.
+
+    The same text if it is there already.
+    """
     if text is None or not text.removeprefix(_BOM).strip():
         return _fresh(table, name, entry)
     if entry_in(text, table, name) == entry:
@@ -65,11 +74,14 @@ def without_entry(text: str, table: Table, name: str, *, prune: bool) -> str:
     return _kept(text, ways(text, table.key, name, prune), table, name, None)
 
 
-def undone(text: str, before: str | None, table: Table, name: str, *, ours: Callable[[Entry], bool]) -> str | None:
+def undone(
+    text: str, before: str | None, table: Table, name: str, *, ours: Callable[[Entry], bool]
+) -> str | None:
     """The text as it would be had the server never been put in; None: there would be no file.
 
-    `before` is what was in the file at that time, None if there was none or nobody knows. Where nothing else has changed since, it comes
-    back byte for byte. What had the same name before comes back as well, unless it is `ours`, too. A file goes only if all of it was made here.
+    `before` is what was in the file at that time, None if there was none or nobody knows. Where
+    nothing else has changed since, it comes back byte for byte. What had the same name before comes
+    back as well, unless it is `ours`, too. A file goes only if all of it was made here.
     """
     entry = entry_in(text, table, name)
     if entry is None:
@@ -77,7 +89,12 @@ def undone(text: str, before: str | None, table: Table, name: str, *, ours: Call
     earlier = _earlier(before, table, name)
     previous = earlier.get(name) if earlier is not None else None
     foreign = previous if isinstance(previous, dict) and not ours(previous) else None
-    if before is not None and earlier is not None and (previous is None or foreign is not None) and with_entry(before, table, name, entry) == text:
+    if (
+        before is not None
+        and earlier is not None
+        and (previous is None or foreign is not None)
+        and with_entry(before, table, name, entry) == text
+    ):
         return before
     if foreign is not None:
         return with_entry(text, table, name, foreign)
@@ -103,11 +120,17 @@ def _earlier(before: str | None, table: Table, name: str) -> Mapping[str, Any] |
 
 
 def _kept(before: str, ways: Iterator[str], table: Table, name: str, entry: Entry | None) -> str:
-    """The first text that says of the one server what it should, and of all else what `before` says."""
+    """The first text that says of the one server what it should, and of all else what `before`
+    says.
+    """
     rest, remarks = _others(before, table, name), _remarks(before, table, name)
     for after in ways:
         try:
-            if entry_in(after, table, name) == entry and _others(after, table, name) == rest and not remarks - _comments(after):
+            if (
+                entry_in(after, table, name) == entry
+                and _others(after, table, name) == rest
+                and not remarks - _comments(after)
+            ):
                 return after
         except UnclearError:  # this way leads nowhere; perhaps the next one does
             continue
@@ -117,7 +140,10 @@ def _kept(before: str, ways: Iterator[str], table: Table, name: str, entry: Entr
 def _others(text: str, table: Table, name: str) -> dict[str, Any]:
     everything = _parsed(text, table)
     rest = {key: value for key, value in _servers(everything, table).items() if key != name}
-    return {**{key: value for key, value in everything.items() if key != table.key}, **({table.key: rest} if rest else {})}
+    return {
+        **{key: value for key, value in everything.items() if key != table.key},
+        **({table.key: rest} if rest else {}),
+    }
 
 
 def _remarks(text: str, table: Table, name: str) -> Counter[str]:
@@ -145,14 +171,22 @@ def _parsed(text: str, table: Table) -> dict[str, Any]:
         return {}
     try:
         # Numbers stay text: what is compared is what is written, whatever its size.
-        everything = _DECODER.decode(text) if table.language == "json" else tomllib.loads(text, parse_float=str)
+        everything = (
+            _DECODER.decode(text)
+            if table.language == "json"
+            else tomllib.loads(text, parse_float=str)
+        )
     except RecursionError:
         raise UnclearError("it is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise UnclearError(f"line {error.lineno} is not plain JSON: a comment, a trailing comma or a mistake") from None
+        raise UnclearError(
+            f"line {error.lineno} is not plain JSON: a comment, a trailing comma or a mistake"
+        ) from None
     except ValueError as error:  # TOMLDecodeError, and what a number can be guilty of
         where = re.search(r"line \d+", str(error))
-        raise UnclearError(f"{where[0] if where else 'something in it'} is not {table.language.upper()}") from None
+        raise UnclearError(
+            f"{where[0] if where else 'something in it'} is not {table.language.upper()}"
+        ) from None
     if not isinstance(everything, dict):
         raise UnclearError("it holds no object")
     return everything
@@ -193,7 +227,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(
+    parse_int=str, parse_float=str, parse_constant=_refuse, object_pairs_hook=_unique
+)
 
 
 def _white(text: str, at: int) -> int:
@@ -230,7 +266,9 @@ def _json_with(text: str, key: str, name: str, entry: Entry) -> Iterator[str]:
     inside = _object(text, servers.value) if servers else None
     there = _member(inside, name) if inside else None
     if there is not None:
-        yield text[: there.value] + _json_value(text, entry, _gap(text, there.at)) + text[there.end :]
+        yield (
+            text[: there.value] + _json_value(text, entry, _gap(text, there.at)) + text[there.end :]
+        )
     elif inside is not None:
         yield _json_put(text, inside, name, entry)
     else:
@@ -242,7 +280,11 @@ def _json_without(text: str, key: str, name: str, prune: bool) -> Iterator[str]:
     servers = _member(top, key)
     assert servers is not None
     inside = _object(text, servers.value)
-    yield _json_drop(text, top, key) if prune and len(inside.members) == 1 else _json_drop(text, inside, name)
+    yield (
+        _json_drop(text, top, key)
+        if prune and len(inside.members) == 1
+        else _json_drop(text, inside, name)
+    )
 
 
 def _json_put(text: str, there: _Object, key: str, value: Any) -> str:
@@ -251,15 +293,32 @@ def _json_put(text: str, there: _Object, key: str, value: Any) -> str:
     if there.members:
         last = there.members[-1]
         gap, colon = _gap(text, last.at), text[last.colon : last.value]
-        return text[: last.end] + "," + gap + quoted + colon + _json_value(text, value, gap) + text[last.end :]
+        return (
+            text[: last.end]
+            + ","
+            + gap
+            + quoted
+            + colon
+            + _json_value(text, value, gap)
+            + text[last.end :]
+        )
     line = text[text.rfind("\n", 0, there.at) + 1 : there.at].removeprefix(_BOM)
     base = line[: len(line) - len(line.lstrip())]
     whole = text.removeprefix(_BOM).strip()
-    broken = "\n" in whole or not whole[1:-1].strip()  # an object with nothing in it does not show how the file is written
+    # an object with nothing in it does not show how the file is written
+    broken = "\n" in whole or not whole[1:-1].strip()
     newline = _newline(text)
     gap = f"{newline}{base}{_unit(text)}" if broken else ""
     close = f"{newline}{base}" if broken else ""
-    return text[: there.at + 1] + gap + quoted + ": " + _json_value(text, value, gap) + close + text[there.end :]
+    return (
+        text[: there.at + 1]
+        + gap
+        + quoted
+        + ": "
+        + _json_value(text, value, gap)
+        + close
+        + text[there.end :]
+    )
 
 
 def _json_drop(text: str, there: _Object, key: str) -> str:
@@ -305,7 +364,15 @@ def _newline(text: str) -> str:
 
 def _toml_block(key: str, name: str, entry: Entry) -> str:
     tomlkit = _tomlkit()
-    return "\n".join([f"[{key}.{name}]", *(f"{field} = {tomlkit.item(value).as_string()}" for field, value in entry.items())]) + "\n"
+    return (
+        "\n".join(
+            [
+                f"[{key}.{name}]",
+                *(f"{field} = {tomlkit.item(value).as_string()}" for field, value in entry.items()),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _toml_with(text: str, key: str, name: str, entry: Entry) -> Iterator[str]:
@@ -335,25 +402,33 @@ def _toml_without(text: str, key: str, name: str, prune: bool) -> Iterator[str]:
     yield from _toml_cut(text, key, name, "")
     yield from _toml_changed(text, key, change, prune=prune)
     if prune:
-        yield from _toml_changed(text, key, change)  # what is empty then may have a remark behind it
+        # what is empty then may have a remark behind it
+        yield from _toml_changed(text, key, change)
 
 
 def _toml_cut(text: str, key: str, name: str, block: str) -> Iterator[str]:
     """The text with another block in the place of a server's tables."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
-    heads = [n for n, line in enumerate(lines) if _HEAD.fullmatch(line.rstrip()) and _is_whole("".join(lines[:n]))]
+    heads = [
+        n
+        for n, line in enumerate(lines)
+        if _HEAD.fullmatch(line.rstrip()) and _is_whole("".join(lines[:n]))
+    ]
     own = re.compile(rf"\s*\[\s*(['\"]?){key}\1\s*\.\s*(['\"]?){name}\2\s*[.\]].*")
     spans = []
     for begin, end in pairwise([*heads, len(lines)]):
         if own.fullmatch(lines[begin].rstrip()):
-            while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):  # those are about what comes next
+            # those are about what comes next
+            while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
                 end -= 1
             spans.append((begin, end))
     for begin, end in reversed(spans):
         if block and begin == spans[0][0]:
             lines[begin:end] = [block]
             continue
-        alone = begin and not lines[begin - 1].strip() and (end == len(lines) or not lines[end].strip())
+        alone = (
+            begin and not lines[begin - 1].strip() and (end == len(lines) or not lines[end].strip())
+        )
         del lines[begin - 1 if alone else begin : end]
     yield "".join(lines)
 
@@ -367,8 +442,12 @@ def _is_whole(text: str) -> bool:
     return True
 
 
-def _toml_changed(text: str, key: str, change: Callable[[Any], None], *, prune: bool = False) -> Iterator[str]:
-    """The text after a change to its table of servers, comments and all; nothing where tomlkit cannot write the text back as it is."""
+def _toml_changed(
+    text: str, key: str, change: Callable[[Any], None], *, prune: bool = False
+) -> Iterator[str]:
+    """The text after a change to its table of servers, comments and all; nothing where tomlkit
+    cannot write the text back as it is.
+    """
     tomlkit = _tomlkit()
     mark = _BOM if text.startswith(_BOM) else ""
     try:
@@ -379,7 +458,8 @@ def _toml_changed(text: str, key: str, change: Callable[[Any], None], *, prune: 
         if prune and not document[key]:
             del document[key]
         changed = mark + tomlkit.dumps(document)
-    except (tomlkit.exceptions.TOMLKitError, ValueError, KeyError, TypeError, AttributeError):  # what it says of tables that it cannot edit
+    # what it says of tables that it cannot edit
+    except (tomlkit.exceptions.TOMLKitError, ValueError, KeyError, TypeError, AttributeError):
         return
     yield changed
 
@@ -390,5 +470,7 @@ def _tomlkit() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "tomlkit":
             raise
-        raise MissingDependencyError("changing a TOML file needs the package tomlkit; pip install 'unspool[mcp]'") from error
+        raise MissingDependencyError(
+            "changing a TOML file needs the package tomlkit; pip install 'unspool[mcp]'"
+        ) from error
     return tomlkit

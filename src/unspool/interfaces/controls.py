@@ -1,21 +1,26 @@
-"""Characters that a terminal obeys, or that change the order in which the text around them is shown.
+"""Characters that a terminal obeys, or that change the order in which the text around them is
+shown.
 
-Text that was indexed may contain any of them. People see a replacement, programs the same value as an escape.
+Text that was indexed may contain any of them. People see a replacement, programs the same value as
+an escape.
 """
 
 from __future__ import annotations
 
 import re
 
-# DEL and C1, marks and overrides of the writing direction, separators of lines and paragraphs, lone surrogates.
-# C0 is apart: JSON has escapes for it anyway, and a tab may stay in what people read.
+# DEL and C1, marks and overrides of the writing direction, separators of lines and paragraphs, lone
+# surrogates. C0 is apart: JSON has escapes for it anyway, and a tab may stay in what people read.
 _UNSAFE = r"\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 _IN_TEXT = re.compile(rf"[\x00-\x08\x0a-\x1f{_UNSAFE}]")
 _IN_JSON = re.compile(rf"[{_UNSAFE}]")
 
 
 def clean(text: str) -> str:
-    """Return one line of text that a terminal only shows. Each replaced character stays visible as another one."""
+    """Return one line of text that a terminal only shows.
+
+    Each replaced character stays visible as another one.
+    """
     return _IN_TEXT.sub(_replace, text)
 
 
@@ -25,7 +30,10 @@ def clean_lines(text: str) -> str:
 
 
 def escape_json(text: str) -> str:
-    """Return JSON with the same values, in which these characters are escapes. Outside of strings JSON has none of them."""
+    """Return JSON with the same values, in which these characters are escapes.
+
+    Outside of strings JSON has none of them.
+    """
     return _IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 

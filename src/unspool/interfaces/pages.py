@@ -9,11 +9,14 @@ from unspool.domain.queries import Form, Hit, Page, Said
 from unspool.interfaces.controls import clean
 from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, cells
 
-NAME_CELLS = 24  # columns that speakers share; a longer name pushes only its own message to the right
+# columns that speakers share; a longer name pushes only its own message to the right
+NAME_CELLS = 24
 
 
 def page(page: Page, *, full: bool = False) -> Iterator[Line]:
-    """Each hit with a header and its lines, a blank line between; the hits of a conversation together, where the best of them stands."""
+    """Each hit with a header and its lines, a blank line between; the hits of a conversation
+    together, where the best of them stands.
+    """
     several = len(page.projects) > 1
     for index, hits in enumerate(_together(page.hits)):
         if index:
@@ -31,12 +34,18 @@ def page(page: Page, *, full: bool = False) -> Iterator[Line]:
 def _together(hits: Sequence[Hit]) -> list[list[Hit]]:
     groups: dict[tuple[str, str, int], list[Hit]] = {}
     for index, hit in enumerate(hits):
-        groups.setdefault((hit.chunk.project, hit.chunk.path, -1 if hit.message is not None else index), []).append(hit)
+        groups.setdefault(
+            (hit.chunk.project, hit.chunk.path, -1 if hit.message is not None else index), []
+        ).append(hit)
     return list(groups.values())
 
 
-def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = False) -> Iterator[Line]:
-    """The hits of one conversation in the order in which they were said, with what was said around them."""
+def exchange(
+    hits: Sequence[Hit], *, with_project: bool = False, full: bool = False
+) -> Iterator[Line]:
+    """The hits of one conversation in the order in which they were said, with what was said
+    around them.
+    """
     chunk = hits[0].chunk
     head: Line = [(chunk.path, PATH)]
     if chunk.title:
@@ -64,14 +73,21 @@ def exchange(hits: Sequence[Hit], *, with_project: bool = False, full: bool = Fa
         last = number
 
 
-def _said(said: Said, hit: Hit | None, width: int, name: int, hours: str, *, full: bool) -> Iterator[Line]:
+def _said(
+    said: Said, hit: Hit | None, width: int, name: int, hours: str, *, full: bool
+) -> Iterator[Line]:
     speaker = said.speaker + " " * (name - cells(clean(said.speaker)))
     clock = " " * len(hours) if said.at is None else said.at.strftime(hours)
     margin = " " * (width + name + 6 + len(clock))
     if hit is None:
         yield [(f"  {said.number:>{width}}  {speaker}  {clock}{said.text}", FAINT)]
         return
-    start: Line = [("> ", MARK), (f"{said.number:>{width}}", FAINT), (f"  {speaker}  ", NAME), (clock, FAINT)]
+    start: Line = [
+        ("> ", MARK),
+        (f"{said.number:>{width}}", FAINT),
+        (f"  {speaker}  ", NAME),
+        (clock, FAINT),
+    ]
     score: Line = [(f"  {hit.score:.3f}", FAINT), *([("  changed", WARN)] if hit.changed else [])]
     if hit.form is Form.LOCATION:
         yield [*start, *score]
@@ -81,8 +97,16 @@ def _said(said: Said, hit: Hit | None, width: int, name: int, hours: str, *, ful
         text, marks = hit.chunk.text, _moved(hit)
     position = 0
     for index, row in enumerate(text.split("\n")):
-        inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
-        yield [*([(margin, "")] if index else start), *_marked(row.removesuffix("\r"), inside), *([] if index else score)]
+        inside = [
+            (max(a - position, 0), min(b - position, len(row)))
+            for a, b in marks
+            if a < position + len(row) and b > position
+        ]
+        yield [
+            *([(margin, "")] if index else start),
+            *_marked(row.removesuffix("\r"), inside),
+            *([] if index else score),
+        ]
         position += len(row) + 1
     if hit.reason:
         yield [(f"{margin}{hit.reason}", FAINT)]
@@ -117,7 +141,11 @@ def _body(hit: Hit, *, full: bool) -> Iterator[Line]:
     width = len(str(first + len(rows) - 1))
     position = 0
     for number, row in enumerate(rows, first):
-        inside = [(max(a - position, 0), min(b - position, len(row))) for a, b in marks if a < position + len(row) and b > position]
+        inside = [
+            (max(a - position, 0), min(b - position, len(row)))
+            for a, b in marks
+            if a < position + len(row) and b > position
+        ]
         yield [(f"  {number:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
         position += len(row) + 1
 
@@ -141,7 +169,9 @@ def _marked(row: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
 
 
 def after_answer(answer: Answer) -> Iterator[Line]:
-    """What follows the text of an answer: the sources it cites; where there is no model, what one would be shown."""
+    """What follows the text of an answer: the sources it cites; where there is no model, what
+    one would be shown.
+    """
     if answer.found and not answer.model:
         yield from ([(row.removesuffix("\r"), "")] for row in answer.context.split("\n"))
         return

@@ -1,6 +1,8 @@
-"""What happened, told to whoever watches a service: structured logs, metrics for Prometheus, traces for OpenTelemetry.
+"""What happened, told to whoever watches a service: structured logs, metrics for Prometheus, traces
+for OpenTelemetry.
 
-The product logs and counts nothing by itself; `install` hooks these three to the events of a corpus.
+The product logs and counts nothing by itself; `install` hooks these three to the events of a
+corpus.
 """
 
 from __future__ import annotations

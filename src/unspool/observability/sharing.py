@@ -1,4 +1,7 @@
-"""One set of metrics for all processes of a service. Imports nothing of Prometheus: its library looks for the folder while it is imported."""
+"""One set of metrics for all processes of a service.
+
+Imports nothing of Prometheus: its library looks for the folder while it is imported.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ def folder() -> Path:
 
 @contextmanager
 def shared_metrics(workers: int) -> Iterator[None]:
-    """What processes that are started meanwhile count is counted together, in a folder that goes afterwards. One worker needs none."""
+    """What processes that are started meanwhile count is counted together, in a folder that goes
+    afterwards. One worker needs none.
+    """
     if workers < 2:
         yield
         return

@@ -1,6 +1,8 @@
-"""Events and requests as structured logs: names, counts and durations, never text, paths of documents, queries or keys.
+"""Events and requests as structured logs: names, counts and durations, never text, paths of
+documents, queries or keys.
 
-What other libraries log goes the same way. Of most of them only who, where and how grave is written: their sentences may quote what was sent.
+What other libraries log goes the same way. Of most of them only who, where and how grave is
+written: their sentences may quote what was sent.
 """
 
 from __future__ import annotations
@@ -21,13 +23,21 @@ from unspool.errors import UnspoolError
 from unspool.observability.context import request_id
 from unspool.settings import MASK
 
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
 _NAMES = {PageServed: "page", AnswerFinished: "answer", IndexFinished: "index"}
 _PROBES = frozenset({"/health", "/ready", "/metrics"})  # asked every few seconds by programs
-_QUOTED = ("unspool", "uvicorn.error")  # whose sentences are written: they speak of the service, not of what is sent
-# The first writes whole paths and queries, and there is a record of each request anyway; the other repeats itself with every batch of spans.
+# whose sentences are written: they speak of the service, not of what is sent
+_QUOTED = ("unspool", "uvicorn.error")
+# The first writes whole paths and queries, and there is a record of each request anyway; the other
+# repeats itself with every batch of spans.
 _SILENCED = ("uvicorn.access", "opentelemetry.exporter.otlp.proto.http.trace_exporter")
-_CALLERS = ("httpx", "httpx2", "httpcore", "httpcore2")  # they note every address they call, and one may hold a password
+# they note every address they call, and one may hold a password
+_CALLERS = ("httpx", "httpx2", "httpcore", "httpcore2")
 _SERVER = ("uvicorn", "uvicorn.error", "uvicorn.access")  # which bring handlers of their own
 _FRAMES = 30
 _PLAIN = re.compile(r"[\w.:/{}*@+-]+", re.ASCII)
@@ -38,7 +48,10 @@ _SECRET = re.compile(
 
 
 class _Told:
-    """What a record says: an event's name and its fields. As text only where somebody else's handler asks for it."""
+    """What a record says: an event's name and its fields.
+
+    As text only where somebody else's handler asks for it.
+    """
 
     __slots__ = ("fields", "name")
 
@@ -51,15 +64,23 @@ class _Told:
 
 
 class Logs:
-    """Writes a record for every event, request, call of a tool and error to one stream, until it is closed."""
+    """Writes a record for every event, request, call of a tool and error to one stream, until it
+    is closed.
+    """
 
-    def __init__(self, *, level: str, is_json: bool, slow_s: float, stream: TextIO | None = None) -> None:
+    def __init__(
+        self, *, level: str, is_json: bool, slow_s: float, stream: TextIO | None = None
+    ) -> None:
         self._slow_s = slow_s
         self._logger = logging.getLogger("unspool")
-        self._before = self._logger.level, {name: logging.getLogger(name).level for name in _CALLERS}
+        self._before = (
+            self._logger.level,
+            {name: logging.getLogger(name).level for name in _CALLERS},
+        )
         self._logger.setLevel(_LEVELS[level])
         self._handler = _Handler(stream or sys.stderr, is_json=is_json)
-        if not any(isinstance(one, _Handler) for one in logging.getLogger().handlers):  # one per process: two would write everything twice
+        # one per process: two would write everything twice
+        if not any(isinstance(one, _Handler) for one in logging.getLogger().handlers):
             logging.getLogger().addHandler(self._handler)
         for name in _CALLERS:
             other = logging.getLogger(name)
@@ -84,17 +105,39 @@ class Logs:
 
     def request(self, method: str, route: str, status: int, seconds: float, key: str) -> None:
         """A record for a request that has ended; status 0 is one that was not answered."""
-        level = logging.ERROR if status >= 500 else logging.DEBUG if route in _PROBES else logging.INFO
-        self._write(level, "request", {"method": method, "route": route, "status": status, "key": key, "total_s": _value(seconds)})
+        level = (
+            logging.ERROR if status >= 500 else logging.DEBUG if route in _PROBES else logging.INFO
+        )
+        self._write(
+            level,
+            "request",
+            {
+                "method": method,
+                "route": route,
+                "status": status,
+                "key": key,
+                "total_s": _value(seconds),
+            },
+        )
 
     def tool(self, name: str, outcome: str, seconds: float) -> None:
         """A record for a call of a tool."""
-        self._write(logging.INFO, "tool", {"tool": name, "outcome": outcome, "total_s": _value(seconds)})
+        self._write(
+            logging.INFO, "tool", {"tool": name, "outcome": outcome, "total_s": _value(seconds)}
+        )
 
     def error(self, code: str, cause: BaseException | None = None) -> None:
-        """A record for an error that was answered: grave where it is ours or a service's, not where the caller was wrong."""
+        """A record for an error that was answered: grave where it is ours or a service's, not
+        where the caller was wrong.
+        """
         is_bug = cause is not None or code == "bug" or code not in statuses()
-        level = logging.ERROR if is_bug else logging.WARNING if statuses()[code] >= 500 else logging.INFO
+        level = (
+            logging.ERROR
+            if is_bug
+            else logging.WARNING
+            if statuses()[code] >= 500
+            else logging.INFO
+        )
         self._write(level, "error", {"code": code, **({} if cause is None else _trace(cause))})
 
     def close(self) -> None:
@@ -122,7 +165,11 @@ class _Handler(logging.StreamHandler[TextIO]):
 
     def format(self, record: logging.LogRecord) -> str:
         told = record.msg if isinstance(record.msg, _Told) else _foreign(record)
-        head = {"at": _instant(record.created), "level": record.levelname.lower(), "event": told.name}
+        head = {
+            "at": _instant(record.created),
+            "level": record.levelname.lower(),
+            "event": told.name,
+        }
         asked = {"request_id": request_id.get()} if request_id.get() else {}
         if self._is_json:
             return json.dumps({**head, **asked, **told.fields}, ensure_ascii=True, default=str)
@@ -133,14 +180,18 @@ def _foreign(record: logging.LogRecord) -> _Told:
     """What another library logged, as far as it can hold nothing of anybody's."""
     values: dict[str, Any] = {"logger": record.name, "place": f"{record.module}:{record.lineno}"}
     if record.name.startswith(_QUOTED):
-        values["message"] = _SECRET.sub(lambda found: next(filter(None, found.groups())) + MASK, record.getMessage()).strip()
+        values["message"] = _SECRET.sub(
+            lambda found: next(filter(None, found.groups())) + MASK, record.getMessage()
+        ).strip()
     if record.exc_info and record.exc_info[1] is not None:
         values |= _trace(record.exc_info[1])
     return _Told("log", values)
 
 
 def _trace(error: BaseException) -> dict[str, Any]:
-    """An exception and its causes by class, and where it was raised: not what it says, which may be what was sent."""
+    """An exception and its causes by class, and where it was raised: not what it says, which may
+    be what was sent.
+    """
     chain: list[BaseException] = []
     one: BaseException | None = error
     while one is not None and one not in chain:
@@ -148,8 +199,14 @@ def _trace(error: BaseException) -> dict[str, Any]:
         one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return {
-        "error": " < ".join(f"{type(one).__module__}.{type(one).__qualname__}".removeprefix("builtins.") for one in chain),
-        "trace": [f"{'/'.join(PurePath(frame.filename).parts[-3:])}:{frame.lineno} {frame.name}" for frame in frames],
+        "error": " < ".join(
+            f"{type(one).__module__}.{type(one).__qualname__}".removeprefix("builtins.")
+            for one in chain
+        ),
+        "trace": [
+            f"{'/'.join(PurePath(frame.filename).parts[-3:])}:{frame.lineno} {frame.name}"
+            for frame in frames
+        ],
     }
 
 
@@ -171,7 +228,12 @@ def _value(value: Any) -> Any:
 
 
 def _as_text(name: str, values: Mapping[str, Any]) -> str:
-    return " ".join((name, *(f"{key}={_word(value)}" for key, value in values.items() if value not in ("", None))))
+    return " ".join(
+        (
+            name,
+            *(f"{key}={_word(value)}" for key, value in values.items() if value not in ("", None)),
+        )
+    )
 
 
 def _word(value: Any) -> str:
@@ -185,7 +247,11 @@ def _word(value: Any) -> str:
 
 
 def _instant(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def _nothing(record: logging.LogRecord) -> bool:

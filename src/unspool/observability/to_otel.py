@@ -1,4 +1,6 @@
-"""Requests and events as OpenTelemetry traces, sent over OTLP/HTTP. Spans of events are made after the fact, from their durations."""
+"""Requests and events as OpenTelemetry traces, sent over OTLP/HTTP. Spans of events are made
+after the fact, from their durations.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ try:
 except ModuleNotFoundError as error:
     if not (error.name or "").startswith("opentelemetry"):
         raise
-    raise MissingDependencyError("UNSPOOL_TRACES needs OpenTelemetry; pip install 'unspool[otel]', or leave it empty") from error
+    raise MissingDependencyError(
+        "UNSPOOL_TRACES needs OpenTelemetry; pip install 'unspool[otel]', or leave it empty"
+    ) from error
 
 if TYPE_CHECKING:
     from unspool.observability.observer import Request
@@ -38,7 +42,9 @@ Value = str | int | float | bool
 
 
 class _Exporter(OTLPSpanExporter):
-    """Says once that the collector does not take spans, and once that it does again, instead of with every batch."""
+    """Says once that the collector does not take spans, and once that it does again, instead of
+    with every batch.
+    """
 
     _is_away = False
 
@@ -47,32 +53,55 @@ class _Exporter(OTLPSpanExporter):
         is_away = result is not SpanExportResult.SUCCESS
         if is_away != self._is_away:
             self._is_away = is_away
-            what = "cannot be reached or refuses spans; they are dropped until it does" if is_away else "takes spans again"
+            what = (
+                "cannot be reached or refuses spans; they are dropped until it does"
+                if is_away
+                else "takes spans again"
+            )
             logging.getLogger("unspool").warning("the collector that UNSPOOL_TRACES names %s", what)
         return result
 
 
 class Traces:
-    """Sends spans to a collector, in batches, from a thread of its own. A collector that is away costs nothing but its spans."""
+    """Sends spans to a collector, in batches, from a thread of its own.
+
+    A collector that is away costs nothing but its spans.
+    """
 
     def __init__(self, address: str) -> None:
         resource = Resource.create({"service.name": "unspool", "service.version": VERSION})
         self._provider = TracerProvider(resource=resource)
-        self._provider.add_span_processor(BatchSpanProcessor(_Exporter(endpoint=endpoint(address), timeout=TIMEOUT_S)))
+        self._provider.add_span_processor(
+            BatchSpanProcessor(_Exporter(endpoint=endpoint(address), timeout=TIMEOUT_S))
+        )
         self._tracer = self._provider.get_tracer("unspool", VERSION)
 
     @contextmanager
     def request(self, request: Request, traceparent: str) -> Iterator[None]:
-        """A span around a request: the child of the caller's, where the caller has one. Spans of what happens within are its children."""
-        parent = TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
+        """A span around a request: the child of the caller's, where the caller has one.
+
+        Spans of what happens within are its children.
+        """
+        parent = (
+            TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+            if traceparent
+            else None
+        )
         span = self._tracer.start_span(request.method, context=parent, kind=SpanKind.SERVER)
         try:
-            with trace.use_span(span, record_exception=False, set_status_on_exception=False):  # an exception's text may be what was sent
+            # an exception's text may be what was sent
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield
         finally:
             route = request.route or "unmatched"
             span.update_name(f"{request.method} {route}")
-            span.set_attributes({"http.request.method": request.method, "http.route": route, **_told(request_id.get())})
+            span.set_attributes(
+                {
+                    "http.request.method": request.method,
+                    "http.route": route,
+                    **_told(request_id.get()),
+                }
+            )
             if request.status:
                 span.set_attribute("http.response.status_code", request.status)
             if request.status >= 500 or not request.status:
@@ -92,7 +121,9 @@ class Traces:
     def tool(self, name: str, outcome: str, seconds: float) -> None:
         """The span of a call that has just ended."""
         end = time.time_ns()
-        span = self._span(f"tool {name}", end - _ns(seconds), {"unspool.tool": name, "unspool.outcome": outcome})
+        span = self._span(
+            f"tool {name}", end - _ns(seconds), {"unspool.tool": name, "unspool.outcome": outcome}
+        )
         if outcome == "bug":
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
@@ -116,7 +147,8 @@ class Traces:
                 "unspool.tokens": event.tokens,
             },
         )
-        # How long the parts took is measured. Where they lie is known from their order: embedding comes first, hydration last.
+        # How long the parts took is measured. Where they lie is known from their order: embedding
+        # comes first, hydration last.
         within = trace.set_span_in_context(span)
         embedded = begin + _ns(event.embed_s)
         if event.embedding != "unneeded":
@@ -138,8 +170,16 @@ class Traces:
                 "unspool.shown": event.shown,
                 "unspool.citations": event.citations,
                 "unspool.context_tokens": event.context_tokens,
-                **({} if event.prompt_tokens is None else {"unspool.prompt_tokens": event.prompt_tokens}),
-                **({} if event.completion_tokens is None else {"unspool.completion_tokens": event.completion_tokens}),
+                **(
+                    {}
+                    if event.prompt_tokens is None
+                    else {"unspool.prompt_tokens": event.prompt_tokens}
+                ),
+                **(
+                    {}
+                    if event.completion_tokens is None
+                    else {"unspool.completion_tokens": event.completion_tokens}
+                ),
             },
         )
         self._part("search", begin, begin + _ns(event.search_s), trace.set_span_in_context(span))
@@ -150,26 +190,46 @@ class Traces:
         span.end(end)
 
     def _index(self, event: IndexFinished, end: int) -> None:
-        counts = {f"unspool.{name}": getattr(event, name) for name in ("added", "updated", "unchanged", "removed", "failed", "chunks", "embedded")}
-        span = self._span(event.task, end - _ns(event.total_s), {"unspool.store": event.store, **counts})
+        counts = {
+            f"unspool.{name}": getattr(event, name)
+            for name in ("added", "updated", "unchanged", "removed", "failed", "chunks", "embedded")
+        }
+        span = self._span(
+            event.task, end - _ns(event.total_s), {"unspool.store": event.store, **counts}
+        )
         span.end(end)
 
-    def _span(self, name: str, begin: int, attributes: Mapping[str, Value], within: Context | None = None) -> Span:
-        return self._tracer.start_span(name, context=within, start_time=begin, attributes={**attributes, **_told(request_id.get())})
+    def _span(
+        self, name: str, begin: int, attributes: Mapping[str, Value], within: Context | None = None
+    ) -> Span:
+        return self._tracer.start_span(
+            name,
+            context=within,
+            start_time=begin,
+            attributes={**attributes, **_told(request_id.get())},
+        )
 
     def _part(self, name: str, begin: int, end: int, within: Context) -> None:
         self._span(name, begin, {}, within).end(end)
 
 
 def endpoint(address: str) -> str:
-    """Where spans are posted: the address itself if it has a path, else the one that the protocol fixes."""
+    """Where spans are posted: the address itself if it has a path, else the one that the
+    protocol fixes.
+    """
     try:
         parts = urlsplit(address)
-        named = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        named = (
+            parts.scheme in ("http", "https")
+            and bool(parts.hostname)
+            and (parts.port is None or parts.port > 0)
+        )
     except ValueError:
         named = False
     if not named:
-        raise AddressError("UNSPOOL_TRACES is no address of a collector; give http://host:4318, or leave it empty")
+        raise AddressError(
+            "UNSPOOL_TRACES is no address of a collector; give http://host:4318, or leave it empty"
+        )
     return address if parts.path.strip("/") else parts._replace(path=_PATH).geturl()
 
 

@@ -1,4 +1,7 @@
-"""Events and requests as metrics for Prometheus. Labels are few words each: no project, no path, no name that a caller can choose."""
+"""Events and requests as metrics for Prometheus.
+
+Labels are few words each: no project, no path, no name that a caller can choose.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,24 @@ from unspool.observability import sharing
 from unspool.observability.to_logging import statuses
 
 VERSION = version("unspool")
-SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # a page, a request: 10 ms is the aim, 30 s the limit
-LONG = (0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0)  # an answer, an indexing run
+# a page, a request: 10 ms is the aim, 30 s the limit
+SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+# an answer, an indexing run
+LONG = (0.01, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0)
 DEEPEST = 5  # pages beyond are counted together
 MOST_NAMES = 64  # of tools, or of routes; more are counted as "other"
 
 
 class Metrics:
-    """All metrics of a service, in a registry of their own. Where processes share a folder, each hands out what all of them counted."""
+    """All metrics of a service, in a registry of their own.
+
+    Where processes share a folder, each hands out what all of them counted.
+    """
 
     def __init__(self, *, slow_s: float) -> None:
         self.registry = CollectorRegistry()
-        self.is_shared = values.ValueClass is not values.MutexValue  # chosen while the library was imported, by the variable that names the folder
+        # chosen while the library was imported, by the variable that names the folder
+        self.is_shared = values.ValueClass is not values.MutexValue
         self._slow_s = slow_s
         self._tools = _Few()
         self._routes = _Few()
@@ -45,35 +54,68 @@ class Metrics:
         }
 
     def _define_searching(self) -> None:
-        self._cache = self._counter("embedding_cache", "Vectors that were needed: found in a cache (hit) or computed (miss)", "kind", "result")
+        self._cache = self._counter(
+            "embedding_cache",
+            "Vectors that were needed: found in a cache (hit) or computed (miss)",
+            "kind",
+            "result",
+        )
         for kind in ("query", "passage"):
             for result in ("hit", "miss"):
                 self._cache.labels(kind, result)
-        self._pages = self._counter("pages", "Pages handed out, by where their hits came from", "store", "served")
-        self._page_s = self._histogram("page_seconds", "How long a page took, by its number", SHORT, "store", "page")
-        self._stage_s = self._histogram("page_stage_seconds", "How long the parts of a page took", SHORT, "store", "stage")
-        self._slow = self._counter("slow_pages", "Pages that took longer than the setting slow_query_ms", "store")
+        self._pages = self._counter(
+            "pages", "Pages handed out, by where their hits came from", "store", "served"
+        )
+        self._page_s = self._histogram(
+            "page_seconds", "How long a page took, by its number", SHORT, "store", "page"
+        )
+        self._stage_s = self._histogram(
+            "page_stage_seconds", "How long the parts of a page took", SHORT, "store", "stage"
+        )
+        self._slow = self._counter(
+            "slow_pages", "Pages that took longer than the setting slow_query_ms", "store"
+        )
         self._hits = self._counter("page_hits", "Hits on the pages handed out", "store")
         self._page_tokens = self._counter("page_tokens", "Tokens of the pages handed out", "store")
         self._answers = self._counter("answers", "Answers, by how they ended", "outcome")
-        self._answer_s = self._histogram("answer_seconds", "How long answers took, to their end", LONG, "outcome")
-        self._first_s = self._histogram("answer_first_text_seconds", "How long it took to the first text of an answer", LONG)
-        self._answer_tokens = self._counter("answer_tokens", "Tokens of answers: shown to the model, counted by it, written by it", "kind")
-        self._citations = self._counter("answer_citations", "Citations in answers: kept, or dropped for pointing at nothing", "result")
+        self._answer_s = self._histogram(
+            "answer_seconds", "How long answers took, to their end", LONG, "outcome"
+        )
+        self._first_s = self._histogram(
+            "answer_first_text_seconds", "How long it took to the first text of an answer", LONG
+        )
+        self._answer_tokens = self._counter(
+            "answer_tokens",
+            "Tokens of answers: shown to the model, counted by it, written by it",
+            "kind",
+        )
+        self._citations = self._counter(
+            "answer_citations",
+            "Citations in answers: kept, or dropped for pointing at nothing",
+            "result",
+        )
         for outcome in Outcome:
             self._answers.labels(outcome.value)
         for kind in ("context", "prompt", "completion"):
             self._answer_tokens.labels(kind)
 
     def _define_writing(self) -> None:
-        self._runs = self._counter("index_runs", "Runs that wrote documents or conversations", "task")
+        self._runs = self._counter(
+            "index_runs", "Runs that wrote documents or conversations", "task"
+        )
         self._run_s = self._histogram("index_run_seconds", "How long such runs took", LONG, "task")
-        self._documents = self._counter("index_documents", "Documents, by what became of them", "result")
+        self._documents = self._counter(
+            "index_documents", "Documents, by what became of them", "result"
+        )
         for result in ("added", "updated", "unchanged", "removed", "failed"):
             self._documents.labels(result)
         self._chunks = self._counter("index_chunks", "Chunks written")
         self._jobs = Gauge(
-            "unspool_jobs", "Jobs by state, as of now", ["state"], registry=self.registry, multiprocess_mode="mostrecent"
+            "unspool_jobs",
+            "Jobs by state, as of now",
+            ["state"],
+            registry=self.registry,
+            multiprocess_mode="mostrecent",
         )  # every process sees all of them in the catalog
         for state in JobState:
             self._jobs.labels(state.value).set(0)
@@ -82,14 +124,33 @@ class Metrics:
         self._errors = self._counter("errors", "Errors that a door answered with, by code", "code")
         for code in (*statuses(), "bug"):
             self._errors.labels(code)
-        self._requests = self._counter("http_requests", "Requests answered", "method", "route", "status")
-        self._request_s = self._histogram("http_request_seconds", "How long requests took, streams to their end", SHORT, "method", "route")
+        self._requests = self._counter(
+            "http_requests", "Requests answered", "method", "route", "status"
+        )
+        self._request_s = self._histogram(
+            "http_request_seconds",
+            "How long requests took, streams to their end",
+            SHORT,
+            "method",
+            "route",
+        )
         self._in_progress = Gauge(
-            "unspool_http_requests_in_progress", "Requests being answered now", registry=self.registry, multiprocess_mode="livesum"
+            "unspool_http_requests_in_progress",
+            "Requests being answered now",
+            registry=self.registry,
+            multiprocess_mode="livesum",
         )
         self._calls = self._counter("mcp_calls", "Calls of tools by agents", "tool", "outcome")
-        self._call_s = self._histogram("mcp_call_seconds", "How long calls of tools took", SHORT, "tool")
-        build = Gauge("unspool_build_info", "The version that runs", ["version", "python"], registry=self.registry, multiprocess_mode="livemax")
+        self._call_s = self._histogram(
+            "mcp_call_seconds", "How long calls of tools took", SHORT, "tool"
+        )
+        build = Gauge(
+            "unspool_build_info",
+            "The version that runs",
+            ["version", "python"],
+            registry=self.registry,
+            multiprocess_mode="livemax",
+        )
         build.labels(VERSION, platform.python_version()).set(1)
 
     def on_event(self, event: Event) -> None:
@@ -101,7 +162,10 @@ class Metrics:
         self._in_progress.inc()
 
     def end_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request has ended. A route that there is none for is called "unmatched", a status that was never sent "none"."""
+        """A request has ended.
+
+        A route that there is none for is called "unmatched", a status that was never sent "none".
+        """
         self._in_progress.dec()
         route = self._routes.name(route or "unmatched")
         self._requests.labels(method, route, str(status) if 100 <= status <= 599 else "none").inc()
@@ -115,7 +179,9 @@ class Metrics:
 
     def error(self, code: str) -> None:
         """A door answered with an error."""
-        self._errors.labels(code if code in statuses() or code in ("bug", "usage") else "other").inc()
+        self._errors.labels(
+            code if code in statuses() or code in ("bug", "usage") else "other"
+        ).inc()
 
     def jobs(self, counts: Mapping[JobState, int]) -> None:
         """How many jobs there are in each state; in those not named there are none."""
@@ -140,7 +206,9 @@ class Metrics:
     def _on_page(self, event: PageServed) -> None:
         store = event.store
         self._pages.labels(store, event.served.value).inc()
-        self._page_s.labels(store, str(event.number) if event.number < DEEPEST else f"{DEEPEST}+").observe(event.total_s)
+        self._page_s.labels(
+            store, str(event.number) if event.number < DEEPEST else f"{DEEPEST}+"
+        ).observe(event.total_s)
         if event.embedding != "unneeded":
             self._cache.labels("query", "hit" if event.embedding == "cached" else "miss").inc()
             self._stage_s.labels(store, "embed").observe(event.embed_s)
@@ -170,24 +238,31 @@ class Metrics:
             self._documents.labels(result).inc(getattr(event, result))
         self._chunks.inc(event.chunks)
         self._cache.labels("passage", "miss").inc(event.embedded)
-        self._cache.labels("passage", "hit").inc(max(event.chunks - event.embedded, 0))  # equal texts are embedded once
+        # equal texts are embedded once
+        self._cache.labels("passage", "hit").inc(max(event.chunks - event.embedded, 0))
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"unspool_{name}", about, labels, registry=self.registry)
 
-    def _histogram(self, name: str, about: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+    def _histogram(
+        self, name: str, about: str, buckets: tuple[float, ...], *labels: str
+    ) -> Histogram:
         return Histogram(f"unspool_{name}", about, labels, registry=self.registry, buckets=buckets)
 
 
 class _Counted:
-    """A registry without the times at which each series began, which would double the number of series."""
+    """A registry without the times at which each series began, which would double the number of
+    series.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
 
     def collect(self) -> Iterator[Metric]:
         for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            metric.samples = [
+                sample for sample in metric.samples if not sample.name.endswith("_created")
+            ]
             yield metric
 
 
@@ -206,7 +281,9 @@ class _Few:
 
 
 def _bury(folder: Path) -> None:
-    """Forget what killed processes were doing: nobody else takes back the requests that they were answering."""
+    """Forget what killed processes were doing: nobody else takes back the requests that they
+    were answering.
+    """
     if os.name != "posix":  # elsewhere signal 0 is none
         return
     for file in folder.glob("gauge_live*_*.db"):

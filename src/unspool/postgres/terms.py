@@ -1,11 +1,13 @@
 """BM25 as an inner product of sparse vectors. Pure.
 
-A chunk's vector holds, for each of its terms, how much the term counts in it: its frequency, saturated and weighed by the chunk's length. A
-query's vector holds how rare each term is. Their inner product is the BM25 score, and pgvector computes it where the rows are.
+A chunk's vector holds, for each of its terms, how much the term counts in it: its frequency,
+saturated and weighed by the chunk's length. A query's vector holds how rare each term is. Their
+inner product is the BM25 score, and pgvector computes it where the rows are.
 
-A term's place in the vector is a hash of the term and its project, so that an index over the terms of all projects finds those of one alone.
-That index holds keys: a place together with the level of the weight there. A query that has to look at common terms begins with the
-chunks in which they weigh much, and never reads the many in which they weigh little.
+A term's place in the vector is a hash of the term and its project, so that an index over the terms
+of all projects finds those of one alone. That index holds keys: a place together with the level of
+the weight there. A query that has to look at common terms begins with the chunks in which they
+weigh much, and never reads the many in which they weigh little.
 """
 
 from __future__ import annotations
@@ -39,13 +41,19 @@ class Body(NamedTuple):
     @property
     def keys(self) -> Keys:
         """Each place with the level of its weight."""
-        keys: Keys = self.places * np.int32(4) + np.searchsorted(LEVELS, self.weights, side="right").astype(np.int32)
+        keys: Keys = self.places * np.int32(4) + np.searchsorted(
+            LEVELS, self.weights, side="right"
+        ).astype(np.int32)
         return keys
 
     def to_binary(self) -> bytes:
         """As PostgreSQL takes a sparse vector."""
         size = len(self.places)
-        return struct.pack(">iii", PLACES, size, 0) + self.places.astype(">i4").tobytes() + self.weights.astype(">f4").tobytes()
+        return (
+            struct.pack(">iii", PLACES, size, 0)
+            + self.places.astype(">i4").tobytes()
+            + self.weights.astype(">f4").tobytes()
+        )
 
 
 class Places(dict[str, int]):
@@ -68,7 +76,10 @@ def body(places: Places, terms: Iterable[str]) -> Body:
     total = counts.total()
     counts.pop(PADDING, None)  # makes a text longer, and is not looked for
     # Of two terms in one place, which is one pair in a quarter of a billion, one counts.
-    at, first = np.unique(np.fromiter(map(places.__getitem__, counts), dtype=np.int32, count=len(counts)), return_index=True)
+    at, first = np.unique(
+        np.fromiter(map(places.__getitem__, counts), dtype=np.int32, count=len(counts)),
+        return_index=True,
+    )
     frequencies = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))[first]
     return Body(at, weigh_terms(frequencies, total))
 
@@ -79,9 +90,11 @@ def keys_of(places: Iterable[int]) -> list[int]:
 
 
 def leading(query: Mapping[int, float], counts: Mapping[int, int], enough: int) -> list[int]:
-    """The keys that bring the most, until together they occur often enough: what has none of them is hardly among the best.
+    """The keys that bring the most, until together they occur often enough: what has none of them
+    is hardly among the best.
 
-    `query` holds the weight of each place that is asked for, `counts` how many chunks have each key.
+    `query` holds the weight of each place that is asked for, `counts` how many chunks have each
+    key.
     """
     chosen: list[int] = []
     total = 0

@@ -23,11 +23,19 @@ from unspool.words.bm25 import inverse_document_frequency
 if TYPE_CHECKING:
     from unspool.postgres.store import PostgresStore
 
-# What is kept of a project's words: with tokens for pg_textsearch, or without. Both change when the analysis does.
+# What is kept of a project's words: with tokens for pg_textsearch, or without. Both change when the
+# analysis does.
 PLAIN, WITH_TOKENS = 1, 2
-# Chunks among which the best are looked for: at least so many, and so many for each that is wanted; see `terms.leading`.
+# Chunks among which the best are looked for: at least so many, and so many for each that is wanted;
+# see `terms.leading`.
 CANDIDATES, CANDIDATES_PER_HIT = 4_000, 20
-_COLUMNS = {"project_id": "int8", "chunk_id": "int8", "document_id": "int8", "keys": "int4[]", "body": "sparsevec"}
+_COLUMNS = {
+    "project_id": "int8",
+    "chunk_id": "int8",
+    "document_id": "int8",
+    "keys": "int4[]",
+    "body": "sparsevec",
+}
 
 
 class PostgresWords:
@@ -36,7 +44,9 @@ class PostgresWords:
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
 
-    def search(self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None) -> Matches:
+    def search(
+        self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None
+    ) -> Matches:
         """The k best chunks that hold at least one of the terms."""
         with self._store.reading() as connection:
             selection = self._store.select(connection, project, where)
@@ -48,42 +58,79 @@ class PostgresWords:
             leading = bm25.leading(query, counts, max(CANDIDATES, CANDIDATES_PER_HIT * k))
             condition, values = self._store.condition(selection)
             statement = (
-                # Adding nothing keeps every index but that of the keys out of it: one by project would read them all.
-                f"SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id + 0 = %(project)s AND keys && %(keys)b::int4[]{condition} "
+                # Adding nothing keeps every index but that of the keys out of it: one by project
+                # would read them all.
+                f"SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id + 0 = "
+                f"%(project)s AND keys && %(keys)b::int4[]{condition} "
                 "ORDER BY 2, 1 LIMIT %(k)s"
             )
-            driving.run(connection, "SET LOCAL enable_seqscan = off")  # common terms would make it read everything
+            # common terms would make it read everything
+            driving.run(connection, "SET LOCAL enable_seqscan = off")
             rows: Sequence[tuple[int, float]] = ()
-            for keys in (leading, list(counts)):  # all of them only where those that lead give too few
+            # all of them only where those that lead give too few
+            for keys in (leading, list(counts)):
                 if keys:
-                    asked = {"project": project, "query": _sparse(query), "keys": keys, "k": k, **values}
+                    asked = {
+                        "project": project,
+                        "query": _sparse(query),
+                        "keys": keys,
+                        "k": k,
+                        **values,
+                    }
                     rows = driving.rows(connection, statement, asked)
                 if len(rows) >= k or len(leading) == len(counts):
                     break
         return _matches(rows)
 
     def _by_extension(
-        self, connection: Connection, project: int, query: Mapping[int, float], weights: Mapping[str, float], k: int
+        self,
+        connection: Connection,
+        project: int,
+        query: Mapping[int, float],
+        weights: Mapping[str, float],
+        k: int,
     ) -> Sequence[tuple[int, float]]:
-        """The best of what pg_textsearch finds. It is asked by itself: with a condition or a query around it, it takes ten times as long."""
+        """The best of what pg_textsearch finds.
+
+        It is asked by itself: with a condition or a query around it, it takes ten times as long.
+        """
         places = bm25.Places(project)
         text = textsearch.question({places[term]: weight for term, weight in weights.items()})
         enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)
-        driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")  # its index, and no other way
-        find = "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) LIMIT %(enough)s"
-        found = [row[0] for row in driving.rows(connection, find, {"text": text, "index": textsearch.INDEX, "enough": enough})]
+        # its index, and no other way
+        driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
+        find = (
+            "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) "
+            "LIMIT %(enough)s"
+        )
+        found = [
+            row[0]
+            for row in driving.rows(
+                connection, find, {"text": text, "index": textsearch.INDEX, "enough": enough}
+            )
+        ]
         rank = (
-            "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)b::int8[]) "
+            "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND "
+            "chunk_id = ANY(%(ids)b::int8[]) "
             "AND body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
         )
-        return driving.rows(connection, rank, {"project": project, "ids": found, "query": _sparse(query), "k": k})
+        return driving.rows(
+            connection, rank, {"project": project, "ids": found, "query": _sparse(query), "k": k}
+        )
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """The score of each id; 0 for what holds none of the terms."""
         with self._store.reading() as connection:
             query, _ = self._query(connection, project, weights)
-            statement = "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)b::int8[])"
-            rows = driving.rows(connection, statement, {"project": project, "query": _sparse(query), "ids": ids.tolist()})
+            statement = (
+                "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s "
+                "AND chunk_id = ANY(%(ids)b::int8[])"
+            )
+            rows = driving.rows(
+                connection,
+                statement,
+                {"project": project, "query": _sparse(query), "ids": ids.tolist()},
+            )
         return in_order({row[0]: -row[1] for row in rows}, ids, absent=0.0)
 
     def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
@@ -93,20 +140,36 @@ class PostgresWords:
         with self._store.reading() as connection:
             held = _frequencies(self._counts(connection, project, wanted.values()))
             chunks = self._store.chunks(connection, project)
-        return Statistics(chunks=chunks, frequencies={term: held[at] for term, at in wanted.items()})
+        return Statistics(
+            chunks=chunks, frequencies={term: held[at] for term, at in wanted.items()}
+        )
 
-    def _query(self, connection: Connection, project: int, weights: Mapping[str, float]) -> tuple[dict[int, float], dict[int, int]]:
-        """The query's vector by place, and how many chunks have each of the keys that it asks for."""
+    def _query(
+        self, connection: Connection, project: int, weights: Mapping[str, float]
+    ) -> tuple[dict[int, float], dict[int, int]]:
+        """The query's vector by place, and how many chunks have each of the keys that it asks
+        for.
+        """
         places = bm25.Places(project)
         wanted = {places[term]: weight for term, weight in weights.items()}
         counts = self._counts(connection, project, wanted)
         held = _frequencies(counts)
         chunks = self._store.chunks(connection, project)
-        return {at: weight * inverse_document_frequency(held[at], chunks) for at, weight in wanted.items()}, counts
+        return {
+            at: weight * inverse_document_frequency(held[at], chunks)
+            for at, weight in wanted.items()
+        }, counts
 
-    def _counts(self, connection: Connection, project: int, places: Iterable[int]) -> dict[int, int]:
-        statement = "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = ANY(%(keys)b::int4[]) AND chunks > 0"
-        return dict(driving.rows(connection, statement, {"project": project, "keys": bm25.keys_of(places)}))
+    def _counts(
+        self, connection: Connection, project: int, places: Iterable[int]
+    ) -> dict[int, int]:
+        statement = (
+            "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = "
+            "ANY(%(keys)b::int4[]) AND chunks > 0"
+        )
+        return dict(
+            driving.rows(connection, statement, {"project": project, "keys": bm25.keys_of(places)})
+        )
 
 
 def _matches(rows: Sequence[tuple[int, float]]) -> Matches:
@@ -128,29 +191,46 @@ def _sparse(query: Mapping[int, float]) -> SparseVector:
     return SparseVector(dict(query), bm25.PLACES)
 
 
-def add(connection: Connection, project: int, chunks: Sequence[NewChunk], *, with_tokens: bool) -> None:
+def add(
+    connection: Connection, project: int, chunks: Sequence[NewChunk], *, with_tokens: bool
+) -> None:
     """Take in the words of chunks."""
     places = bm25.Places(project)
     terms = [
-        analysis.chunk_terms(kind=one.kind, path=one.path, title=one.title, headings=one.headings, symbol=one.symbol, text=one.text) for one in chunks
+        analysis.chunk_terms(
+            kind=one.kind,
+            path=one.path,
+            title=one.title,
+            headings=one.headings,
+            symbol=one.symbol,
+            text=one.text,
+        )
+        for one in chunks
     ]
     bodies = [bm25.body(places, own) for own in terms]
     keys = [body.keys for body in bodies]
     rows: Iterable[tuple[object, ...]] = (
-        (project, one.id, one.document_id, own.tolist(), body) for one, own, body in zip(chunks, keys, bodies, strict=True)
+        (project, one.id, one.document_id, own.tolist(), body)
+        for one, own, body in zip(chunks, keys, bodies, strict=True)
     )
     if with_tokens:
-        rows = ((*row, textsearch.tokens(places, own)) for row, own in zip(rows, terms, strict=True))
+        rows = (
+            (*row, textsearch.tokens(places, own)) for row, own in zip(rows, terms, strict=True)
+        )
     driving.copy(connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows)
     _count(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
 
 
 def tidy(connection: Connection) -> None:
-    """Sort in what the index of the keys has put aside while much was written; a search would have to read all of that."""
+    """Sort in what the index of the keys has put aside while much was written; a search would
+    have to read all of that.
+    """
     driving.rows(
         connection,
-        "SELECT gin_clean_pending_list(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam "
-        "WHERE a.amname = 'gin' AND c.relkind = 'i' AND (i.indrelid = 'words'::regclass OR i.indrelid IN "
+        "SELECT gin_clean_pending_list(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = "
+        "i.indexrelid JOIN pg_am a ON a.oid = c.relam "
+        "WHERE a.amname = 'gin' AND c.relkind = 'i' AND (i.indrelid = 'words'::regclass OR "
+        "i.indrelid IN "
         "(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'words'::regclass))",
         {},
     )
@@ -158,31 +238,46 @@ def tidy(connection: Connection) -> None:
 
 def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
     """Forget the words of chunks."""
-    statement = "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING keys"
-    gone = [np.array(row[0], dtype=np.int32) for row in driving.rows(connection, statement, {"project": project, "ids": list(ids)})]
+    statement = (
+        "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING "
+        "keys"
+    )
+    gone = [
+        np.array(row[0], dtype=np.int32)
+        for row in driving.rows(connection, statement, {"project": project, "ids": list(ids)})
+    ]
     _count(connection, project, gone, sign=-1, kind=WITH_TOKENS)  # what stays is as it was
 
 
 def drop(connection: Connection, project: int) -> None:
     """Forget the words of a project."""
     for table in ("words", "word_counts", "word_totals"):
-        driving.run(connection, f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project})
+        driving.run(
+            connection, f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project}
+        )
 
 
-def _count(connection: Connection, project: int, keys: Sequence[bm25.Keys], *, sign: int, kind: int) -> None:
-    """Keep count of how many chunks have each key; in the same order everywhere, so that two writers never wait for each other."""
+def _count(
+    connection: Connection, project: int, keys: Sequence[bm25.Keys], *, sign: int, kind: int
+) -> None:
+    """Keep count of how many chunks have each key; in the same order everywhere, so that two
+    writers never wait for each other.
+    """
     if not keys:
         return
     changed, counts = np.unique(np.concatenate(keys), return_counts=True)
     driving.run(
         connection,
-        "INSERT INTO word_counts (project_id, key, chunks) SELECT %(project)s, * FROM unnest(%(keys)b::int4[], %(counts)b::int4[]) "
+        "INSERT INTO word_counts (project_id, key, chunks) SELECT %(project)s, * FROM "
+        "unnest(%(keys)b::int4[], %(counts)b::int4[]) "
         "ON CONFLICT (project_id, key) DO UPDATE SET chunks = word_counts.chunks + excluded.chunks",
         {"project": project, "keys": changed.tolist(), "counts": (sign * counts).tolist()},
     )
     driving.run(
         connection,
-        "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, %(format)s) "
-        "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks, format = least(word_totals.format, excluded.format)",
+        "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, "
+        "%(format)s) "
+        "ON CONFLICT (project_id) DO UPDATE SET chunks = word_totals.chunks + excluded.chunks, "
+        "format = least(word_totals.format, excluded.format)",
         {"project": project, "chunks": sign * len(keys), "format": kind},
     )

@@ -32,10 +32,12 @@ def fit(
     count: Callable[[str], int],
     contexts: Sequence[str] = (),
 ) -> list[Fitted]:
-    """The form of each hit, in order; fewer than the chunks where not even the location fits any more. No budget (0): all whole.
+    """The form of each hit, in order; fewer than the chunks where not even the location fits any
+    more. No budget (0): all whole.
 
-    A hit is shown whole only if the locations of all that follow still fit: a page that shows one hit and hides nine is no page. What stands
-    beside hits, the `contexts`, is shown last of all: it takes what is left once every hit has its form.
+    A hit is shown whole only if the locations of all that follow still fit: a page that shows one
+    hit and hides nine is no page. What stands beside hits, the `contexts`, is shown last of all: it
+    takes what is left once every hit has its form.
     """
     heads = [count(header(chunk)) for chunk in chunks]
     around = [count(context) if context else 0 for context in contexts] or [0] * len(chunks)
@@ -57,7 +59,9 @@ def fit(
         left -= best.tokens
     for index, one in enumerate(fitted):
         if 0 < around[index] <= left and one.form is Form.WHOLE:
-            fitted[index] = Fitted(form=one.form, tokens=one.tokens + around[index], with_context=True)
+            fitted[index] = Fitted(
+                form=one.form, tokens=one.tokens + around[index], with_context=True
+            )
             left -= around[index]
     return fitted
 
@@ -76,7 +80,14 @@ def _affordable(heads: Sequence[int], max_tokens: int) -> int:
     return total
 
 
-def _best(head: int, chunk: Chunk, cut: Callable[[Chunk], Snippet], room: int, left: int, count: Callable[[str], int]) -> Fitted | None:
+def _best(
+    head: int,
+    chunk: Chunk,
+    cut: Callable[[Chunk], Snippet],
+    room: int,
+    left: int,
+    count: Callable[[str], int],
+) -> Fitted | None:
     if head + chunk.token_count <= room:
         return Fitted(form=Form.WHOLE, tokens=head + chunk.token_count)
     short = head + count(cut(chunk).text)

@@ -1,4 +1,6 @@
-"""The search itself: candidates from both retrievers, one ranking, as a segment of a frozen window."""
+"""The search itself: candidates from both retrievers, one ranking, as a segment of a frozen
+window.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,25 @@ from unspool.embedders.base import Embedder
 from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_idle
 from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
-from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, AskedProject, Entries, Frontier, Reserve, Segment
+from unspool.windows import (
+    ENTRY,
+    NO_ENTRIES,
+    NO_IDS,
+    AskedProject,
+    Entries,
+    Frontier,
+    Reserve,
+    Segment,
+)
 from unspool.words.base import WordIndex
 from unspool.words.bm25 import inverse_document_frequency
 
-POOL = 100  # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa and scifact (bench/quality.py)
+# candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa
+# and scifact (bench/quality.py)
+POOL = 100
 
-# Of each retriever's messages whose neighbours are looked at, too: with all 100 nDCG@10 on meetings is the same, and it takes three times as long.
+# Of each retriever's messages whose neighbours are looked at, too: with all 100 nDCG@10 on meetings
+# is the same, and it takes three times as long.
 SEEDS = 30
 MAX_KEPT = 50_000  # candidates in memory; about 20 MB
 SCORE_DIGITS = 6  # what is shown, and what a minimum is compared with
@@ -46,14 +60,18 @@ class Request:
 
 
 class CandidateCache:
-    """What ranking knows of chunks, kept while the projects stay as they are: the same chunks come up again and again."""
+    """What ranking knows of chunks, kept while the projects stay as they are: the same chunks
+    come up again and again.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._state: tuple[tuple[int, int], ...] = ()
         self._known: dict[int, reading.Candidate] = {}
 
-    def get(self, catalog: Catalog, projects: Sequence[AskedProject], ids: Sequence[int]) -> dict[int, reading.Candidate]:
+    def get(
+        self, catalog: Catalog, projects: Sequence[AskedProject], ids: Sequence[int]
+    ) -> dict[int, reading.Candidate]:
         """The chunks that exist, by id."""
         state = _state(projects)
         with self._guard:
@@ -71,7 +89,9 @@ class CandidateCache:
         with self._guard:
             self._state, self._known = (), {}
 
-    def learn(self, projects: Sequence[AskedProject], candidates: Mapping[int, reading.Candidate]) -> None:
+    def learn(
+        self, projects: Sequence[AskedProject], candidates: Mapping[int, reading.Candidate]
+    ) -> None:
         """Keep what was read in another way."""
         with self._guard:
             if self._state == _state(projects):
@@ -99,7 +119,8 @@ class Given:
 
     ids: Ids
     text_keys: frozenset[int]
-    places: Mapping[tuple[int, int], int]  # (document, position) -> id, as it was when it was ranked
+    # (document, position) -> id, as it was when it was ranked
+    places: Mapping[tuple[int, int], int]
 
 
 class _Found(NamedTuple):
@@ -111,7 +132,9 @@ class _Found(NamedTuple):
 
     @property
     def lists(self) -> tuple[Ids, Ids]:
-        return (NO_IDS if self.near is None else self.near.ids), (NO_IDS if self.named is None else self.named.ids)
+        return (NO_IDS if self.near is None else self.near.ids), (
+            NO_IDS if self.named is None else self.named.ids
+        )
 
     @property
     def hint(self) -> str | None:
@@ -119,7 +142,9 @@ class _Found(NamedTuple):
 
 
 class _Taken(NamedTuple):
-    """What is to be ranked of one project, and the messages that lend their scores to those beside them."""
+    """What is to be ranked of one project, and the messages that lend their scores to those
+    beside them.
+    """
 
     found: _Found
     ids: Ids
@@ -134,9 +159,16 @@ class _Scores(NamedTuple):
     words: Vectors | None
 
 
-def plan_for(query: str, embedder: Embedder, *, alpha: float | None, limit: int, window: int) -> Plan:
-    """Check a query and decide how to answer it. A window is filled by both retrievers, half by each."""
-    return plan.make(query, alpha=alpha, best_alpha=embedder.alpha, limit=limit, pool=max(POOL, window // 2))
+def plan_for(
+    query: str, embedder: Embedder, *, alpha: float | None, limit: int, window: int
+) -> Plan:
+    """Check a query and decide how to answer it.
+
+    A window is filled by both retrievers, half by each.
+    """
+    return plan.make(
+        query, alpha=alpha, best_alpha=embedder.alpha, limit=limit, pool=max(POOL, window // 2)
+    )
 
 
 def first(stores: Stores, request: Request, *, depth: int) -> Segment:
@@ -145,38 +177,59 @@ def first(stores: Stores, request: Request, *, depth: int) -> Segment:
     with _one_state(stores, request):
         weights = _fair(stores.words, request)
         found = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
-        empty = Segment(number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now)
+        empty = Segment(
+            number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now
+        )
         return _next(stores, request, empty, found.said, weights, None, share=pool)
 
 
 def _one_state(stores: Stores, request: Request) -> AbstractContextManager[None]:
-    """One state for all that is read; several projects are asked in threads of their own, and each sees its own."""
+    """One state for all that is read; several projects are asked in threads of their own, and
+    each sees its own.
+    """
     return stores.catalog.snapshot() if len(request.projects) == 1 else nullcontext()
 
 
-def further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
+def further(
+    stores: Stores, request: Request, last: Segment, given: Given, *, step: int
+) -> Segment | None:
     """The segment behind the last one, past the window; None at the end of everything.
 
-    What is in reserve comes first, unless something was written since it was found. Then the vector index goes on by itself if it can,
-    and is asked for more if it can't; what was given is left out. A retriever that has no more is at its end.
+    What is in reserve comes first, unless something was written since it was found. Then the vector
+    index goes on by itself if it can, and is asked for more if it can't; what was given is left
+    out. A retriever that has no more is at its end.
     """
     with _one_state(stores, request):
         return _further(stores, request, last, given, step=step)
 
 
-def _further(stores: Stores, request: Request, last: Segment, given: Given, *, step: int) -> Segment | None:
+def _further(
+    stores: Stores, request: Request, last: Segment, given: Given, *, step: int
+) -> Segment | None:
     frontier = last.frontier
     weights = _fair(stores.words, request)
     if dict(frontier.seqs) != {project.id: project.seq for project in request.projects}:
-        frontier = _found(stores, request, weights, frontier.depth, given=given.ids, was=frontier).now
+        frontier = _found(
+            stores, request, weights, frontier.depth, given=given.ids, was=frontier
+        ).now
     while not any(map(len, frontier.reserve)):
         if frontier.exhausted:
             return None
         depth = min(frontier.depth * 2, stores.vectors.capabilities.max_k)
-        deeper = _found(stores, request, weights, depth, given=given.ids, was=frontier, go_on=True).now
+        deeper = _found(
+            stores, request, weights, depth, given=given.ids, was=frontier, go_on=True
+        ).now
         frontier = replace(deeper, exhausted=deeper.exhausted or depth == frontier.depth)
     served = Served.HINT if frontier.hinted else Served.WIDER
-    start = Segment(number=last.number + 1, start=last.stop, served=served, entries=NO_ENTRIES, frontier=frontier, best=last.best, low=last.low)
+    start = Segment(
+        number=last.number + 1,
+        start=last.stop,
+        served=served,
+        entries=NO_ENTRIES,
+        frontier=frontier,
+        best=last.best,
+        low=last.low,
+    )
     sides = int(request.plan.uses_vectors) + int(request.plan.uses_words)
     share = max(1, step // sides // max(1, sum(1 for one in frontier.reserve if len(one))))
     return _next(stores, request, start, {}, weights, given, share=share)
@@ -199,16 +252,27 @@ def _found(
     was: Frontier | None = None,
     go_on: bool = False,
 ) -> _Frontiers:
-    """Ask both retrievers about every project. With `go_on`, a vector index that declares native continuation goes on from its own hints."""
-    hints = was.hints if was is not None and go_on and stores.vectors.capabilities.native_continuation else {}
+    """Ask both retrievers about every project.
+
+    With `go_on`, a vector index that declares native continuation goes on from its own hints.
+    """
+    hints = (
+        was.hints
+        if was is not None and go_on and stores.vectors.capabilities.native_continuation
+        else {}
+    )
 
     def ask(project: int) -> _Found:
         more = depth - was.depth if was is not None and project in hints else depth
-        return _retrieve(stores, request, project, weights[project], depth, k=more, hint=hints.get(project))
+        return _retrieve(
+            stores, request, project, weights[project], depth, k=more, hint=hints.get(project)
+        )
 
     found = _each(stores, [project.id for project in request.projects], ask)
     reserve = tuple(
-        Reserve(project=one.project, near=_without(near, given), named=_without(named, given)) for one in found for near, named in [one.lists]
+        Reserve(project=one.project, near=_without(near, given), named=_without(named, given))
+        for one in found
+        for near, named in [one.lists]
     )
     now = Frontier(
         depth=depth,
@@ -239,21 +303,39 @@ def _next(
     reserve: list[Reserve] = []
     for one in segment.frontier.reserve:
         ids = np.unique(np.concatenate([one.near[:share], one.named[:share]]))
-        leading = np.unique(np.concatenate([one.near[: min(share, SEEDS)], one.named[: min(share, SEEDS)]]))
+        leading = np.unique(
+            np.concatenate([one.near[: min(share, SEEDS)], one.named[: min(share, SEEDS)]])
+        )
         ids, beside = _with_neighbours(stores, request, ids, leading, given)
-        reserve.append(replace(one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)))
-        taken.append(_Taken(said.get(one.project) or _unscored(one.project, request.plan), ids, beside))
+        reserve.append(
+            replace(
+                one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)
+            )
+        )
+        taken.append(
+            _Taken(said.get(one.project) or _unscored(one.project, request.plan), ids, beside)
+        )
     waiting = sum(len(np.union1d(one.near, one.named)) for one in reserve if len(one))
-    segment = replace(segment, frontier=replace(segment.frontier, reserve=tuple(reserve), waiting=waiting))
+    segment = replace(
+        segment, frontier=replace(segment.frontier, reserve=tuple(reserve), waiting=waiting)
+    )
     return _ranked(stores, request, segment, taken, weights, given)
 
 
-def _with_neighbours(stores: Stores, request: Request, ids: Ids, leading: Ids, given: Given | None) -> tuple[Ids, Mapping[int, reading.Candidate]]:
-    """Candidates together with the messages that stand beside the leading ones, and all messages that lend each other their scores.
+def _with_neighbours(
+    stores: Stores, request: Request, ids: Ids, leading: Ids, given: Given | None
+) -> tuple[Ids, Mapping[int, reading.Candidate]]:
+    """Candidates together with the messages that stand beside the leading ones, and all messages
+    that lend each other their scores.
 
-    Those beside them are found as well, unless a filter looks at messages, or the walk has had them; then they only lend their scores.
+    Those beside them are found as well, unless a filter looks at messages, or the walk has had
+    them; then they only lend their scores.
     """
-    said = {one.id: one for one in stores.kept.get(stores.catalog, request.projects, ids.tolist()).values() if one.kind == Kind.CHAT}
+    said = {
+        one.id: one
+        for one in stores.kept.get(stores.catalog, request.projects, ids.tolist()).values()
+        if one.kind == Kind.CHAT
+    }
     if not said:
         return ids, {}
     with stores.catalog.read() as connection:
@@ -266,7 +348,16 @@ def _with_neighbours(stores: Stores, request: Request, ids: Ids, leading: Ids, g
     return np.union1d(ids, new if given is None else _without(new, given.ids)), beside
 
 
-def _retrieve(stores: Stores, request: Request, project: int, weights: Mapping[str, float], depth: int, *, k: int, hint: str | None) -> _Found:
+def _retrieve(
+    stores: Stores,
+    request: Request,
+    project: int,
+    weights: Mapping[str, float],
+    depth: int,
+    *,
+    k: int,
+    hint: str | None,
+) -> _Found:
     """The best of each side. With a hint the vector index gives only the k that come after."""
     near = named = None
     if request.plan.uses_vectors and request.vector is not None:
@@ -277,38 +368,62 @@ def _retrieve(stores: Stores, request: Request, project: int, weights: Mapping[s
 
 
 def _is_exhausted(found: Sequence[_Found], depth: int, hints: Mapping[int, str]) -> bool:
-    """Whether no retriever has more to give. One that goes on by hints has more as long as it gives a hint."""
+    """Whether no retriever has more to give.
+
+    One that goes on by hints has more as long as it gives a hint.
+    """
     for one in found:
         near, named = one.lists
-        if one.hint is not None or len(named) >= depth or (len(near) >= depth and one.project not in hints):
+        if (
+            one.hint is not None
+            or len(named) >= depth
+            or (len(near) >= depth and one.project not in hints)
+        ):
             return False
     return True
 
 
 def _unscored(project: int, asked: Plan) -> _Found:
-    return _Found(project, Matches.none() if asked.uses_vectors else None, Matches.none() if asked.uses_words else None)
+    return _Found(
+        project,
+        Matches.none() if asked.uses_vectors else None,
+        Matches.none() if asked.uses_words else None,
+    )
 
 
 def _each(stores: Stores, projects: Sequence[int], ask: Callable[[int], _Found]) -> list[_Found]:
     """Ask about every project; several at once."""
-    return [ask(project) for project in projects] if len(projects) < 2 else list(stores.executor.map(ask, projects))
+    return (
+        [ask(project) for project in projects]
+        if len(projects) < 2
+        else list(stores.executor.map(ask, projects))
+    )
 
 
 def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
     """The weights of the terms in each project.
 
-    How much a word tells depends on how rare it is, and that is counted in each project by itself: in a project that is all about
-    sessions the word 'session' tells nothing, so its best chunks would rank below a passing mention in another. Weighing each term by its
-    rarity over all the projects together makes them comparable, whatever their sizes.
+    How much a word tells depends on how rare it is, and that is counted in each project by itself:
+    in a project that is all about sessions the word 'session' tells nothing, so its best chunks
+    would rank below a passing mention in another. Weighing each term by its rarity over all the
+    projects together makes them comparable, whatever their sizes.
     """
     weights = request.plan.weights
     if len(request.projects) < 2 or not request.plan.uses_words:
         return {project.id: weights for project in request.projects}
     own = {project.id: words.statistics(project.id, weights) for project in request.projects}
     total = sum(one.chunks for one in own.values())
-    overall = {term: inverse_document_frequency(sum(one.frequencies[term] for one in own.values()), total) for term in weights}
+    overall = {
+        term: inverse_document_frequency(sum(one.frequencies[term] for one in own.values()), total)
+        for term in weights
+    }
     return {
-        id_: {term: weight * overall[term] / inverse_document_frequency(one.frequencies[term], one.chunks) for term, weight in weights.items()}
+        id_: {
+            term: weight
+            * overall[term]
+            / inverse_document_frequency(one.frequencies[term], one.chunks)
+            for term, weight in weights.items()
+        }
         for id_, one in own.items()
     }
 
@@ -325,25 +440,47 @@ def _ranked(
     asked = request.plan
     asked_for = [id_ for one in taken for id_ in one.ids.tolist()]
     known = stores.kept.get(stores.catalog, request.projects, asked_for)
-    if len({(one.document_id, one.position) for one in known.values()}) < len(known):  # one stands in another's place: what is kept is out of date
+    # one stands in another's place: what is kept is out of date
+    if len({(one.document_id, one.position) for one in known.values()}) < len(known):
         stores.kept.clear()
         known = stores.kept.get(stores.catalog, request.projects, asked_for)
     candidates = list(known.values())
     if given is not None:
         candidates = _news(stores.catalog, candidates, given)
     majority = segment.frontier.majority if given is not None else _majority(asked, candidates)
-    scores = _joined([_scored(stores, request, one, _without_majority(asked, weights[one.found.project], majority)) for one in taken], asked)
-    scale = fusion.Scale.of(segment.frontier.scale) if segment.frontier.scale else fusion.scale(scores.meaning, scores.words, asked.alpha)
-    fused = fusion.fuse(scores.meaning, scores.words, asked.alpha, scale) if len(scores.ids) else np.zeros(0, dtype=np.float32)
+    scores = _joined(
+        [
+            _scored(
+                stores, request, one, _without_majority(asked, weights[one.found.project], majority)
+            )
+            for one in taken
+        ],
+        asked,
+    )
+    scale = (
+        fusion.Scale.of(segment.frontier.scale)
+        if segment.frontier.scale
+        else fusion.scale(scores.meaning, scores.words, asked.alpha)
+    )
+    fused = (
+        fusion.fuse(scores.meaning, scores.words, asked.alpha, scale)
+        if len(scores.ids)
+        else np.zeros(0, dtype=np.float32)
+    )
     by_id = dict(zip(scores.ids.tolist(), fused.tolist(), strict=True))
     scale = _lend(by_id, taken, scale, anew=given is None)
-    order = ranking.rank(candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers)
+    order = ranking.rank(
+        candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers
+    )
     grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.text_keys)
     entries = _entries(grouped, segment.low)
     shown = entries["score"][~entries["is_copy"]]
     if request.min_score is not None:
         wanted = _reach(entries, request.min_score)
-        entries, grouped = entries[wanted], [one for one, is_wanted in zip(grouped, wanted, strict=True) if is_wanted]
+        entries, grouped = (
+            entries[wanted],
+            [one for one, is_wanted in zip(grouped, wanted, strict=True) if is_wanted],
+        )
     kept = set(entries["id"].tolist())
     return replace(
         segment,
@@ -358,10 +495,14 @@ def _ranked(
     )
 
 
-def _news(catalog: Catalog, candidates: Sequence[reading.Candidate], given: Given) -> list[reading.Candidate]:
-    """Candidates without those that replaced a chunk which the walk has had: that one was shown, or its successor in its place.
+def _news(
+    catalog: Catalog, candidates: Sequence[reading.Candidate], given: Given
+) -> list[reading.Candidate]:
+    """Candidates without those that replaced a chunk which the walk has had: that one was shown, or
+    its successor in its place.
 
-    Asked after the candidates were read, so that one which replaced another cannot be taken for new while somebody writes.
+    Asked after the candidates were read, so that one which replaced another cannot be taken for new
+    while somebody writes.
     """
     places = [given.places.get((one.document_id, one.position)) for one in candidates]
     before = [id_ for id_ in places if id_ is not None]
@@ -369,11 +510,17 @@ def _news(catalog: Catalog, candidates: Sequence[reading.Candidate], given: Give
         return list(candidates)
     with catalog.read() as connection:
         present = reading.present(connection, before)
-    return [one for one, id_ in zip(candidates, places, strict=True) if id_ is None or id_ in present]
+    return [
+        one for one, id_ in zip(candidates, places, strict=True) if id_ is None or id_ in present
+    ]
 
 
-def _lend(by_id: dict[int, float], taken: Sequence[_Taken], scale: fusion.Scale, *, anew: bool) -> fusion.Scale:
-    """Give messages a part of their neighbours' scores; the scale says by what all are divided, so that the best is as good as before."""
+def _lend(
+    by_id: dict[int, float], taken: Sequence[_Taken], scale: fusion.Scale, *, anew: bool
+) -> fusion.Scale:
+    """Give messages a part of their neighbours' scores; the scale says by what all are divided,
+    so that the best is as good as before.
+    """
     messages = [one for project in taken for one in project.beside.values()]
     if not messages:
         return scale
@@ -385,13 +532,22 @@ def _lend(by_id: dict[int, float], taken: Sequence[_Taken], scale: fusion.Scale,
     return scale
 
 
-def _scored(stores: Stores, request: Request, taken: _Taken, weights: Mapping[str, float]) -> _Scores:
-    """Every candidate of a project, scored on both sides; a side is only asked for what it has not said already."""
+def _scored(
+    stores: Stores, request: Request, taken: _Taken, weights: Mapping[str, float]
+) -> _Scores:
+    """Every candidate of a project, scored on both sides; a side is only asked for what it has
+    not said already.
+    """
     meaning = words = None
-    found, ids = taken.found, np.union1d(taken.ids, np.fromiter(taken.beside, dtype=np.int64, count=len(taken.beside)))
+    found, ids = (
+        taken.found,
+        np.union1d(taken.ids, np.fromiter(taken.beside, dtype=np.int64, count=len(taken.beside))),
+    )
     vector = request.vector
     if found.near is not None and vector is not None:
-        meaning = _completed(found.near, ids, lambda rest: stores.vectors.score(found.project, vector, rest))
+        meaning = _completed(
+            found.near, ids, lambda rest: stores.vectors.score(found.project, vector, rest)
+        )
     if found.named is not None:
         said = found.named if len(weights) == len(request.plan.weights) else Matches.none()
         words = _completed(said, ids, lambda rest: stores.words.score(found.project, weights, rest))
@@ -414,28 +570,51 @@ def _completed(said: Matches, ids: Ids, score: Callable[[Ids], Vectors]) -> Vect
 def _joined(parts: Sequence[_Scores], asked: Plan) -> _Scores:
     return _Scores(
         ids=np.concatenate([part.ids for part in parts]),
-        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None]) if asked.uses_vectors else None,
-        words=np.concatenate([part.words for part in parts if part.words is not None]) if asked.uses_words else None,
+        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None])
+        if asked.uses_vectors
+        else None,
+        words=np.concatenate([part.words for part in parts if part.words is not None])
+        if asked.uses_words
+        else None,
     )
 
 
 def _majority(asked: Plan, candidates: Iterable[reading.Candidate]) -> str:
-    """What most candidates are, a language or talk, where the query has a term that says nothing there."""
+    """What most candidates are, a language or talk, where the query has a term that says nothing
+    there.
+    """
     if not asked.idle:
         return ""
-    sorts = Counter(candidate.kind if candidate.kind == Kind.CHAT else candidate.language for candidate in candidates)
+    sorts = Counter(
+        candidate.kind if candidate.kind == Kind.CHAT else candidate.language
+        for candidate in candidates
+    )
     sort, count = sorts.most_common(1)[0] if sorts else ("", 0)
     return sort if count * 2 > sorts.total() else ""
 
 
-def _without_majority(asked: Plan, weights: Mapping[str, float], majority: str) -> Mapping[str, float]:
+def _without_majority(
+    asked: Plan, weights: Mapping[str, float], majority: str
+) -> Mapping[str, float]:
     return without_idle(asked, majority, weights) if majority else weights
 
 
 def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None) -> Entries:
-    """Ranked chunks as rows. Scores only fall along a walk: what a later segment ranks higher than an earlier one ended is cut to that."""
+    """Ranked chunks as rows.
+
+    Scores only fall along a walk: what a later segment ranks higher than an earlier one ended is
+    cut to that.
+    """
     rows = [
-        (one.candidate.id, one.candidate.text_key, one.candidate.document_id, one.candidate.position, one.score, is_copy) for one, is_copy in grouped
+        (
+            one.candidate.id,
+            one.candidate.text_key,
+            one.candidate.document_id,
+            one.candidate.position,
+            one.score,
+            is_copy,
+        )
+        for one, is_copy in grouped
     ]
     entries: Entries = np.array(rows, dtype=ENTRY)
     if floor is not None:
@@ -446,7 +625,9 @@ def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None
 def _reach(entries: Entries, least: float) -> npt.NDArray[np.bool_]:
     """Which entries have at least a score; a copy has that of the text that is shown for it."""
     lead = np.maximum.accumulate(np.where(entries["is_copy"], 0, np.arange(len(entries))))
-    reached: npt.NDArray[np.bool_] = np.round(entries["score"].astype(np.float64), SCORE_DIGITS)[lead] >= least
+    reached: npt.NDArray[np.bool_] = (
+        np.round(entries["score"].astype(np.float64), SCORE_DIGITS)[lead] >= least
+    )
     return reached
 
 

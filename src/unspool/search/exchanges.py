@@ -1,4 +1,7 @@
-"""What was said around the messages that were found. No message is on a page twice: not beside a hit that it is itself, nor beside two."""
+"""What was said around the messages that were found.
+
+No message is on a page twice: not beside a hit that it is itself, nor beside two.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,12 @@ NONE = Exchange()
 
 
 def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> list[Exchange]:
-    """The exchange around each of a page's chunks, in order. `said` holds the message of each and its neighbours."""
-    taken = {(chunk.project, chunk.path, chunk.lines.first) for chunk in chunks}  # also those that somebody replaced since they were read
+    """The exchange around each of a page's chunks, in order.
+
+    `said` holds the message of each and its neighbours.
+    """
+    # also those that somebody replaced since they were read
+    taken = {(chunk.project, chunk.path, chunk.lines.first) for chunk in chunks}
     found = []
     for chunk in chunks:
         if chunk.id not in said:
@@ -38,12 +45,18 @@ def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> li
             continue
         number = chunk.lines.first
         own = next((one for one in said[chunk.id] if one.number == number), None)
-        new = [one for one in said[chunk.id] if (chunk.project, chunk.path, one.number) not in taken and one.text.strip()]
+        new = [
+            one
+            for one in said[chunk.id]
+            if (chunk.project, chunk.path, one.number) not in taken and one.text.strip()
+        ]
         taken.update((chunk.project, chunk.path, one.number) for one in new)
         shown = [_shortened(one) for one in new]
         found.append(
             Exchange(
-                message=None if own is None else replace(own, text=chunk.text, is_cut=chunk.text.strip() != own.text.strip()),
+                message=None
+                if own is None
+                else replace(own, text=chunk.text, is_cut=chunk.text.strip() != own.text.strip()),
                 before=tuple(one for one in shown if one.number < number),
                 after=tuple(one for one in shown if one.number > number),
             )
@@ -53,4 +66,8 @@ def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> li
 
 def _shortened(said: Said) -> Said:
     text = " ".join(said.text.split())
-    return replace(said, text=text[:MOST].rstrip() + "…", is_cut=True) if len(text) > MOST else replace(said, text=text)
+    return (
+        replace(said, text=text[:MOST].rstrip() + "…", is_cut=True)
+        if len(text) > MOST
+        else replace(said, text=text)
+    )

@@ -30,10 +30,12 @@ from unspool.stores import Store
 from unspool.windows import AskedProject, Question, Segment
 
 OnProgress = Callable[[Progress], None]
-AGAIN = 10  # times that a search is repeated where somebody replaced what it found before it was ranked
+# times that a search is repeated where somebody replaced what it found before it was ranked
+AGAIN = 10
 PARALLEL = 8  # projects that are asked at once
-# Searches that run at once, and beside them later pages, which are short; the others wait their turn. Many threads that compute and read by
-# turns hold one another up: 64 walkers on two cores got twice as many pages a second with this limit as without it.
+# Searches that run at once, and beside them later pages, which are short; the others wait their
+# turn. Many threads that compute and read by turns hold one another up: 64 walkers on two cores got
+# twice as many pages a second with this limit as without it.
 AT_ONCE = max(2, os.cpu_count() or 2)
 
 
@@ -43,7 +45,8 @@ class Habits:
 
     window: int  # how deep the first page looks; 0 means that there is no second
     lifetime_s: int
-    prefetch: bool  # the next entries are ranked before they are asked for, when a page leaves too few for the next
+    # the next entries are ranked before they are asked for, when a page leaves too few for the next
+    prefetch: bool
     signed: bool  # continuations carry their walk
     key: bytes  # what signs them
     at_once: int = AT_ONCE  # searches that run at the same time
@@ -82,17 +85,34 @@ class Finder:
         self._habits = habits
         self._emit = emit
         self._executor = ThreadPoolExecutor(PARALLEL, thread_name_prefix="unspool-search")
-        self._searching, self._turning = threading.BoundedSemaphore(habits.at_once), threading.BoundedSemaphore(habits.at_once)
+        self._searching, self._turning = (
+            threading.BoundedSemaphore(habits.at_once),
+            threading.BoundedSemaphore(habits.at_once),
+        )
         self._ahead = ThreadPoolExecutor(1, thread_name_prefix="unspool-ahead")
         self._coming: dict[bytes, Future[None]] = {}
-        self._stores = Stores(catalog=catalog, vectors=store, words=store.words, kept=CandidateCache(), executor=self._executor)
+        self._stores = Stores(
+            catalog=catalog,
+            vectors=store,
+            words=store.words,
+            kept=CandidateCache(),
+            executor=self._executor,
+        )
 
     def close(self) -> None:
         """End the threads."""
         self._ahead.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
 
-    def ask(self, question: Question, planned: Plan, rows: Sequence[ProjectRow], *, caller: str, on_progress: OnProgress | None) -> Page:
+    def ask(
+        self,
+        question: Question,
+        planned: Plan,
+        rows: Sequence[ProjectRow],
+        *,
+        caller: str,
+        on_progress: OnProgress | None,
+    ) -> Page:
         """The first page."""
         clock = _Clock(begun=time.perf_counter())
         query = self._embedded(planned, clock)
@@ -104,18 +124,23 @@ class Finder:
             begun = time.perf_counter()
             first = engine.first(self._stores, request, depth=self._habits.window)
             for _ in range(AGAIN):
-                if not first.lost or (now := self._current(question)) in ((), request.projects):  # where nobody writes, it would find the same
+                # where nobody writes, it would find the same
+                if not first.lost or (now := self._current(question)) in ((), request.projects):
                     break
                 request, question = replace(request, projects=now), replace(question, projects=now)
                 first = engine.first(self._stores, request, depth=self._habits.window)
             clock.search_s, clock.searched = time.perf_counter() - begun, True
-            turned = self._first_page(question, first, turn, None if query is None else query.kept, caller)
+            turned = self._first_page(
+                question, first, turn, None if query is None else query.kept, caller
+            )
         for warning in self._store.take_warnings():
             turned = turned.warning(warning)
         if waiting:
             turned = turned.warning(_WAITING.format(waiting))
         if query is not None and is_cut(self._embedder, planned.query):
-            turned = turned.warning(_TOO_LONG.format(self._embedder.max_tokens, self._embedder.name))
+            turned = turned.warning(
+                _TOO_LONG.format(self._embedder.max_tokens, self._embedder.name)
+            )
         return self._told(turned, clock)
 
     def go_on(self, text: str, *, limit: int | None, max_tokens: int | None, caller: str) -> Page:
@@ -125,8 +150,16 @@ class Finder:
         with self._turning:
             walk, at = self._resumed(text, caller)
             question = walk.question
-            planned = engine.plan_for(question.query, self._embedder, alpha=question.alpha, limit=question.limit, window=self._habits.window)
-            turn = self._turn(question, planned, lambda: self._asked_again(question, planned, clock))
+            planned = engine.plan_for(
+                question.query,
+                self._embedder,
+                alpha=question.alpha,
+                limit=question.limit,
+                window=self._habits.window,
+            )
+            turn = self._turn(
+                question, planned, lambda: self._asked_again(question, planned, clock)
+            )
             if limit is not None:
                 turn = replace(turn, limit=limit)
             if max_tokens is not None:
@@ -138,34 +171,61 @@ class Finder:
         if continuations.kind_of(text) == continuations.SIGNED:
             return SignedWalk.resumed(self._seal(caller), text, space_id=self._store.space_id)
         if self._windows is None:
-            raise SweptContinuationError("the continuation is kept where a replica cannot see it; follow it on the primary, or search again")
-        return StoredWalk.resumed(self._windows, self._seal(caller), text, space_id=self._store.space_id)
+            raise SweptContinuationError(
+                "the continuation is kept where a replica cannot see it; follow it on the "
+                "primary, or search again"
+            )
+        return StoredWalk.resumed(
+            self._windows, self._seal(caller), text, space_id=self._store.space_id
+        )
 
     def warm(self, queries: Sequence[str], *, on_done: Callable[[int], None]) -> int:
         """Embed queries ahead of time; returns how many were not known yet."""
         return self._queries.warm(queries, lifetime_s=self._habits.lifetime_s, on_done=on_done)
 
-    def _first_page(self, question: Question, first: Segment, turn: Turn, query: tuple[bytes, bytes] | None, caller: str) -> Turned:
+    def _first_page(
+        self,
+        question: Question,
+        first: Segment,
+        turn: Turn,
+        query: tuple[bytes, bytes] | None,
+        caller: str,
+    ) -> Turned:
         seal = self._seal(caller)
         signed = SignedWalk.new(seal, question, first)
         if self._windows is None or self._habits.signed or not self._habits.window:
             return self._turned(signed, Bookmark(), turn)
         try:
-            return self._turned(StoredWalk.new(self._windows, seal, question, first, query), Bookmark(), turn)
-        except ServiceError:  # the caller can resume whatever the reason is, which names a path of this machine
+            return self._turned(
+                StoredWalk.new(self._windows, seal, question, first, query), Bookmark(), turn
+            )
+        # the caller can resume whatever the reason is, which names a path of this machine
+        except ServiceError:
             return self._turned(signed, Bookmark(), turn).warning(_SIGNED)
 
     def _turned(self, walk: Walk, at: Bookmark, turn: Turn) -> Turned:
         turned = paging.turn(self._stores, walk, at, turn)
-        if self._habits.prefetch and turned.page.continuation is not None and turned.ahead < turn.limit and isinstance(walk, StoredWalk):
+        if (
+            self._habits.prefetch
+            and turned.page.continuation is not None
+            and turned.ahead < turn.limit
+            and isinstance(walk, StoredWalk)
+        ):
             self._look_ahead(walk, turn)
         return turned
 
     def _told(self, turned: Turned, clock: _Clock) -> Page:
-        """The page, once whoever watches has been told. Nobody waits for that: a hook may take its time, or search itself."""
+        """The page, once whoever watches has been told.
+
+        Nobody waits for that: a hook may take its time, or search itself.
+        """
         page = turned.page
         # Going on past the window may have to embed the query again; that is counted once.
-        further_s = 0.0 if turned.searched_s is None else max(turned.searched_s - (0.0 if clock.searched else clock.embed_s), 0.0)
+        further_s = (
+            0.0
+            if turned.searched_s is None
+            else max(turned.searched_s - (0.0 if clock.searched else clock.embed_s), 0.0)
+        )
         self._emit(
             PageServed(
                 store=self._store.name,
@@ -192,10 +252,16 @@ class Finder:
         with suppress(RuntimeError):  # the corpus is being closed
             future = self._ahead.submit(paging.extend, self._stores, walk, turn)
             self._coming[name] = future
-            future.add_done_callback(lambda done: self._coming.pop(name, None) if self._coming.get(name) is done else None)
+            future.add_done_callback(
+                lambda done: (
+                    self._coming.pop(name, None) if self._coming.get(name) is done else None
+                )
+            )
 
     def _await(self, text: str) -> None:
-        """Where the walk is just being made longer, doing the same beside it would only take longer; if it waits for others, it is done here."""
+        """Where the walk is just being made longer, doing the same beside it would only take
+        longer; if it waits for others, it is done here.
+        """
         if self._coming and continuations.kind_of(text) == continuations.STORED:
             name, _ = continuations.read(text, catalog=self._catalog.identity, key=self._habits.key)
             future = self._coming.get(name)
@@ -237,10 +303,21 @@ class Finder:
 
     def _seal(self, caller: str) -> Seal:
         habits = self._habits
-        return Seal(key=habits.key, catalog=self._catalog.identity, caller=caller, lifetime_s=habits.lifetime_s, now=int(time.time()))
+        return Seal(
+            key=habits.key,
+            catalog=self._catalog.identity,
+            caller=caller,
+            lifetime_s=habits.lifetime_s,
+            now=int(time.time()),
+        )
 
 
-def _request(question: Question, planned: Plan, projects: tuple[AskedProject, ...], query: EmbeddedQuery | None) -> Request:
+def _request(
+    question: Question,
+    planned: Plan,
+    projects: tuple[AskedProject, ...],
+    query: EmbeddedQuery | None,
+) -> Request:
     return Request(
         plan=planned,
         projects=projects,
@@ -251,6 +328,15 @@ def _request(question: Question, planned: Plan, projects: tuple[AskedProject, ..
     )
 
 
-_TOO_LONG = "of the query's meaning only the beginning was looked for: the first {} tokens are what {} reads"
-_SIGNED = "the continuation carries the ranking itself, because nothing can be written beside the catalog; `unspool doctor` tells more"
-_WAITING = "{} chunks are stored but not in the index yet, so they were not searched; ask again soon, or see `unspool doctor`"
+_TOO_LONG = (
+    "of the query's meaning only the beginning was looked for: the first {} tokens are what {} "
+    "reads"
+)
+_SIGNED = (
+    "the continuation carries the ranking itself, because nothing can be written beside the "
+    "catalog; `unspool doctor` tells more"
+)
+_WAITING = (
+    "{} chunks are stored but not in the index yet, so they were not searched; ask again soon, "
+    "or see `unspool doctor`"
+)

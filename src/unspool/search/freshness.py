@@ -1,4 +1,7 @@
-"""Comparison of hits with the files that they were cut from. Only files inside of the indexed folder are looked at."""
+"""Comparison of hits with the files that they were cut from.
+
+Only files inside of the indexed folder are looked at.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from unspool.catalog.reading import IndexedFile
 
 
 def find_stale(files: Sequence[IndexedFile | None]) -> list[bool | None]:
-    """Return for each file whether it has changed or is missing since it was indexed; None if that is unknown.
+    """Return for each file whether it has changed or is missing since it was indexed; None if that
+    is unknown.
 
     It is unknown for text that was given, and if the project's root is no folder of this machine.
     """
@@ -37,7 +41,9 @@ def _is_stale(file: IndexedFile, folders: dict[str, bool]) -> bool | None:
 
 
 def _is_folder(path: str, folders: dict[str, bool]) -> bool:
-    """Return whether a path is a folder and no link to one: indexing does not follow links either."""
+    """Return whether a path is a folder and no link to one: indexing does not follow links
+    either.
+    """
     if path not in folders:
         try:
             folders[path] = stat.S_ISDIR(os.lstat(path).st_mode)

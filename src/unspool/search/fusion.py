@@ -14,7 +14,9 @@ Sums = npt.NDArray[np.float64]
 
 
 class Scale(NamedTuple):
-    """How raw scores become fused ones: each side's mean and deviation, then the lowest and the highest sum; and what becomes of messages."""
+    """How raw scores become fused ones: each side's mean and deviation, then the lowest and the
+    highest sum; and what becomes of messages.
+    """
 
     meaning: tuple[float, float] = (0.0, 0.0)
     words: tuple[float, float] = (0.0, 0.0)
@@ -36,9 +38,11 @@ class Scale(NamedTuple):
 def scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale:
     """The scale on which these candidates lie from 0 to 1.
 
-    Every candidate is scored on both sides, whichever retriever brought it; each side is brought to mean 0 and deviation 1, so that a few
-    rare words that match weigh more than the small differences of meaning. Measured with alpha .4: code-repos .860, cosqa .466, scifact
-    .720; spreading each side over 0 to 1 instead: .856, .455, .718; reciprocal ranks are worse than words alone on five of seven sets.
+    Every candidate is scored on both sides, whichever retriever brought it; each side is brought to
+    mean 0 and deviation 1, so that a few rare words that match weigh more than the small
+    differences of meaning. Measured with alpha .4: code-repos .860, cosqa .466, scifact .720;
+    spreading each side over 0 to 1 instead: .856, .455, .718; reciprocal ranks are worse than words
+    alone on five of seven sets.
     """
     both = Scale(meaning=_moments(meaning), words=_moments(words))
     sums = _sums(meaning, words, alpha, both)
@@ -46,10 +50,17 @@ def scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale
 
 
 def fuse(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Vectors:
-    """One score per candidate from both sides. Those that the scale was made of get 0 to 1; where they are all alike, 1."""
+    """One score per candidate from both sides.
+
+    Those that the scale was made of get 0 to 1; where they are all alike, 1.
+    """
     sums = _sums(meaning, words, alpha, on)
     width = on.high - on.low
-    return ((sums - on.low) / width).astype(np.float32) if width > 1e-9 else np.where(sums >= on.low, 1.0, 0.0).astype(np.float32)
+    return (
+        ((sums - on.low) / width).astype(np.float32)
+        if width > 1e-9
+        else np.where(sums >= on.low, 1.0, 0.0).astype(np.float32)
+    )
 
 
 def _sums(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Sums:

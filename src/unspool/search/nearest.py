@@ -31,7 +31,11 @@ def nearest(
     """Return the k nearest chunks of all the projects, by their vectors alone."""
     found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
     pairs = sorted(
-        ((float(score), int(id_)) for matches in found for id_, score in zip(matches.ids, matches.scores, strict=True)),
+        (
+            (float(score), int(id_))
+            for matches in found
+            for id_, score in zip(matches.ids, matches.scores, strict=True)
+        ),
         key=lambda pair: (-pair[0], pair[1]),
     )[:k]
     with catalog.read() as connection:
@@ -47,18 +51,29 @@ def nearest(
             origin=Origin.VECTOR,
             form=Form.WHOLE,
             cut=cutter(frozenset()),
-            tokens=chunk.token_count + count_tokens(budget.header(chunk)) + (count_tokens(exchange.context) if exchange.context else 0),
+            tokens=chunk.token_count
+            + count_tokens(budget.header(chunk))
+            + (count_tokens(exchange.context) if exchange.context else 0),
             stale=is_stale,
             message=exchange.message,
             before=exchange.before,
             after=exchange.after,
         )
-        for rank, ((score, (chunk, _)), exchange, is_stale) in enumerate(zip(present, around, stale, strict=True), 1)
+        for rank, ((score, (chunk, _)), exchange, is_stale) in enumerate(
+            zip(present, around, stale, strict=True), 1
+        )
     ]
 
 
 def related(
-    catalog: Catalog, vectors: VectorIndex, project: ProjectRow, chunk: Chunk, *, space_id: int, limit: int, count_tokens: Callable[[str], int]
+    catalog: Catalog,
+    vectors: VectorIndex,
+    project: ProjectRow,
+    chunk: Chunk,
+    *,
+    space_id: int,
+    limit: int,
+    count_tokens: Callable[[str], int],
 ) -> Page:
     """The chunks nearest to one, itself left out."""
     with catalog.read() as connection:
@@ -67,7 +82,11 @@ def related(
         raise NotFoundError(f"{chunk.location} has no vector; index again")
     vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)
     hits = [
-        hit for hit in nearest(catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens) if hit.chunk.id != chunk.id
+        hit
+        for hit in nearest(
+            catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens
+        )
+        if hit.chunk.id != chunk.id
     ][:limit]
     hits = [replace(hit, rank=rank) for rank, hit in enumerate(hits, 1)]
     return Page(

@@ -14,7 +14,17 @@ from unspool.catalog import Catalog, conversations, reading
 from unspool.catalog.reading import IndexedFile, StoredChunk
 from unspool.domain.continuations import Bookmark
 from unspool.domain.documents import Chunk, Kind, Lines, Status
-from unspool.domain.queries import Form, Hit, Insights, Origin, Page, Served, Snippet, Source, Stability
+from unspool.domain.queries import (
+    Form,
+    Hit,
+    Insights,
+    Origin,
+    Page,
+    Served,
+    Snippet,
+    Source,
+    Stability,
+)
 from unspool.errors import MalformedContinuationError
 from unspool.search import budget, engine, exchanges, freshness
 from unspool.search.engine import SCORE_DIGITS, Request, Stores
@@ -25,8 +35,9 @@ from unspool.search.walks import Walk
 from unspool.windows import Entries, Segment
 from unspool.words import analysis
 
-# Below this share of the best score hardly anything is relevant any more. A walk to the hundredth hit that ends there loses 2 % of what it
-# would find on code-repos and reads a quarter, loses 1 % on scifact and reads two thirds, and loses none on cosqa (bench/stopping.py).
+# Below this share of the best score hardly anything is relevant any more. A walk to the hundredth
+# hit that ends there loses 2 % of what it would find on code-repos and reads a quarter, loses 1 %
+# on scifact and reads two thirds, and loses none on cosqa (bench/stopping.py).
 DROP = 0.25
 STEP = 100  # candidates that are ranked when a walk needs more
 
@@ -47,7 +58,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """An entry as it is shown: a chunk, where in the walk it ends, and the other places that hold its text."""
+    """An entry as it is shown: a chunk, where in the walk it ends, and the other places that
+    hold its text.
+    """
 
     chunk: Chunk
     file: IndexedFile | None
@@ -64,9 +77,11 @@ class _Gathered:
     """What is collected for a page."""
 
     groups: list[Group] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)  # where in the walk entries ended that exist no more
+    # where in the walk entries ended that exist no more
+    gone: list[int] = field(default_factory=list)
     searched_s: float | None = None  # how long going on past the window took, if it had to
-    request: Request | None = None  # the same for the whole page, so that it ends though somebody writes
+    # the same for the whole page, so that it ends though somebody writes
+    request: Request | None = None
     position: int = 0
     is_end: bool = False
 
@@ -97,16 +112,31 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
     stale = freshness.find_stale([group.file for group in gathered.groups[:shown]])
     hits = [
         _hit(group, cut, fit, exchange, at.shown + rank, how, stale=is_stale)
-        for rank, (group, fit, exchange, is_stale) in enumerate(zip(gathered.groups, spending.fitted, around, stale, strict=False), 1)
+        for rank, (group, fit, exchange, is_stale) in enumerate(
+            zip(gathered.groups, spending.fitted, around, stale, strict=False), 1
+        )
     ]
-    position = gathered.position if shown == len(items) else gathered.groups[shown - 1].stop if shown else at.position
+    position = (
+        gathered.position
+        if shown == len(items)
+        else gathered.groups[shown - 1].stop
+        if shown
+        else at.position
+    )
     is_end = spending.used_up or (gathered.is_end and shown == len(items))
     ahead = _ahead(walk, position)
-    served = gathered.groups[shown - 1].served if shown else here.served if (here := walk.segment(at.position)) else walk.last().served
+    served = (
+        gathered.groups[shown - 1].served
+        if shown
+        else here.served
+        if (here := walk.segment(at.position))
+        else walk.last().served
+    )
     least = DROP * walk.last().best
     dropped = bool(hits) and hits[-1].score < least
     before = walk.score_before(at.position)
-    drops = dropped and (before is None or round(before, SCORE_DIGITS) >= least) and not is_end  # said once in a walk
+    # said once in a walk
+    drops = dropped and (before is None or round(before, SCORE_DIGITS) >= least) and not is_end
     page = Page(
         query=walk.question.query,
         projects=tuple(project.name for project in walk.question.projects),
@@ -129,24 +159,48 @@ def turn(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> Turned:
         alpha=how.plan.alpha,
         number=at.number,
         served=served,
-        stability=Stability.SNAPSHOT if served is Served.WINDOW else stores.vectors.capabilities.stability,
-        remaining=ahead + walk.last().frontier.waiting if how.goes_on and (spending.used_up or not is_end) else 0,
+        stability=Stability.SNAPSHOT
+        if served is Served.WINDOW
+        else stores.vectors.capabilities.stability,
+        remaining=ahead + walk.last().frontier.waiting
+        if how.goes_on and (spending.used_up or not is_end)
+        else 0,
         relevance_dropped=dropped,
     )
     hydrated = time.perf_counter() - begun - (gathered.searched_s or 0.0)
     if not is_end and how.goes_on:
         spent = at.spent + spending.tokens if walk.question.max_total_tokens else 0
-        page = replace(page, continuation=walk.continuation(Bookmark(position=position, number=at.number + 1, shown=at.shown + shown, spent=spent)))
+        page = replace(
+            page,
+            continuation=walk.continuation(
+                Bookmark(
+                    position=position, number=at.number + 1, shown=at.shown + shown, spent=spent
+                )
+            ),
+        )
         if page.continuation is None:
-            page = replace(page, remaining=0, warnings=(*page.warnings, "there is more, but no continuation can carry that much; narrow the query"))
+            page = replace(
+                page,
+                remaining=0,
+                warnings=(
+                    *page.warnings,
+                    "there is more, but no continuation can carry that much; narrow the query",
+                ),
+            )
     return Turned(page=page, ahead=ahead, searched_s=gathered.searched_s, hydrated_s=hydrated)
 
 
 def _warnings(how: Turn, spending: _Spending, last: Segment) -> Iterator[str]:
     if spending.forced:
-        yield f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all the same"
+        yield (
+            f"not even a location fits into {how.max_tokens} tokens; the first hit is shown all "
+            f"the same"
+        )
     if last.frontier.short:
-        yield "the vector index stopped before it had found enough, so there may be more; raise UNSPOOL_MAX_SCAN_TUPLES or filter for less"
+        yield (
+            "the vector index stopped before it had found enough, so there may be more; raise "
+            "UNSPOOL_MAX_SCAN_TUPLES or filter for less"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,12 +227,26 @@ def exchanges_of(catalog: Catalog, chunks: Sequence[Chunk]) -> list[Exchange]:
         return exchanges.exchanges(chunks, conversations.around(connection, ids))
 
 
-def _fit(items: Sequence[Chunk], cut: Callable[[Chunk], Snippet], how: Turn, around: Sequence[Exchange], *, total: int, spent: int) -> _Spending:
+def _fit(
+    items: Sequence[Chunk],
+    cut: Callable[[Chunk], Snippet],
+    how: Turn,
+    around: Sequence[Exchange],
+    *,
+    total: int,
+    spent: int,
+) -> _Spending:
     """Fit hits to the page's budget and to what is left of the walk's."""
     left = max(total - spent, 0) if total else None
     allowed = how.max_tokens if left is None else min(how.max_tokens or left, left)
     fitted = (
-        budget.fit(items, cut, max_tokens=allowed, count=how.count_tokens, contexts=[one.context for one in around])
+        budget.fit(
+            items,
+            cut,
+            max_tokens=allowed,
+            count=how.count_tokens,
+            contexts=[one.context for one in around],
+        )
         if allowed or left is None
         else []
     )
@@ -189,11 +257,19 @@ def _fit(items: Sequence[Chunk], cut: Callable[[Chunk], Snippet], how: Turn, aro
         fitted = [least] if forced else []
     remaining = None if left is None else left - sum(fit.tokens for fit in fitted)
     used_up = remaining == 0 or (left is not None and allowed == left and len(fitted) < len(items))
-    return _Spending(fitted=fitted, unshown=len(items) - len(fitted), remaining=remaining, used_up=used_up, forced=forced)
+    return _Spending(
+        fitted=fitted,
+        unshown=len(items) - len(fitted),
+        remaining=remaining,
+        used_up=used_up,
+        forced=forced,
+    )
 
 
 def _gather(stores: Stores, walk: Walk, at: Bookmark, how: Turn) -> _Gathered:
-    """As many entries as the page may hold; what is gone is stepped over, and where the walk ends it is made longer."""
+    """As many entries as the page may hold; what is gone is stepped over, and where the walk
+    ends it is made longer.
+    """
     found = _Gathered(position=at.position)
     while len(found.groups) < how.limit:
         segment = walk.segment(found.position)
@@ -212,14 +288,21 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
     """Take from one segment what is still wanted and still exists."""
     rows = segment.entries[found.position - segment.start :]
     if rows["is_copy"][0]:
-        raise MalformedContinuationError("this continuation points into the middle of a hit; copy it whole from the page before, or search again")
+        raise MalformedContinuationError(
+            "this continuation points into the middle of a hit; copy it whole from the page "
+            "before, or search again"
+        )
     wanted = how.limit - len(found.groups)
     leads = np.flatnonzero(~rows["is_copy"])
     stop = int(leads[wanted]) if len(leads) > wanted else len(rows)
     rows = rows[:stop]
     with stores.catalog.read() as connection:
         chunks = reading.hydrate(connection, rows["id"][~rows["is_copy"]].tolist())
-        also = reading.places(connection, rows["id"][rows["is_copy"]].tolist()) if rows["is_copy"].any() else {}
+        also = (
+            reading.places(connection, rows["id"][rows["is_copy"]].tolist())
+            if rows["is_copy"].any()
+            else {}
+        )
     lost = [at for at in leads[leads < stop].tolist() if int(rows["id"][at]) not in chunks]
     stand_ins = _stand_ins(stores, walk, rows, lost, also, start=found.position) if lost else {}
     bounds = [*leads[leads < stop].tolist(), stop]
@@ -231,7 +314,11 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
             found.gone.append(found.position)
             continue
         chunk = stored.chunk
-        others = [also[id_] for id_ in rows["id"][begin + 1 : end].tolist() if id_ in also and id_ != chunk.id]
+        others = [
+            also[id_]
+            for id_ in rows["id"][begin + 1 : end].tolist()
+            if id_ in also and id_ != chunk.id
+        ]
         found.groups.append(
             Group(
                 chunk=chunk,
@@ -239,7 +326,9 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
                 score=float(rows["score"][begin]),
                 stop=found.position,
                 served=segment.served,
-                reason=segment.reasons[found.position - (end - begin) - segment.start] if segment.reasons else "",
+                reason=segment.reasons[found.position - (end - begin) - segment.start]
+                if segment.reasons
+                else "",
                 changed=lead not in chunks and chunk.id not in also,
                 copies=tuple(map(_place, others)),
             )
@@ -251,9 +340,16 @@ def _place(place: reading.Place) -> str:
 
 
 def _stand_ins(
-    stores: Stores, walk: Walk, rows: Entries, lost: Sequence[int], also: Mapping[int, reading.Place], *, start: int
+    stores: Stores,
+    walk: Walk,
+    rows: Entries,
+    lost: Sequence[int],
+    also: Mapping[int, reading.Place],
+    *,
+    start: int,
 ) -> dict[int, StoredChunk]:
-    """Return the chunks to show in place of deleted ones, by row: a copy, else the chunk that is now at the same position of the document.
+    """Return the chunks to show in place of deleted ones, by row: a copy, else the chunk that is
+    now at the same position of the document.
 
     A substitute stays with its entry, and is never shown in place of another one.
     """
@@ -261,7 +357,8 @@ def _stand_ins(
     taken = set(before.values())
     inside = set(walk.given().ids.tolist())
     chosen: dict[int, int] = {}
-    with stores.catalog.read() as connection:  # one state for all of it: what stands there now must still be there when it is read
+    # one state for all of it: what stands there now must still be there when it is read
+    with stores.catalog.read() as connection:
         now = reading.chunks_of(connection, sorted({int(rows["document"][at]) for at in lost}))
         still = reading.present(connection, sorted(taken)) if taken else set()
         for at in lost:
@@ -271,10 +368,20 @@ def _stand_ins(
                 chosen[at] = before[start + at]
             elif copy is not None:
                 chosen[at] = copy
-            elif successor is not None and successor not in inside and successor not in taken and successor not in chosen.values():
-                chosen[at] = successor  # two entries may have stood in one place, one after the other
+            elif (
+                successor is not None
+                and successor not in inside
+                and successor not in taken
+                and successor not in chosen.values()
+            ):
+                # two entries may have stood in one place, one after the other
+                chosen[at] = successor
         chunks = reading.hydrate(connection, list(chosen.values())) if chosen else {}
-    new = {start + at: id_ for at, id_ in chosen.items() if id_ not in also and before.get(start + at) != id_}
+    new = {
+        start + at: id_
+        for at, id_ in chosen.items()
+        if id_ not in also and before.get(start + at) != id_
+    }
     if new:
         walk.substitute(new)
     return {at: chunks[id_] for at, id_ in chosen.items() if id_ in chunks}
@@ -310,11 +417,27 @@ def _extend(stores: Stores, walk: Walk, found: _Gathered, how: Turn) -> bool:
 
 
 def _is_end(last: Segment, how: Turn) -> bool:
-    """Whether nothing follows. Scores only fall, so with a least score that is so once one is below it."""
-    return last.frontier.is_end or (how.min_score is not None and last.low is not None and round(last.low, SCORE_DIGITS) < how.min_score)
+    """Whether nothing follows.
+
+    Scores only fall, so with a least score that is so once one is below it.
+    """
+    return last.frontier.is_end or (
+        how.min_score is not None
+        and last.low is not None
+        and round(last.low, SCORE_DIGITS) < how.min_score
+    )
 
 
-def _hit(group: Group, cut: Callable[[Chunk], Snippet], fit: budget.Fitted, exchange: Exchange, rank: int, how: Turn, *, stale: bool | None) -> Hit:
+def _hit(
+    group: Group,
+    cut: Callable[[Chunk], Snippet],
+    fit: budget.Fitted,
+    exchange: Exchange,
+    rank: int,
+    how: Turn,
+    *,
+    stale: bool | None,
+) -> Hit:
     return Hit(
         chunk=group.chunk,
         score=round(group.score, SCORE_DIGITS),
@@ -345,8 +468,14 @@ def _reason(group: Group, plan: Plan) -> str:
         return group.reason
     head, _, rest = group.reason.partition("; ")
     held = Counter(analysis.terms(group.chunk.text))
-    words = [f"{term} x{held[term]}" if held[term] > 1 else term for term in dict.fromkeys(plan.terms) if held[term]]
-    found = ", ".join(words) or ("none" if head.endswith(" 0.0") else "only in its path or headings")
+    words = [
+        f"{term} x{held[term]}" if held[term] > 1 else term
+        for term in dict.fromkeys(plan.terms)
+        if held[term]
+    ]
+    found = ", ".join(words) or (
+        "none" if head.endswith(" 0.0") else "only in its path or headings"
+    )
     return f"{head} ({found}); {rest}"
 
 
@@ -378,10 +507,15 @@ def insights(hits: Sequence[Hit]) -> Insights:
     )
 
 
-def _notes(hits: Sequence[Hit], how: Turn, spending: _Spending, *, gone: int, repeats: int, dropped: bool) -> Iterator[str]:
+def _notes(
+    hits: Sequence[Hit], how: Turn, spending: _Spending, *, gone: int, repeats: int, dropped: bool
+) -> Iterator[str]:
     stale = sum(hit.stale or hit.chunk.status is not Status.INDEXED for hit in hits)
     if stale:
-        yield f"{stale} of the hits come from documents that have changed since they were indexed; index again to refresh them"
+        yield (
+            f"{stale} of the hits come from documents that have changed since they were indexed; "
+            f"index again to refresh them"
+        )
     if gone:
         yield f"left out, because deleted since the first page: {_hits(gone)}"
     changed = sum(hit.changed for hit in hits)
@@ -392,14 +526,24 @@ def _notes(hits: Sequence[Hit], how: Turn, spending: _Spending, *, gone: int, re
     if spending.used_up:
         yield "the tokens of the whole walk are used up; what follows is not shown"
     elif spending.unshown:
-        yield f"{_hits(spending.unshown)} more did not fit into {how.max_tokens} tokens and will lead the next page"
+        yield (
+            f"{_hits(spending.unshown)} more did not fit into {how.max_tokens} tokens and will "
+            f"lead the next page"
+        )
     shortened = sum(hit.form is not Form.WHOLE for hit in hits)
     if shortened:
         yield f"shortened to fit into the budget: {_hits(shortened)}"
     if dropped:
-        yield f"relevance has dropped below {DROP:.0%} of the best hit's; go on only if you need everything there is"
+        yield (
+            f"relevance has dropped below {DROP:.0%} of the best hit's; go on only if you need "
+            f"everything there is"
+        )
     if how.plan.alpha < 1 and not how.plan.terms:
-        yield "the query holds no word to look for, " + ("only meaning was searched" if how.plan.alpha else "so that nothing can be found by word")
+        yield "the query holds no word to look for, " + (
+            "only meaning was searched"
+            if how.plan.alpha
+            else "so that nothing can be found by word"
+        )
 
 
 def _hits(count: int) -> str:

@@ -1,4 +1,6 @@
-"""What a query asks for: its terms, the identifiers in it, and how much meaning weighs against words. Pure."""
+"""What a query asks for: its terms, the identifiers in it, and how much meaning weighs against
+words. Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,11 @@ MAX_QUERY_CHARACTERS = 20_000
 # A query's first words carry it; beyond this many different terms the word search only gets slower.
 MAX_TERMS = 64
 
-# What people write as code: snake_case, camelCase, dotted or scoped names, a call, anything in back-ticks.
-_IDENTIFIER = re.compile(r"`[^`]+`|\b\w*[a-z0-9][A-Z]\w*\b|\b\w+_\w*\b|\b_\w+\b|\b\w+(?:(?:\.|::|->|#)\w+)+\b|\b\w+(?=\(\))")
+# What people write as code: snake_case, camelCase, dotted or scoped names, a call, anything in
+# back-ticks.
+_IDENTIFIER = re.compile(
+    r"`[^`]+`|\b\w*[a-z0-9][A-Z]\w*\b|\b\w+_\w*\b|\b_\w+\b|\b\w+(?:(?:\.|::|->|#)\w+)+\b|\b\w+(?=\(\))"
+)
 _LANGUAGES = {
     term: language
     for language, names in {
@@ -39,10 +44,12 @@ _LANGUAGES = {
     }.items()
     for term in analysis.terms(names)
 }
-# What is said of talk itself: in a question about a conversation it names nothing that was said there.
+# What is said of talk itself: in a question about a conversation it names nothing that was said
+# there.
 _TALK = frozenset(
     analysis.terms(
-        "say said tell told talk talked speak spoke mention discuss discussion ask asked think thought opinion summarize summary meeting conversation"
+        "say said tell told talk talked speak spoke mention discuss discussion ask asked think "
+        "thought opinion summarize summary meeting conversation"
     )
 )
 _BARE = re.compile(r"\w+")
@@ -54,11 +61,15 @@ class Plan:
 
     query: str
     terms: tuple[str, ...]  # with repeats
-    weights: Mapping[str, float]  # what the word index is asked for: the terms, and neighbouring words as one
-    idle: tuple[tuple[str, str], ...]  # terms that say nothing among candidates of one sort, with that sort: a language, or talk
-    identifiers: frozenset[str]  # bare names, in lower case without underscores, that the query spells as code
+    # what the word index is asked for: the terms, and neighbouring words as one
+    weights: Mapping[str, float]
+    # terms that say nothing among candidates of one sort, with that sort: a language, or talk
+    idle: tuple[tuple[str, str], ...]
+    # bare names, in lower case without underscores, that the query spells as code
+    identifiers: frozenset[str]
     alpha: float
-    pool: int  # candidates from each retriever; where only one is asked, from that as many as from both
+    # candidates from each retriever; where only one is asked, from that as many as from both
+    pool: int
 
     @property
     def uses_words(self) -> bool:
@@ -97,7 +108,10 @@ def checked(query: str) -> str:
     if not query.strip():
         raise InputError("the query is empty; ask for something")
     if len(query) > MAX_QUERY_CHARACTERS:
-        raise InputError(f"the query has {len(query)} characters; give at most {MAX_QUERY_CHARACTERS}, the question rather than the document")
+        raise InputError(
+            f"the query has {len(query)} characters; give at most {MAX_QUERY_CHARACTERS}, the "
+            f"question rather than the document"
+        )
     return query
 
 
@@ -112,7 +126,9 @@ def _terms(query: str) -> tuple[str, ...]:
 
 
 def _weights(query: str, terms: tuple[str, ...]) -> dict[str, float]:
-    """How much each term weighs: as often as it is said, and a third for neighbouring words read as one name."""
+    """How much each term weighs: as often as it is said, and a third for neighbouring words read
+    as one name.
+    """
     weights: dict[str, float] = dict(Counter(terms))
     for term in analysis.compounds(query):
         weights.setdefault(term, COMPOUND_WEIGHT)
@@ -130,8 +146,9 @@ def _idle(terms: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 def without_idle(plan: Plan, majority: str, weights: Mapping[str, float]) -> Mapping[str, float]:
     """The terms to score by where most candidates are of one sort.
 
-    'python sort list' asked of Python code means the list, not the few chunks that say 'python': +.008 nDCG@10 on cosqa. 'what did they say
-    about the budget' asked of a conversation means the budget: +.010 on meetings.
+    'python sort list' asked of Python code means the list, not the few chunks that say 'python':
+    +.008 nDCG@10 on cosqa. 'what did they say about the budget' asked of a conversation means the
+    budget: +.010 on meetings.
     """
     named = {term for term, sort in plan.idle if sort == majority}
     if named >= set(plan.terms):
@@ -156,8 +173,8 @@ def _alpha(query: str, terms: tuple[str, ...], identifiers: frozenset[str], best
     return best
 
 
-# 'chunk id' is more often `chunk_id` than not: a third of a word's weight gains .008 nDCG@10 on code-repos and .002 on scifact and loses
-# .01 on cosqa; the whole weight loses .02 there.
+# 'chunk id' is more often `chunk_id` than not: a third of a word's weight gains .008 nDCG@10 on
+# code-repos and .002 on scifact and loses .01 on cosqa; the whole weight loses .02 there.
 COMPOUND_WEIGHT = 0.35
 
 # A query that is nothing but a name is looked up, not interpreted.

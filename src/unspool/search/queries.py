@@ -1,4 +1,6 @@
-"""The vectors of queries: computed once, kept in memory for a while, and beside the windows for other processes."""
+"""The vectors of queries: computed once, kept in memory for a while, and beside the windows for
+other processes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ class EmbeddedQuery:
 
 
 class QueryCache:
-    """Bounded in size and in time. Threads that ask for the same query at once wait for one embedding."""
+    """Bounded in size and in time.
+
+    Threads that ask for the same query at once wait for one embedding.
+    """
 
     def __init__(
         self,
@@ -89,7 +94,9 @@ class QueryCache:
         return EmbeddedQuery(key=key, vector=vector, computed=stored is None)
 
     def warm(self, texts: Iterable[str], *, lifetime_s: int, on_done: Callable[[int], None]) -> int:
-        """Embed queries ahead of time and keep them for every process; returns how many had to be computed."""
+        """Embed queries ahead of time and keep them for every process; returns how many had to
+        be computed.
+        """
         computed = 0
         waiting: dict[bytes, bytes] = {}
         for done, text in enumerate(texts, 1):
@@ -114,10 +121,15 @@ class QueryCache:
         return vector
 
     def _embed(self, text: str) -> Vectors:
-        """The query's vector, and beside it, the first time, the proof that it is worth something."""
+        """The query's vector, and beside it, the first time, the proof that it is worth
+        something.
+        """
         if self._prove is None:
             return self._embedder.embed_query(text)
-        jobs: list[Callable[[], Vectors | None]] = [self._prove, partial(self._embedder.embed_query, text)]
+        jobs: list[Callable[[], Vectors | None]] = [
+            self._prove,
+            partial(self._embedder.embed_query, text),
+        ]
         _, vector = run_all(jobs, at_once=2)
         self._prove = None
         assert vector is not None
@@ -137,7 +149,9 @@ class QueryCache:
 
     def _key(self, text: str) -> bytes:
         space = f"{self._embedder.name}@{self._embedder.revision}"
-        return hashlib.sha256(f"{len(space)}:{space}{text}".encode("utf-8", "surrogatepass")).digest()
+        return hashlib.sha256(
+            f"{len(space)}:{space}{text}".encode("utf-8", "surrogatepass")
+        ).digest()
 
 
 _BATCH = 500  # vectors in one transaction

@@ -1,6 +1,8 @@
-"""Code-aware ranking: what a file is called, what a chunk defines, how many chunks of one file are enough. Pure.
+"""Code-aware ranking: what a file is called, what a chunk defines, how many chunks of one file are
+enough. Pure.
 
-Every constant was set on code-repos, cosqa and scifact together with `bench/quality.py`, which prints what each is worth.
+Every constant was set on code-repos, cosqa and scifact together with `bench/quality.py`, which
+prints what each is worth.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ DEFINES_WORDS_BOOST = 0.15  # the chunk defines a name all of whose words are in
 DEFINES_WORD_BOOST = 0.10  # the same for a name of one word, which says less
 POOL_SECOND, POOL_THIRD = 0.25, 0.10  # a file's best chunk gains these parts of its next two
 CHUNK_DECAY = 0.80  # each further chunk of a file counts for this much of the one before
-NEIGHBOUR_PART, NEIGHBOUR_DECAY = 0.5, 0.8  # what a message gains of the one before it and the one after, and how that falls with each step
+# what a message gains of the one before it and the one after, and how that falls with each step
+NEIGHBOUR_PART, NEIGHBOUR_DECAY = 0.5, 0.8
 NEIGHBOUR_PARTS = tuple(NEIGHBOUR_PART * NEIGHBOUR_DECAY**step for step in range(REACH))
 PART_DECAY = 0.50  # each further part of a long message counts for this much of the one before
 TEST_FACTOR = 0.70  # tests, unless the query asks for tests
@@ -32,7 +35,9 @@ ASIDE_FACTOR = 0.85  # examples, benchmarks, vendored and legacy code
 _TEST = re.compile(
     r"(^|/)(tests?|testing|specs?|__tests__|__mocks__|fixtures?|testdata)/|(^|/)(test_[^/]*|conftest)\.|[_.-](test|tests|spec)\.|[a-z]Tests?\."
 )
-_ASIDE = re.compile(r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|bench|third_party|vendor|legacy|compat|deprecated)(/|[_.]|$)")
+_ASIDE = re.compile(
+    r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|bench|third_party|vendor|legacy|compat|deprecated)(/|[_.]|$)"
+)
 _ASKS_FOR_TESTS = frozenset(analysis.terms("test tests testing spec fixture mock"))
 
 
@@ -48,8 +53,9 @@ class Ranked(NamedTuple):
 def in_context(messages: Iterable[Candidate], fused: Mapping[int, float]) -> dict[int, float]:
     """The scores of messages with a part of their neighbours', whether those are candidates or not.
 
-    An answer is seldom in the words of the question: it stands beside the message that has them. Without this meetings has nDCG@10 .352; with
-    .4 of the next ones alone .390; with these .435, and the first hit is right nearly as often (bench/quality.py --ablate).
+    An answer is seldom in the words of the question: it stands beside the message that has them.
+    Without this meetings has nDCG@10 .352; with .4 of the next ones alone .390; with these .435,
+    and the first hit is right nearly as often (bench/quality.py --ablate).
     """
     own: dict[int, dict[int, float]] = defaultdict(dict)
     ids: dict[int, tuple[int, int]] = {}
@@ -59,12 +65,21 @@ def in_context(messages: Iterable[Candidate], fused: Mapping[int, float]) -> dic
     out = {}
     for id_, (document, at) in ids.items():
         scores = own[document]
-        near = sum(part * (scores.get(at - step, 0.0) + scores.get(at + step, 0.0)) for step, part in enumerate(NEIGHBOUR_PARTS, 1))
+        near = sum(
+            part * (scores.get(at - step, 0.0) + scores.get(at + step, 0.0))
+            for step, part in enumerate(NEIGHBOUR_PARTS, 1)
+        )
         out[id_] = scores[at] + near
     return out
 
 
-def rank(candidates: Sequence[Candidate], fused: Mapping[int, float], *, terms: Sequence[str], identifiers: frozenset[str]) -> list[Ranked]:
+def rank(
+    candidates: Sequence[Candidate],
+    fused: Mapping[int, float],
+    *,
+    terms: Sequence[str],
+    identifiers: frozenset[str],
+) -> list[Ranked]:
     """Candidates best first; ties by path and line, so that the order is the same every time."""
     wanted = frozenset(terms)
     tests_wanted = not wanted.isdisjoint(_ASKS_FOR_TESTS)
@@ -73,14 +88,28 @@ def rank(candidates: Sequence[Candidate], fused: Mapping[int, float], *, terms: 
     for candidate in candidates:
         score = fused[candidate.id]
         if candidate.kind == Kind.CHAT:  # each message stands for itself
-            said[candidate.document_id, candidate.first_line].append(Ranked(candidate, score, score))
+            said[candidate.document_id, candidate.first_line].append(
+                Ranked(candidate, score, score)
+            )
         else:
-            files[candidate.document_id].append(_boosted(candidate, score, wanted, identifiers, tests_wanted))
-    return sorted(chain(*(_message(parts) for parts in said.values()), *(_file(chunks) for chunks in files.values())), key=_order)
+            files[candidate.document_id].append(
+                _boosted(candidate, score, wanted, identifiers, tests_wanted)
+            )
+    return sorted(
+        chain(
+            *(_message(parts) for parts in said.values()),
+            *(_file(chunks) for chunks in files.values()),
+        ),
+        key=_order,
+    )
 
 
-def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tuple[Ranked, bool]], list[Ranked]]:
-    """The order with each copy of a text right behind the best of them, marked as one; and what copies a known text."""
+def with_copies(
+    order: Sequence[Ranked], known: frozenset[int]
+) -> tuple[list[tuple[Ranked, bool]], list[Ranked]]:
+    """The order with each copy of a text right behind the best of them, marked as one; and what
+    copies a known text.
+    """
     groups: dict[int, list[Ranked]] = {}
     for one in order:
         groups.setdefault(one.candidate.text_key, []).append(one)
@@ -88,7 +117,13 @@ def with_copies(order: Sequence[Ranked], known: frozenset[int]) -> tuple[list[tu
     return [(one, rank > 0) for group in groups.values() for rank, one in enumerate(group)], repeats
 
 
-def _boosted(candidate: Candidate, fused: float, wanted: frozenset[str], identifiers: frozenset[str], tests_wanted: bool) -> Ranked:
+def _boosted(
+    candidate: Candidate,
+    fused: float,
+    wanted: frozenset[str],
+    identifiers: frozenset[str],
+    tests_wanted: bool,
+) -> Ranked:
     name, folder, is_test, is_aside = _place(candidate.path)
     reasons: list[str] = []
     score = fused
@@ -117,20 +152,35 @@ def _place(path: str) -> tuple[frozenset[str], frozenset[str], bool, bool]:
     """The terms of a path's file name and folders, and whether it is a test or something aside."""
     folder, _, name = path.rpartition("/")
     stem = name.partition(".")[0] or name
-    return frozenset(analysis.terms(stem)), frozenset(analysis.terms(folder)), bool(_TEST.search(path)), bool(_ASIDE.search(path))
+    return (
+        frozenset(analysis.terms(stem)),
+        frozenset(analysis.terms(folder)),
+        bool(_TEST.search(path)),
+        bool(_ASIDE.search(path)),
+    )
 
 
 @lru_cache(maxsize=100_000)
 def _names(defines: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
-    """Each defined name as it is written, as it is compared, and as the words that it is made of."""
+    """Each defined name as it is written, as it is compared, and as the words that it is made
+    of.
+    """
     out = []
     for name in defines.split("\n"):
         bare = name.replace("_", "").replace(" ", "").lower()
-        out.append((name, bare, frozenset(analysis.terms(name)) - {bare} or frozenset(analysis.terms(name))))
+        out.append(
+            (
+                name,
+                bare,
+                frozenset(analysis.terms(name)) - {bare} or frozenset(analysis.terms(name)),
+            )
+        )
     return tuple(out)
 
 
-def _definition(defines: str, wanted: frozenset[str], identifiers: frozenset[str]) -> tuple[float, str]:
+def _definition(
+    defines: str, wanted: frozenset[str], identifiers: frozenset[str]
+) -> tuple[float, str]:
     names = _names(defines)
     for name, bare, _ in names:
         if bare in identifiers:
@@ -145,19 +195,26 @@ def _definition(defines: str, wanted: frozenset[str], identifiers: frozenset[str
 
 
 def _message(parts: list[Ranked]) -> list[Ranked]:
-    """A long message is found by its best part; each further one counts for less, so that one message does not fill the page."""
+    """A long message is found by its best part; each further one counts for less, so that one
+    message does not fill the page.
+    """
     parts.sort(key=_order)
     return [one._replace(score=one.score * PART_DECAY**rank) for rank, one in enumerate(parts)]
 
 
 def _file(chunks: list[Ranked]) -> list[Ranked]:
-    """A file's best chunk takes in a part of its next two; each further chunk counts for less, so that one file does not fill the page."""
+    """A file's best chunk takes in a part of its next two; each further chunk counts for less,
+    so that one file does not fill the page.
+    """
     if len(chunks) == 1:
         return chunks
     chunks.sort(key=_order)
     first = chunks[0].score
-    if chunks[0].candidate.kind == Kind.CODE:  # a paper that was cut in two says no more than one that was not: pooling loses .026 on scifact
-        first += POOL_SECOND * chunks[1].score + (POOL_THIRD * chunks[2].score if len(chunks) > 2 else 0.0)
+    # a paper that was cut in two says no more than one that was not: pooling loses .026 on scifact
+    if chunks[0].candidate.kind == Kind.CODE:
+        first += POOL_SECOND * chunks[1].score + (
+            POOL_THIRD * chunks[2].score if len(chunks) > 2 else 0.0
+        )
     scores = [first, *(one.score * CHUNK_DECAY**rank for rank, one in enumerate(chunks[1:], 1))]
     return [one._replace(score=score) for one, score in zip(chunks, scores, strict=True)]
 

@@ -14,11 +14,16 @@ from unspool.words import analysis
 
 LINES = 6
 MAX_MESSAGE = 480  # characters of a message
-MAX_LINE = 240  # characters of one line; minified code and prose without line breaks are cut around the match
+# characters of one line; minified code and prose without line breaks are cut around the match
+MAX_LINE = 240
 
 
-def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES, most: int = 0) -> Snippet:
-    """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the matches marked."""
+def snippet(
+    text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES, most: int = 0
+) -> Snippet:
+    """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the
+    matches marked.
+    """
     found = analysis.matcher(wanted).find(text) if wanted else []
     spans = [(start, stop) for start, stop, _ in found]
     rows = text.split("\n")
@@ -34,7 +39,9 @@ def snippet(text: str, first_line: int, wanted: frozenset[str], *, lines: int = 
     if high - low > most:
         low, high = _cut(spans, low, high, most)
     marks = tuple((max(a, low) - low, min(b, high) - low) for a, b in spans if a < high and b > low)
-    return Snippet(text=text[low:high], first_line=first_line + bisect_right(starts, low) - 1, marks=marks)
+    return Snippet(
+        text=text[low:high], first_line=first_line + bisect_right(starts, low) - 1, marks=marks
+    )
 
 
 def cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
@@ -44,11 +51,16 @@ def cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
 
 def _of(wanted: frozenset[str], chunk: Chunk) -> Snippet:
     if chunk.kind is Kind.CHAT:  # a message is one line of its conversation
-        return replace(snippet(chunk.text, chunk.lines.first, wanted, most=MAX_MESSAGE), first_line=chunk.lines.first)
+        return replace(
+            snippet(chunk.text, chunk.lines.first, wanted, most=MAX_MESSAGE),
+            first_line=chunk.lines.first,
+        )
     return snippet(chunk.text, chunk.lines.first, wanted)
 
 
-def _best(found: list[tuple[int, int, frozenset[str]]], starts: list[int], rows: int, lines: int) -> int:
+def _best(
+    found: list[tuple[int, int, frozenset[str]]], starts: list[int], rows: int, lines: int
+) -> int:
     terms_by_row: dict[int, set[str]] = {}
     for start, _, terms in found:
         terms_by_row.setdefault(bisect_right(starts, start) - 1, set()).update(terms)

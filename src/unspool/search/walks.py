@@ -1,7 +1,7 @@
 """A walk through a frozen ranking, kept in a database or carried by the caller.
 
-`StoredWalk` is the usual one: the continuation is a name. `SignedWalk` is for catalogs that cannot be written: its continuation carries
-the walk itself, signed, and is longer for that.
+`StoredWalk` is the usual one: the continuation is a name. `SignedWalk` is for catalogs that cannot
+be written: its continuation carries the walk itself, signed, and is longer for that.
 """
 
 from __future__ import annotations
@@ -30,10 +30,20 @@ from unspool.errors import (
     SweptContinuationError,
 )
 from unspool.search.engine import Given
-from unspool.windows import ENTRY, NO_ENTRIES, NO_IDS, Entries, Ids, PackedSegment, Question, Segment
+from unspool.windows import (
+    ENTRY,
+    NO_ENTRIES,
+    NO_IDS,
+    Entries,
+    Ids,
+    PackedSegment,
+    Question,
+    Segment,
+)
 
 FORMAT = 1  # of a continuation that carries its walk
-CARRIED = 60  # entries that a signed continuation carries ahead: 2.7 KB; the rest is searched for again
+# entries that a signed continuation carries ahead: 2.7 KB; the rest is searched for again
+CARRIED = 60
 _MAX_SIGNED = 100_000  # characters: after about 2200 hits it has to end
 _MAC_BYTES = 16
 
@@ -51,7 +61,9 @@ class Walk(Protocol):
         """The segment behind which it goes on."""
 
     def repeats(self, start: int, stop: int) -> int:
-        """How many copies of earlier texts were left out of the segments that begin between two positions."""
+        """How many copies of earlier texts were left out of the segments that begin between two
+        positions.
+        """
 
     def score_before(self, position: int) -> float | None:
         """The score of the hit before a position; None at the beginning."""
@@ -109,7 +121,10 @@ class Seal:
 
 
 class StoredWalk(_Segments):
-    """A walk whose segments are in the database. A new one is written when its first continuation is asked for."""
+    """A walk whose segments are in the database.
+
+    A new one is written when its first continuation is asked for.
+    """
 
     def __init__(
         self,
@@ -128,12 +143,21 @@ class StoredWalk(_Segments):
         self._query = query
 
     @classmethod
-    def new(cls, windows: Windows, seal: Seal, question: Question, first: Segment, query: tuple[bytes, bytes] | None) -> StoredWalk:
+    def new(
+        cls,
+        windows: Windows,
+        seal: Seal,
+        question: Question,
+        first: Segment,
+        query: tuple[bytes, bytes] | None,
+    ) -> StoredWalk:
         """A walk that begins. `query` is the key of the query and its vector."""
         return cls(windows, seal, question, [first], query=query)
 
     @classmethod
-    def resumed(cls, windows: Windows, seal: Seal, text: str, *, space_id: int) -> tuple[StoredWalk, Bookmark]:
+    def resumed(
+        cls, windows: Windows, seal: Seal, text: str, *, space_id: int
+    ) -> tuple[StoredWalk, Bookmark]:
         """The walk that a continuation names, and the place in it."""
         name, at = continuations.read(text, catalog=seal.catalog, key=seal.key)
         kept = windows.find(name, position=at.position)
@@ -142,10 +166,21 @@ class StoredWalk(_Segments):
         _check_caller(kept.caller, seal)
         question = kept.question
         if windows.is_expired(kept):
-            hours = f"{seal.lifetime_s / 3600:.3g} hours" if seal.lifetime_s >= 3600 else f"{seal.lifetime_s} s"
-            raise ExpiredContinuationError(f"this continuation has expired, they last {hours}; search again, or ask with restart", question=question)
+            hours = (
+                f"{seal.lifetime_s / 3600:.3g} hours"
+                if seal.lifetime_s >= 3600
+                else f"{seal.lifetime_s} s"
+            )
+            raise ExpiredContinuationError(
+                f"this continuation has expired, they last {hours}; search again, or ask with "
+                f"restart",
+                question=question,
+            )
         if not kept.segments:
-            raise SweptContinuationError("this continuation made room for newer ones; search again, or ask with restart", question=question)
+            raise SweptContinuationError(
+                "this continuation made room for newer ones; search again, or ask with restart",
+                question=question,
+            )
         _check_space(question, space_id)
         return cls(windows, seal, question, list(kept.segments), name=name), at
 
@@ -158,7 +193,8 @@ class StoredWalk(_Segments):
         return {} if self._name is None else self._windows.substitutes(self._name)
 
     def substitute(self, chosen: Mapping[int, int]) -> None:
-        with suppress(ServiceError):  # it can be looked up again; only a later rewriting could then choose otherwise
+        # it can be looked up again; only a later rewriting could then choose otherwise
+        with suppress(ServiceError):
             self._windows.substitute(self.name, chosen)
 
     def append(self, segment: Segment) -> None:
@@ -172,7 +208,9 @@ class StoredWalk(_Segments):
         """All segments, also those that another caller has added."""
         found = self._windows.segments(name)
         if not found:
-            raise SweptContinuationError("this continuation made room for newer ones; search again", question=self._question)
+            raise SweptContinuationError(
+                "this continuation made room for newer ones; search again", question=self._question
+            )
         self._segments = found
 
     def continuation(self, at: Bookmark) -> str | None:
@@ -196,9 +234,19 @@ class StoredWalk(_Segments):
 
 
 class SignedWalk(_Segments):
-    """A walk that the caller carries: the entries that come next, and the ids of those that were given."""
+    """A walk that the caller carries: the entries that come next, and the ids of those that were
+    given.
+    """
 
-    def __init__(self, seal: Seal, question: Question, segments: list[Segment], *, passed: Entries, others: Ids) -> None:
+    def __init__(
+        self,
+        seal: Seal,
+        question: Question,
+        segments: list[Segment],
+        *,
+        passed: Entries,
+        others: Ids,
+    ) -> None:
         super().__init__(question, segments)
         self._seal = seal
         self._passed = passed
@@ -214,19 +262,29 @@ class SignedWalk(_Segments):
     def resumed(cls, seal: Seal, text: str, *, space_id: int) -> tuple[SignedWalk, Bookmark]:
         """The walk that a continuation carries, once its signature is found to be ours."""
         if len(text) > _MAX_SIGNED:
-            raise MalformedContinuationError(f"a continuation of {len(text)} characters is none of ours; search again")
+            raise MalformedContinuationError(
+                f"a continuation of {len(text)} characters is none of ours; search again"
+            )
         data = continuations.raw(text)
         kind, mac, body = data[:1], data[1 : 1 + _MAC_BYTES], data[1 + _MAC_BYTES :]
         if not hmac.compare_digest(mac, _mac(seal, kind + body)):
-            raise ForeignContinuationError("this continuation was signed by another catalog, or changed on its way; search again here")
+            raise ForeignContinuationError(
+                "this continuation was signed by another catalog, or changed on its way; search "
+                "again here"
+            )
         head_size = int.from_bytes(body[:4], "big")
         head = json.loads(zlib.decompress(body[4 : 4 + head_size]))
         if head.get("format") != FORMAT:
-            raise OutdatedContinuationError("this continuation was made by another version of unspool; search again")
+            raise OutdatedContinuationError(
+                "this continuation was made by another version of unspool; search again"
+            )
         question = Question.from_json(head["question"])
         _check_caller(head["caller"], seal)
         if seal.now >= head["expires_at"]:
-            raise ExpiredContinuationError("this continuation has expired; search again, or ask with restart", question=question)
+            raise ExpiredContinuationError(
+                "this continuation has expired; search again, or ask with restart",
+                question=question,
+            )
         _check_space(question, space_id)
         ahead_size, passed_size = head["sizes"]
         blobs = body[4 + head_size :]
@@ -241,7 +299,9 @@ class SignedWalk(_Segments):
         return _last_score(self._passed) if known is None else known
 
     def given(self) -> Given:
-        return _given(self._segments, [*self._others.tolist(), *self._substitutes.values()], self._passed)
+        return _given(
+            self._segments, [*self._others.tolist(), *self._substitutes.values()], self._passed
+        )
 
     def substitutes(self) -> dict[int, int]:
         return dict(self._substitutes)
@@ -253,7 +313,10 @@ class SignedWalk(_Segments):
         self._segments = [*self._segments, segment]
 
     def continuation(self, at: Bookmark) -> str | None:
-        """The walk from there on. What it does not carry is found again by a deeper search, which is told what was given."""
+        """The walk from there on.
+
+        What it does not carry is found again by a deeper search, which is told what was given.
+        """
         entries = np.concatenate([segment.entries for segment in self._segments])
         reasons = [reason for segment in self._segments for reason in segment.reasons]
         split = at.position - self._segments[0].start
@@ -262,7 +325,8 @@ class SignedWalk(_Segments):
         frontier = last.frontier
         known = entries[: split + len(ahead)]
         lowest = _last_score(known)
-        # What is in reserve is not carried. Half the depth makes going on ask for the same depth again.
+        # What is in reserve is not carried. Half the depth makes going on ask for the same depth
+        # again.
         is_whole = len(known) == len(entries) and not any(map(len, frontier.reserve))
         carried = replace(
             here,
@@ -282,7 +346,9 @@ class SignedWalk(_Segments):
             ),
         )
         dropped = np.concatenate([segment.dropped for segment in self._segments])
-        others = np.concatenate([self._others, dropped, np.array(list(self._substitutes.values()), dtype=np.int64)])
+        others = np.concatenate(
+            [self._others, dropped, np.array(list(self._substitutes.values()), dtype=np.int64)]
+        )
         text = self._signed(carried, at, np.concatenate([self._passed, entries[:split]]), others)
         return text if len(text) <= _MAX_SIGNED else None
 
@@ -299,16 +365,32 @@ class SignedWalk(_Segments):
             "sizes": [len(packed.entries), passed.nbytes],
         }
         compressed = zlib.compress(json.dumps(head, separators=(",", ":")).encode(), 9)
-        body = len(compressed).to_bytes(4, "big") + compressed + packed.entries + passed.tobytes() + others.astype("<i8").tobytes()
+        body = (
+            len(compressed).to_bytes(4, "big")
+            + compressed
+            + packed.entries
+            + passed.tobytes()
+            + others.astype("<i8").tobytes()
+        )
         kind = bytes([SIGNED << 5])
         return continuations.to_text(kind + _mac(seal, kind + body) + body)
 
 
-def _given(segments: Sequence[Segment], others: Iterable[int], passed: Entries = NO_ENTRIES) -> Given:
+def _given(
+    segments: Sequence[Segment], others: Iterable[int], passed: Entries = NO_ENTRIES
+) -> Given:
     """All that is in a walk, with what was shown in place of others or found and no news."""
     entries = np.concatenate([passed, *(segment.entries for segment in segments)])
-    ids = [entries["id"].astype(np.int64), *(segment.dropped for segment in segments), np.array(list(others), dtype=np.int64)]
-    return Given(ids=np.concatenate(ids), text_keys=frozenset(entries["text_key"].tolist()), places=_places(entries))
+    ids = [
+        entries["id"].astype(np.int64),
+        *(segment.dropped for segment in segments),
+        np.array(list(others), dtype=np.int64),
+    ]
+    return Given(
+        ids=np.concatenate(ids),
+        text_keys=frozenset(entries["text_key"].tolist()),
+        places=_places(entries),
+    )
 
 
 def _last_score(entries: Entries) -> float | None:
@@ -318,7 +400,13 @@ def _last_score(entries: Entries) -> float | None:
 
 def _places(entries: Entries) -> dict[tuple[int, int], int]:
     """Where each entry stood when it was ranked."""
-    return dict(zip(zip(entries["document"].tolist(), entries["position"].tolist(), strict=True), entries["id"].tolist(), strict=True))
+    return dict(
+        zip(
+            zip(entries["document"].tolist(), entries["position"].tolist(), strict=True),
+            entries["id"].tolist(),
+            strict=True,
+        )
+    )
 
 
 def _whole_groups(entries: Entries, most: int) -> Entries:
@@ -330,19 +418,28 @@ def _whole_groups(entries: Entries, most: int) -> Entries:
 
 def _check_caller(fingerprint: str, seal: Seal) -> None:
     if not hmac.compare_digest(fingerprint, _fingerprint(seal)):
-        raise DeniedContinuationError("this continuation was given to another caller; search again with your own key")
+        raise DeniedContinuationError(
+            "this continuation was given to another caller; search again with your own key"
+        )
 
 
 def _check_space(question: Question, space_id: int) -> None:
     if question.space_id != space_id:
-        raise OutdatedContinuationError("this continuation was made with another embedder; search again, or ask with restart", question=question)
+        raise OutdatedContinuationError(
+            "this continuation was made with another embedder; search again, or ask with restart",
+            question=question,
+        )
 
 
 def _mac(seal: Seal, data: bytes) -> bytes:
-    return hmac.new(seal.key, seal.catalog.encode() + b"\0" + data, hashlib.sha256).digest()[:_MAC_BYTES]
+    return hmac.new(seal.key, seal.catalog.encode() + b"\0" + data, hashlib.sha256).digest()[
+        :_MAC_BYTES
+    ]
 
 
 def _fingerprint(seal: Seal) -> str:
-    """Who asks, so that nobody can read or guess the name; nobody in particular is an empty string."""
+    """Who asks, so that nobody can read or guess the name; nobody in particular is an empty
+    string.
+    """
     caller = seal.caller.encode("utf-8", "surrogatepass")
     return hmac.new(seal.key, b"caller" + caller, hashlib.sha256).hexdigest() if caller else ""

@@ -1,1 +1,3 @@
-"""Where documents come from: folders, git repositories, and the text inside their files, with secrets masked."""
+"""Where documents come from: folders, git repositories, and the text inside their files, with
+secrets masked.
+"""

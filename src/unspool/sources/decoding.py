@@ -14,16 +14,21 @@ _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# Everything below space but backspace, tab, line ends, form feed and escape (terminal colours); and DEL.
+# Everything below space but backspace, tab, line ends, form feed and escape (terminal colours); and
+# DEL.
 _CONTROL = bytes(set(range(32)) - set(b"\b\t\n\v\f\r\x1b")) + b"\x7f"
 _MAX_CONTROL_SHARE = 0.1
-# Western text has its accents and curly quotes one by one among ASCII letters; other encodings have runs of high bytes.
+# Western text has its accents and curly quotes one by one among ASCII letters; other encodings have
+# runs of high bytes.
 _WESTERN_BYTES = bytes({0x80, 0x85, *range(0x91, 0x98), 0x99, *range(0xA0, 0x100)})
 _RUNS = re.compile(rb"[\x80-\xff]+")
 
 
 def decode(data: bytes) -> tuple[str, str] | None:
-    """The text without its byte order mark, and the encoding; None for binary data. Line ends stay as they are."""
+    """The text without its byte order mark, and the encoding; None for binary data.
+
+    Line ends stay as they are.
+    """
     for bom, encoding in _BOMS:
         if data.startswith(bom):
             return data[len(bom) :].decode(encoding, "replace"), encoding
@@ -40,13 +45,21 @@ def decode(data: bytes) -> tuple[str, str] | None:
 
 
 def _unmarked_utf16(head: bytes) -> str:
-    """UTF-16 without a mark: mostly ASCII, so that one byte of each pair is mostly NUL and the other hardly ever."""
+    """UTF-16 without a mark: mostly ASCII, so that one byte of each pair is mostly NUL and the
+    other hardly ever.
+    """
     even, odd = head[0::2], head[1::2]
     half = len(odd)
     if half < 2:
         return ""
     low, high = even.count(0) / half, odd.count(0) / half
-    encoding = "utf-16-le" if high > 0.5 and low < 0.05 else "utf-16-be" if low > 0.5 and high < 0.05 else ""
+    encoding = (
+        "utf-16-le"
+        if high > 0.5 and low < 0.05
+        else "utf-16-be"
+        if low > 0.5 and high < 0.05
+        else ""
+    )
     if encoding:
         text = head[: half * 2].decode(encoding, "replace")
         readable = sum(char.isprintable() or char.isspace() for char in text)
@@ -77,7 +90,8 @@ def _guesses(sample: bytes) -> list[str]:
     western = not sample.translate(None, bytes(range(0x80)) + _WESTERN_BYTES)
     if western and sum(len(run) == 1 for run in runs) >= len(runs) * 0.9:
         return ["cp1252"]  # the detector often takes short Western text for something rarer
-    from charset_normalizer import from_bytes  # late: few files need it, and it takes longer to load than all of sources
+    # late: few files need it, and it takes longer to load than all of sources
+    from charset_normalizer import from_bytes
 
     best = from_bytes(sample).best()
     return [best.encoding] if best else []

@@ -30,8 +30,20 @@ _MAX_XML_BYTES = 25_000_000  # of the parts that are parsed: a tree takes up to 
 _MAX_ENTRIES = 10_000
 _MAX_RATIO = 500  # XML packs at most about 1:100; bombs lie above 1:1000
 
-# What the parsers let through on damaged files besides their own errors, seen with files cut or altered at random.
-_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RecursionError, OSError, zlib.error, struct.error)
+# What the parsers let through on damaged files besides their own errors, seen with files cut or
+# altered at random.
+_DAMAGE = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    RecursionError,
+    OSError,
+    zlib.error,
+    struct.error,
+)
 _LXML_NO_MEMORY = 2
 
 _LITERAL = re.compile(r"^(?=#{1,6}(?:[ \t]|$)|=+[ \t]*$|-+[ \t]*$|`{3}|~{3})", re.MULTILINE)
@@ -47,9 +59,11 @@ class Extracted:
 
 
 def extract(data: bytes, path: str) -> Extracted | None:
-    """The text of a PDF or DOCX, by its name or, for PDF, its first bytes; None where the file is neither.
+    """The text of a PDF or DOCX, by its name or, for PDF, its first bytes; None where the file is
+    neither.
 
-    Raises `MissingDependencyError` with the install command, and `InputError` for what is encrypted, damaged or too large.
+    Raises `MissingDependencyError` with the install command, and `InputError` for what is
+    encrypted, damaged or too large.
     """
     if not is_document(data, path):
         return None
@@ -78,7 +92,8 @@ def _pdf(data: bytes, path: str) -> Extracted:
         from pypdf.errors import DependencyError, PyPdfError
     except ModuleNotFoundError as error:
         raise _missing(error, "pypdf", "pdf", path) from error
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # it warns about every flaw of a file on the user's terminal
+    # it warns about every flaw of a file on the user's terminal
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
@@ -86,11 +101,17 @@ def _pdf(data: bytes, path: str) -> Extracted:
         text = _join(_pages(reader, path), path)
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except DependencyError as error:
-        raise InputError(f"{path!r} is encrypted in a way that needs another package; index a copy without a password") from error
+        raise InputError(
+            f"{path!r} is encrypted in a way that needs another package; index a copy without a "
+            f"password"
+        ) from error
     except InputError:
         raise  # it is a ValueError too
     except (PyPdfError, *_DAMAGE) as error:
-        raise InputError(f"{path!r} is not a readable PDF ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
+        raise InputError(
+            f"{path!r} is not a readable PDF ({type(error).__name__}); repair it or leave it out "
+            f"in .unspoolignore"
+        ) from error
     return Extracted(text=text, title=" ".join(title.split()), language="text")
 
 
@@ -115,24 +136,41 @@ def _docx(data: bytes, path: str) -> Extracted:
         title = document.core_properties.title or ""
     except InputError:
         raise
-    except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:  # SyntaxError: lxml's, of damaged XML
+    # SyntaxError: lxml's, of damaged XML
+    except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:
         if getattr(error, "code", 0) == _LXML_NO_MEMORY:
             raise MemoryError from error
-        raise InputError(f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it out in .unspoolignore") from error
+        raise InputError(
+            f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it "
+            f"out in .unspoolignore"
+        ) from error
     return Extracted(text=text, title=" ".join(title.split()), language="markdown")
 
 
 def _check_archive(data: bytes, path: str) -> None:
-    """Reject archives that would unpack to more than any document needs. zipfile never unpacks more than is declared."""
+    """Reject archives that would unpack to more than any document needs.
+
+    zipfile never unpacks more than is declared.
+    """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
     unpacked = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     parsed = sum(entry.file_size for entry in entries if entry.filename.endswith((".xml", ".rels")))
-    if len(entries) > _MAX_ENTRIES or unpacked > _MAX_UNPACKED_BYTES or unpacked > 1_000_000 + packed * _MAX_RATIO:
-        raise InputError(f"{path!r} would unpack to {unpacked} bytes in {len(entries)} parts; save it again from a word processor")
+    if (
+        len(entries) > _MAX_ENTRIES
+        or unpacked > _MAX_UNPACKED_BYTES
+        or unpacked > 1_000_000 + packed * _MAX_RATIO
+    ):
+        raise InputError(
+            f"{path!r} would unpack to {unpacked} bytes in {len(entries)} parts; save it again "
+            f"from a word processor"
+        )
     if parsed > _MAX_XML_BYTES:
-        raise InputError(f"{path!r} contains {parsed} bytes of XML; split it into documents of at most {_MAX_XML_BYTES}")
+        raise InputError(
+            f"{path!r} contains {parsed} bytes of XML; split it into documents of at most "
+            f"{_MAX_XML_BYTES}"
+        )
 
 
 def _blocks(document: DocxDocument, path: str) -> Iterator[str]:
@@ -140,7 +178,11 @@ def _blocks(document: DocxDocument, path: str) -> Iterator[str]:
 
     levels = _HeadingLevels(document)
     for block in document.iter_inner_content():
-        yield _render_paragraph(block, levels) if isinstance(block, Paragraph) else literal("\n".join(_limit_size(_render_rows(block), path)))
+        yield (
+            _render_paragraph(block, levels)
+            if isinstance(block, Paragraph)
+            else literal("\n".join(_limit_size(_render_rows(block), path)))
+        )
 
 
 def _render_paragraph(paragraph: Any, levels: _HeadingLevels) -> str:
@@ -150,7 +192,9 @@ def _render_paragraph(paragraph: Any, levels: _HeadingLevels) -> str:
 
 
 class _HeadingLevels(dict[str | None, int]):
-    """Levels of headings by the ids of their styles, looked up once each: a lookup searches all styles."""
+    """Levels of headings by the ids of their styles, looked up once each: a lookup searches all
+    styles.
+    """
 
     def __init__(self, document: DocxDocument) -> None:
         super().__init__()
@@ -159,12 +203,17 @@ class _HeadingLevels(dict[str | None, int]):
     def __missing__(self, style_id: str | None) -> int:
         from docx.enum.style import WD_STYLE_TYPE
 
-        level = self[style_id] = _heading_level(self._styles.get_by_id(style_id, WD_STYLE_TYPE.PARAGRAPH))
+        level = self[style_id] = _heading_level(
+            self._styles.get_by_id(style_id, WD_STYLE_TYPE.PARAGRAPH)
+        )
         return level
 
 
 def _heading_level(style: Any) -> int:
-    """Return the level of `Heading 2` or of a style based on it, 0 for body text. Word stores these names in English in every language."""
+    """Return the level of `Heading 2` or of a style based on it, 0 for body text.
+
+    Word stores these names in English in every language.
+    """
     for _ in range(10):  # a damaged file may name a style as its own base
         if style is None:
             break
@@ -178,7 +227,11 @@ def _heading_level(style: Any) -> int:
 
 
 def _render_rows(table: Table) -> Iterator[str]:
-    """Yield the rows as lines. Each cell is read once: `row.cells` has one for every column that it spans, a million if the file says so."""
+    """Yield the rows as lines.
+
+    Each cell is read once: `row.cells` has one for every column that it spans, a million if the
+    file says so.
+    """
     from docx.table import _Cell
 
     above: dict[int, str] = {}
@@ -187,7 +240,11 @@ def _render_rows(table: Table) -> Iterator[str]:
         column = 0
         for cell in row.tc_lst:
             # A cell that continues the one above it is empty.
-            texts[column] = above.get(column, "") if cell.vMerge == "continue" else _Cell(cell, table).text.strip()
+            texts[column] = (
+                above.get(column, "")
+                if cell.vMerge == "continue"
+                else _Cell(cell, table).text.strip()
+            )
             column += cell.grid_span
         yield " | ".join(texts.values())
         above = texts
@@ -207,7 +264,11 @@ def _limit_size(parts: Iterator[str], path: str) -> Iterator[str]:
 
 
 def _missing(error: ModuleNotFoundError, driver: str, extra: str, path: str) -> Exception:
-    """An install hint only if the missing module is the one the extra brings; anything else is a fault to be seen as it is."""
+    """An install hint only if the missing module is the one the extra brings; anything else is a
+    fault to be seen as it is.
+    """
     if error.name is None or error.name.split(".")[0] not in (driver, "lxml"):
         return error
-    return MissingDependencyError(f"{path!r} needs the {extra!r} extra; pip install 'unspool[{extra}]'")
+    return MissingDependencyError(
+        f"{path!r} needs the {extra!r} extra; pip install 'unspool[{extra}]'"
+    )

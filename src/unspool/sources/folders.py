@@ -1,7 +1,7 @@
 """The files below a folder that are worth indexing, and why the others are not.
 
-Nothing is opened but ignore files and cache markers: what to skip is decided by names, sizes and file types. Links are never
-followed, so a scan stays inside its root and loops cannot trap it.
+Nothing is opened but ignore files and cache markers: what to skip is decided by names, sizes and
+file types. Links are never followed, so a scan stays inside its root and loops cannot trap it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from unspool.sources.ignores import Rules, Scope, key, verdict
 
 MAX_BYTES = 2_000_000
 EXTRACTED_FACTOR = 20  # a PDF or DOCX holds far less text than bytes
-_IGNORE_FILES = ((".unspoolignore", True), (".gitignore", False))  # nearest first: the own file wins in the same folder
-_MAX_IGNORE_BYTES = 1_000_000  # git's own limit is 100 MB; the longest seen in practice are a few kilobytes
+# nearest first: the own file wins in the same folder
+_IGNORE_FILES = ((".unspoolignore", True), (".gitignore", False))
+# git's own limit is 100 MB; the longest seen in practice are a few kilobytes
+_MAX_IGNORE_BYTES = 1_000_000
 _CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"
 _PROGRESS_STEP = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A file worth reading. `path` can be stored and shown; `file` opens it, even where its name is not valid UTF-8."""
+    """A file worth reading.
+
+    `path` can be stored and shown; `file` opens it, even where its name is not valid UTF-8.
+    """
 
     path: str  # relative to the root, with "/"
     file: str
@@ -39,7 +44,10 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """What a scan found. `unread` names folders ("" is the root) whose files are unknown, not gone."""
+    """What a scan found.
+
+    `unread` names folders ("" is the root) whose files are unknown, not gone.
+    """
 
     found: list[Found] = field(default_factory=list)
     skips: list[Skip] = field(default_factory=list)
@@ -60,16 +68,22 @@ def max_bytes_of(name: str, max_bytes: int) -> int:
     return max_bytes * EXTRACTED_FACTOR if names.extension(name) in names.EXTRACTED else max_bytes
 
 
-def scan(root: Path, *, max_bytes: int = MAX_BYTES, on_progress: Callable[[int], None] | None = None) -> Scan:
-    """Every indexable file below `root`, in a fixed order; `root` may also be one file, which then is not ignored.
+def scan(
+    root: Path, *, max_bytes: int = MAX_BYTES, on_progress: Callable[[int], None] | None = None
+) -> Scan:
+    """Every indexable file below `root`, in a fixed order; `root` may also be one file, which then
+    is not ignored.
 
-    `on_progress` is told how many files were found so far. Files that vanish meanwhile are left out.
+    `on_progress` is told how many files were found so far. Files that vanish meanwhile are left
+    out.
     """
     try:
         real = os.path.realpath(root, strict=True)
         status = os.stat(real)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"{str(root)!r} does not exist; check the path and the folder you are in") from None
+        raise NotFoundError(
+            f"{str(root)!r} does not exist; check the path and the folder you are in"
+        ) from None
     except OSError as error:
         raise _unreachable(root, error) from error
     if stat.S_ISDIR(status.st_mode):
@@ -77,7 +91,9 @@ def scan(root: Path, *, max_bytes: int = MAX_BYTES, on_progress: Callable[[int],
     elif stat.S_ISREG(status.st_mode):
         result = _single(root, real, status, max_bytes)
     else:
-        raise InputError(f"{str(root)!r} is a device, pipe or socket; give a folder or a regular file")
+        raise InputError(
+            f"{str(root)!r} is a device, pipe or socket; give a folder or a regular file"
+        )
     if on_progress is not None:
         on_progress(len(result.found))
     return result
@@ -85,10 +101,17 @@ def scan(root: Path, *, max_bytes: int = MAX_BYTES, on_progress: Callable[[int],
 
 def _unreachable(root: Path, error: OSError) -> Exception:
     if isinstance(error, PermissionError):
-        return InputError(f"{str(root)!r} may not be read by this user; change its permissions or give another path")
+        return InputError(
+            f"{str(root)!r} may not be read by this user; change its permissions or give another "
+            f"path"
+        )
     if error.errno == errno.ELOOP:
-        return InputError(f"{str(root)!r} is a link that leads to itself; give the folder it should lead to")
-    return ServiceError(f"{str(root)!r} cannot be opened: {error.strerror}; check the disk or the mount")
+        return InputError(
+            f"{str(root)!r} is a link that leads to itself; give the folder it should lead to"
+        )
+    return ServiceError(
+        f"{str(root)!r} cannot be opened: {error.strerror}; check the disk or the mount"
+    )
 
 
 def _single(root: Path, real: str, status: os.stat_result, max_bytes: int) -> Scan:
@@ -96,14 +119,23 @@ def _single(root: Path, real: str, status: os.stat_result, max_bytes: int) -> Sc
     name = os.path.basename(os.path.abspath(root))
     reason = names.verdict(name)
     # Asked for by name: only what cannot be read as text is refused.
-    _take(result, storable(name), real, status, max_bytes, reason if reason and reason[0] == "binary" else None)
+    _take(
+        result,
+        storable(name),
+        real,
+        status,
+        max_bytes,
+        reason if reason and reason[0] == "binary" else None,
+    )
     return result
 
 
 class _Walk:
     """One walk through a folder; an explicit stack, so depth is limited by memory only."""
 
-    def __init__(self, root: str, max_bytes: int, on_progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, root: str, max_bytes: int, on_progress: Callable[[int], None] | None
+    ) -> None:
         self.root = root
         self.max_bytes = max_bytes
         self.on_progress = on_progress
@@ -150,40 +182,83 @@ class _Walk:
         return folders
 
     def _unread(self, folder: _Folder, error: OSError) -> None:
-        self.result.skips.append(Skip(path=folder.path or "./", reason="unreadable", detail=error.strerror or "cannot be listed"))
+        self.result.skips.append(
+            Skip(
+                path=folder.path or "./",
+                reason="unreadable",
+                detail=error.strerror or "cannot be listed",
+            )
+        )
         self.result.unread.append(folder.path.rstrip("/"))
 
-    def _visit(self, entry: os.DirEntry[str], folder: _Folder, scopes: tuple[Scope, ...]) -> _Folder | None:
+    def _visit(
+        self, entry: os.DirEntry[str], folder: _Folder, scopes: tuple[Scope, ...]
+    ) -> _Folder | None:
         name = entry.name
         path, name_key = folder.path + storable(name), key(name)
         is_folder = entry.is_dir(follow_symlinks=False) and not _is_junction(entry)
-        excluded, ours = verdict(scopes, name_key, folder.key + name_key, folder=is_folder) if scopes else (None, False)
+        excluded, ours = (
+            verdict(scopes, name_key, folder.key + name_key, folder=is_folder)
+            if scopes
+            else (None, False)
+        )
         kept = excluded is False and ours
         if is_folder:
             reason = names.FOLDERS.get(name)
             if reason and not (kept and name not in names.VERSION_CONTROL):
                 self.result.skips.append(Skip(path=path + "/", reason=reason[0], detail=reason[1]))
             elif excluded:
-                self.result.skips.append(Skip(path=path + "/", reason="ignored", detail="by an ignore file"))
+                self.result.skips.append(
+                    Skip(path=path + "/", reason="ignored", detail="by an ignore file")
+                )
             else:
                 return _Folder(entry.path, path + "/", f"{folder.key}{name_key}/", scopes, kept)
-        elif excluded or name in names.VERSION_CONTROL:  # in a linked work tree or a submodule .git is a file
-            self.result.skips.append(Skip(path=path, reason="ignored", detail="by an ignore file" if excluded else "version control"))
+        # in a linked work tree or a submodule .git is a file
+        elif excluded or name in names.VERSION_CONTROL:
+            self.result.skips.append(
+                Skip(
+                    path=path,
+                    reason="ignored",
+                    detail="by an ignore file" if excluded else "version control",
+                )
+            )
         elif entry.is_symlink() or entry.is_dir(follow_symlinks=False):
-            self.result.skips.append(Skip(path=path, reason="symlink", detail=self._link_detail(entry.path)))
+            self.result.skips.append(
+                Skip(path=path, reason="symlink", detail=self._link_detail(entry.path))
+            )
         elif not entry.is_file(follow_symlinks=False):
-            self.result.skips.append(Skip(path=path, reason="special", detail="a pipe, socket or device"))
+            self.result.skips.append(
+                Skip(path=path, reason="special", detail="a pipe, socket or device")
+            )
         else:
-            _take(self.result, path, entry.path, entry.stat(follow_symlinks=False), self.max_bytes, None if kept else names.verdict(name))
+            _take(
+                self.result,
+                path,
+                entry.path,
+                entry.stat(follow_symlinks=False),
+                self.max_bytes,
+                None if kept else names.verdict(name),
+            )
         return None
 
     def _link_detail(self, link: str) -> str:
         target = os.path.realpath(link)
         inside = target == self.root or target.startswith(os.path.join(self.root, ""))
-        return "links are not followed; it leads to another place in the folder" if inside else "leads out of the folder"
+        return (
+            "links are not followed; it leads to another place in the folder"
+            if inside
+            else "leads out of the folder"
+        )
 
 
-def _take(result: Scan, path: str, file: str, status: os.stat_result, max_bytes: int, reason: tuple[str, str] | None) -> None:
+def _take(
+    result: Scan,
+    path: str,
+    file: str,
+    status: os.stat_result,
+    max_bytes: int,
+    reason: tuple[str, str] | None,
+) -> None:
     """Put a regular file on the list, or say why not."""
     limit = max_bytes_of(path, max_bytes)
     if reason is None and status.st_size == 0:
@@ -191,7 +266,9 @@ def _take(result: Scan, path: str, file: str, status: os.stat_result, max_bytes:
     if reason is None and status.st_size > limit:
         reason = ("huge", f"{status.st_size} bytes; the limit is {limit}")
     if reason is None:
-        result.found.append(Found(path=path, file=file, size_bytes=status.st_size, modified_ns=status.st_mtime_ns))
+        result.found.append(
+            Found(path=path, file=file, size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
+        )
     else:
         result.skips.append(Skip(path=path, reason=reason[0], detail=reason[1]))
 
@@ -199,7 +276,8 @@ def _take(result: Scan, path: str, file: str, status: os.stat_result, max_bytes:
 def storable(name: str) -> str:
     """The name as text that every database takes.
 
-    Bytes that are not UTF-8 become U+FFFD. Because two such names could then be equal, a fingerprint of the real one stands before the suffix.
+    Bytes that are not UTF-8 become U+FFFD. Because two such names could then be equal, a
+    fingerprint of the real one stands before the suffix.
     """
     if name.isascii():
         return name
@@ -208,13 +286,19 @@ def storable(name: str) -> str:
     except UnicodeEncodeError:
         stem, suffix = os.path.splitext(name)
         mark = hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()
-        return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in f"{stem}~{mark}{suffix}")
+        return "".join(
+            "\ufffd" if "\ud800" <= char <= "\udfff" else char for char in f"{stem}~{mark}{suffix}"
+        )
     return name
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
     """Windows' links between folders are no symlinks to Python 3.11."""
-    attributes = getattr(entry.stat(follow_symlinks=False), "st_file_attributes", 0) if os.name == "nt" else 0
+    attributes = (
+        getattr(entry.stat(follow_symlinks=False), "st_file_attributes", 0)
+        if os.name == "nt"
+        else 0
+    )
     return bool(attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT)
 
 
@@ -222,20 +306,28 @@ def _marker(folder: str, present: set[str]) -> tuple[str, str] | None:
     """Virtual environments and caches say what they are by a file inside."""
     if "pyvenv.cfg" in present or "conda-meta" in present:
         return "vendored", "a Python environment"
-    if "CACHEDIR.TAG" in present and _small_file(os.path.join(folder, "CACHEDIR.TAG")).startswith(_CACHE_TAG):
+    if "CACHEDIR.TAG" in present and _small_file(os.path.join(folder, "CACHEDIR.TAG")).startswith(
+        _CACHE_TAG
+    ):
         return "ignored", "marked as a cache by CACHEDIR.TAG"
     return None
 
 
 def _scopes_in(folder: str, present: set[str], below: int) -> tuple[Scope, ...]:
-    scopes = [Scope(_rules(os.path.join(folder, name), ours=ours), below=below) for name, ours in _IGNORE_FILES if name in present]
+    scopes = [
+        Scope(_rules(os.path.join(folder, name), ours=ours), below=below)
+        for name, ours in _IGNORE_FILES
+        if name in present
+    ]
     if ".git" in present:
         scopes.append(Scope(_rules(_exclude_file(folder)), below=below))
     return tuple(scope for scope in scopes if scope.rules)
 
 
 def _scopes_above(root: str) -> tuple[Scope, ...]:
-    """The ignore files between the root and the top of the git work tree it lies in, nearest first."""
+    """The ignore files between the root and the top of the git work tree it lies in, nearest
+    first.
+    """
     scopes: list[Scope] = []
     folder, above = root, ""
     while not os.path.lexists(os.path.join(folder, ".git")):
@@ -243,14 +335,19 @@ def _scopes_above(root: str) -> tuple[Scope, ...]:
         if parent == folder:
             return ()  # in no work tree, so nothing above the root applies
         folder, above = parent, f"{key(name)}/{above}"
-        scopes += [Scope(_rules(os.path.join(folder, name), ours=ours), above=above) for name, ours in _IGNORE_FILES]
+        scopes += [
+            Scope(_rules(os.path.join(folder, name), ours=ours), above=above)
+            for name, ours in _IGNORE_FILES
+        ]
     if folder != root:
         scopes.append(Scope(_rules(_exclude_file(folder)), above=above))
     return tuple(scope for scope in scopes if scope.rules)
 
 
 def _exclude_file(top: str) -> str:
-    """`info/exclude` of a work tree; in a linked work tree `.git` is a file that says where the repository is."""
+    """`info/exclude` of a work tree; in a linked work tree `.git` is a file that says where the
+    repository is.
+    """
     git = os.path.join(top, ".git")
     if os.path.isdir(git):
         return os.path.join(git, "info", "exclude")

@@ -1,11 +1,12 @@
 """Repositories by their address: a shallow copy of one commit, made with the `git` program.
 
-The address may contain a password. Only git's environment contains it: no command line, which every user of the machine can read, no
-configuration file of the copy, no message.
+The address may contain a password. Only git's environment contains it: no command line, which every
+user of the machine can read, no configuration file of the copy, no message.
 
-Nothing that a repository contains starts a program. Of the user's git configuration only the parts for authentication and
-network are used (`_USER_KEYS`), so that private repositories work. Filters, hooks, diff drivers, aliases and file system monitors
-are not configured at all. The configuration of a copy is written anew before each run.
+Nothing that a repository contains starts a program. Of the user's git configuration only the parts
+for authentication and network are used (`_USER_KEYS`), so that private repositories work. Filters,
+hooks, diff drivers, aliases and file system monitors are not configured at all. The configuration
+of a copy is written anew before each run.
 """
 
 from __future__ import annotations
@@ -43,14 +44,24 @@ from unspool.sources.names import words
 LOOK_EVERY_S = 0.5  # how soon a fetch that hangs hears that nobody waits for it any more
 _FETCHING = Progress(task="fetching", done=0, total=0)
 _URL = re.compile(r"(?:https?|ssh|git|git\+ssh|file)://\S", re.IGNORECASE)
-_SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\s:]\S*$")  # git@host:path; a user is asked for, so that C:\ is a path
+# git@host:path; a user is asked for, so that C:\ is a path
+_SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\s:]\S*$")
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+@")
-_SOURCE = "unspool-source"  # file in the copy's `.git`: the address that the copy was made from, without a password
+# file in the copy's `.git`: the address that the copy was made from, without a password
+_SOURCE = "unspool-source"
 _CONFIGURATION = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfilemode = false\n"
 if os.name == "nt":
     _CONFIGURATION += "\tsymlinks = false\n"
-# Files of a `.git` folder that change what git runs or where it reads and writes. A copy made here has none of them.
-_FOREIGN = ("config.worktree", "commondir", "hooks", "info", "objects/info/alternates", "objects/info/http-alternates")
+# Files of a `.git` folder that change what git runs or where it reads and writes. A copy made here
+# has none of them.
+_FOREIGN = (
+    "config.worktree",
+    "commondir",
+    "hooks",
+    "info",
+    "objects/info/alternates",
+    "objects/info/http-alternates",
+)
 _PROTOCOLS = ("file", "git", "http", "https", "ssh")
 _SAFE = (
     ("core.hooksPath", "/dev/null"),
@@ -66,33 +77,52 @@ _SAFE = (
     ("maintenance.auto", "false"),
 )
 # Settings of the user's git configuration that a private repository may need.
-_USER_KEYS = re.compile(r"credential\..+|http\..+|url\..+\.insteadof|core\.sshcommand|ssh\.variant|safe\.directory", re.IGNORECASE)
-# Variables of the caller that git needs to find its own programs, to authenticate and to use the network.
+_USER_KEYS = re.compile(
+    r"credential\..+|http\..+|url\..+\.insteadof|core\.sshcommand|ssh\.variant|safe\.directory",
+    re.IGNORECASE,
+)
+# Variables of the caller that git needs to find its own programs, to authenticate and to use the
+# network.
 _USER_VARIABLES = words(
-    "GIT_EXEC_PATH GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH GIT_SSL_CERT GIT_SSL_CIPHER_LIST GIT_SSL_KEY "
-    "GIT_SSL_NO_VERIFY GIT_SSL_VERSION GIT_PROXY_SSL_CAINFO GIT_PROXY_SSL_CERT GIT_PROXY_SSL_KEY GIT_HTTP_PROXY_AUTHMETHOD "
+    "GIT_EXEC_PATH GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH "
+    "GIT_SSL_CERT GIT_SSL_CIPHER_LIST GIT_SSL_KEY "
+    "GIT_SSL_NO_VERIFY GIT_SSL_VERSION GIT_PROXY_SSL_CAINFO GIT_PROXY_SSL_CERT GIT_PROXY_SSL_KEY "
+    "GIT_HTTP_PROXY_AUTHMETHOD "
     "GIT_HTTP_USER_AGENT GIT_HTTP_LOW_SPEED_LIMIT GIT_HTTP_LOW_SPEED_TIME"
 )
-_USER_FILES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")  # where the user's configuration is
+# where the user's configuration is
+_USER_FILES = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
 _SSH = "ssh -o BatchMode=yes"  # fail instead of asking for a password or about a host
 _ANSWERS: tuple[tuple[type[UnspoolError], str, str], ...] = (
     (
         RejectedError,
         (
-            r"authentication failed|could not read (?:username|password)|terminal prompts disabled|permission denied|access denied"
+            r"authentication failed|could not read (?:username|password)|terminal prompts "
+            r"disabled|permission denied|access denied"
             r"|returned error: 40[13]|host key verification"
         ),
-        "refused to give it out; it may be private or not exist: check the address and your git credentials",
+        (
+            "refused to give it out; it may be private or not exist: check the address and your "
+            "git "
+            "credentials"
+        ),
     ),
     (
         NotFoundError,
         r"couldn't find remote ref|not our ref|unadvertised object|invalid refspec",
         "has no such branch, tag or commit, or is empty; check the name",
     ),
-    (NotFoundError, r"not found|does not exist|does not appear to be a git repository|no such file", "is no repository there; check the address"),
+    (
+        NotFoundError,
+        r"not found|does not exist|does not appear to be a git repository|no such file",
+        "is no repository there; check the address",
+    ),
     (
         UnreachableError,
-        r"could not resolve|unable to access|connection|timed out|unreachable|hung up|early eof|ssl|couldn't connect|failed to connect",
+        (
+            r"could not resolve|unable to access|connection|timed out|unreachable|hung up|early "
+            r"eof|ssl|couldn't connect|failed to connect"
+        ),
         "cannot be reached; check the address and the network, then try again",
     ),
 )
@@ -105,7 +135,9 @@ def is_git_url(text: str) -> bool:
 
 def redact(url: str) -> str:
     """Return the address without its password, token or query, fit for messages."""
-    head, user, host, path = _parts(re.sub(r"[?#].*$", "", url, flags=re.DOTALL) if "://" in url else url)
+    head, user, host, path = _parts(
+        re.sub(r"[?#].*$", "", url, flags=re.DOTALL) if "://" in url else url
+    )
     if not head:
         return url
     # For ssh the user is part of the address; on the web it may be a token.
@@ -123,7 +155,10 @@ def host_of(url: str) -> str:
 
 
 def _parts(url: str) -> tuple[str, str | None, str, str]:
-    """Split an address into scheme, user with password (None if missing), host with port, and path. Without a scheme only the path is set."""
+    """Split an address into scheme, user with password (None if missing), host with port, and path.
+
+    Without a scheme only the path is set.
+    """
     head, separator, rest = url.partition("://")
     if not separator:
         return "", None, "", url
@@ -150,7 +185,10 @@ def project_name(url_or_path: str) -> str:
 def check_ref(source: str, ref: str) -> None:
     """Raise InputError if a branch, tag or commit was given with a path."""
     if ref and not is_git_url(source):
-        raise InputError(f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git URL, a folder is taken as it is")
+        raise InputError(
+            f"ref {ref[:80]!r} was given with a path; a ref chooses what to fetch from a git "
+            f"URL, a folder is taken as it is"
+        )
 
 
 def clone(
@@ -162,13 +200,18 @@ def clone(
     redirects: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Path:
-    """Put the files of one commit (`ref`: a branch, tag or commit; else the default branch) into the folder `into`.
+    """Put the files of one commit (`ref`: a branch, tag or commit; else the default branch) into
+    the folder `into`.
 
-    Fetch only new objects if `into` was made from the same address before. Local changes there are discarded. Without `redirects` nothing is
-    fetched from a host that the address does not name. `on_progress` is called repeatedly while git works, and may raise to end it.
+    Fetch only new objects if `into` was made from the same address before. Local changes there are
+    discarded. Without `redirects` nothing is fetched from a host that the address does not name.
+    `on_progress` is called repeatedly while git works, and may raise to end it.
     """
     if not is_git_url(url) or url.startswith("-"):
-        raise InputError(f"{redact(url)[:200]!r} is no git address; give https://, ssh://, git@host:path or file://")
+        raise InputError(
+            f"{redact(url)[:200]!r} is no git address; give https://, ssh://, git@host:path or "
+            f"file://"
+        )
     if ref.startswith("-") or re.search(r"[\s:?*\[\\^~\x00-\x1f]|\.\.", ref):
         raise InputError(f"{ref[:200]!r} cannot be a branch, tag or commit; give its plain name")
     git = _Git(url, into, timeout_s, on_progress, redirects=redirects)
@@ -178,9 +221,14 @@ def clone(
         empty = made or not any(into.iterdir())
         into.mkdir(parents=True, exist_ok=True)
         if not empty and _read_source(into) != source:
-            raise ConflictError(f"{str(into)!r} holds something else than a copy of {source}; remove it or choose another folder")
+            raise ConflictError(
+                f"{str(into)!r} holds something else than a copy of {source}; remove it or "
+                f"choose another folder"
+            )
     except OSError as error:
-        raise InputError(f"{str(into)!r} cannot hold a copy of {source}: {error.strerror}; choose another folder") from error
+        raise InputError(
+            f"{str(into)!r} cannot hold a copy of {source}: {error.strerror}; choose another folder"
+        ) from error
     try:
         git.fetch(ref or "HEAD", source)
         git.run("reset", "--quiet", "--hard", "FETCH_HEAD", "--")
@@ -195,7 +243,9 @@ def clone(
 
 
 def _read_source(folder: Path) -> str:
-    """Return the address that a copy was made from; "" if the folder is no copy, or if links in it lead elsewhere."""
+    """Return the address that a copy was made from; "" if the folder is no copy, or if links in
+    it lead elsewhere.
+    """
     git_folder = folder / ".git"
     try:
         with os.scandir(git_folder) as entries:
@@ -209,7 +259,15 @@ def _read_source(folder: Path) -> str:
 class _Git:
     """Git program for one address and one copy, with one time limit for all steps together."""
 
-    def __init__(self, url: str, into: Path, timeout_s: float, on_progress: Callable[[Progress], None] | None, *, redirects: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        into: Path,
+        timeout_s: float,
+        on_progress: Callable[[Progress], None] | None,
+        *,
+        redirects: bool,
+    ) -> None:
         self.url = url
         self.address, self._credentials = _split_credentials(url)
         self.timeout_s = timeout_s
@@ -225,14 +283,33 @@ class _Git:
         try:
             self._prepare(source)
         except OSError as error:
-            raise InputError(f"{str(self._into)!r} cannot hold a copy of {source}: {error.strerror}; choose another folder") from error
+            raise InputError(
+                f"{str(self._into)!r} cannot hold a copy of {source}: {error.strerror}; choose "
+                f"another folder"
+            ) from error
         self._user_settings = self._read_user_settings()
         trusted = [value for key, value in self._user_settings if key == "safe.directory"]
         options = []
-        if trusted and self.address.lower().startswith("file:"):  # git does not hand settings on to the program that reads a local repository
-            program = ["git", *(part for value in trusted for part in ("-c", f"safe.directory={value}")), "upload-pack"]
+        # git does not hand settings on to the program that reads a local repository
+        if trusted and self.address.lower().startswith("file:"):
+            program = [
+                "git",
+                *(part for value in trusted for part in ("-c", f"safe.directory={value}")),
+                "upload-pack",
+            ]
             options = ["--upload-pack", shlex.join(program)]
-        self.run("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--no-recurse-submodules", *options, "--", self.address, ref)
+        self.run(
+            "fetch",
+            "--quiet",
+            "--depth=1",
+            "--no-tags",
+            "--force",
+            "--no-recurse-submodules",
+            *options,
+            "--",
+            self.address,
+            ref,
+        )
 
     def _prepare(self, source: str) -> None:
         """Make the `.git` folder, or rid one that exists of every setting that is not from here."""
@@ -248,19 +325,31 @@ class _Git:
         if not (self._git_folder / "HEAD").exists():
             self.run("init", "--quiet", "--template=", ".")
         (self._git_folder / "config").write_text(_CONFIGURATION, encoding="utf-8")
-        # Attributes in this file override those of the repository, and of git versions that read the user's configuration all the same.
+        # Attributes in this file override those of the repository, and of git versions that read
+        # the user's configuration all the same.
         (self._git_folder / "info").mkdir(exist_ok=True)
-        (self._git_folder / "info" / "attributes").write_text("* -filter -diff -merge\n", encoding="utf-8")
+        (self._git_folder / "info" / "attributes").write_text(
+            "* -filter -diff -merge\n", encoding="utf-8"
+        )
 
     def _read_user_settings(self) -> list[tuple[str, str]]:
-        """Return the settings of the user and of the machine that authentication and network may need."""
-        listed = self.run("config", "--list", "--includes", "--show-scope", "-z", with_user_files=True).split("\0")
+        """Return the settings of the user and of the machine that authentication and network may
+        need.
+        """
+        listed = self.run(
+            "config", "--list", "--includes", "--show-scope", "-z", with_user_files=True
+        ).split("\0")
         found = []
         for scope, entry in zip(listed[::2], listed[1::2], strict=False):
             key, separator, value = entry.partition("\n")
-            is_redirect = key.lower().startswith("http.") and key.lower().endswith(".followredirects")
+            is_redirect = key.lower().startswith("http.") and key.lower().endswith(
+                ".followredirects"
+            )
             is_restriction = key.startswith("protocol.") and value == "never"
-            if scope in ("system", "global") and (is_restriction or (_USER_KEYS.fullmatch(key) and (self._redirects or not is_redirect))):
+            if scope in ("system", "global") and (
+                is_restriction
+                or (_USER_KEYS.fullmatch(key) and (self._redirects or not is_redirect))
+            ):
                 found.append((key, value if separator else "true"))
         return found
 
@@ -275,12 +364,14 @@ class _Git:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
-                    start_new_session=True,  # no terminal to ask on, and helpers can be ended together
+                    # no terminal to ask on, and helpers can be ended together
+                    start_new_session=True,
                 )
                 _RUNNING.add(process)
         except FileNotFoundError as error:
             raise MissingDependencyError(
-                f"{redact(self.url)} needs the git program; install it (apt install git, brew install git, git-scm.com)"
+                f"{redact(self.url)} needs the git program; install it (apt install git, brew "
+                f"install git, git-scm.com)"
             ) from error
         try:
             output, complaint = self._wait_for(process)
@@ -294,9 +385,17 @@ class _Git:
         return output.decode("utf-8", "surrogateescape")
 
     def _environment(self, with_user_files: bool) -> dict[str, str]:
-        """Return the caller's environment, with only those variables of git that authentication and network need."""
+        """Return the caller's environment, with only those variables of git that authentication
+        and network need.
+        """
         ours = dict(os.environ)  # noqa: TID251 - not read, only handed on
-        kept = {name for name in ours if not name.startswith("GIT_") or name in _USER_VARIABLES or (with_user_files and name in _USER_FILES)}
+        kept = {
+            name
+            for name in ours
+            if not name.startswith("GIT_")
+            or name in _USER_VARIABLES
+            or (with_user_files and name in _USER_FILES)
+        }
         environment = {name: ours[name] for name in kept} | {
             "GIT_DIR": str(self._git_folder),
             "GIT_COMMON_DIR": str(self._git_folder),
@@ -315,20 +414,31 @@ class _Git:
         if with_user_files:
             return environment
         if "GIT_ALLOW_PROTOCOL" in ours:  # the user allows fewer
-            environment["GIT_ALLOW_PROTOCOL"] = ":".join(set(_PROTOCOLS) & set(ours["GIT_ALLOW_PROTOCOL"].split(":")))
-        if not {"GIT_SSH", "GIT_SSH_COMMAND"} & kept and not any(key == "core.sshcommand" for key, _ in self._user_settings):
+            environment["GIT_ALLOW_PROTOCOL"] = ":".join(
+                set(_PROTOCOLS) & set(ours["GIT_ALLOW_PROTOCOL"].split(":"))
+            )
+        if not {"GIT_SSH", "GIT_SSH_COMMAND"} & kept and not any(
+            key == "core.sshcommand" for key, _ in self._user_settings
+        ):
             environment["GIT_SSH_COMMAND"] = _SSH
         straight = () if self._redirects else (("http.followRedirects", "false"),)
         restrictions = [one for one in self._user_settings if one[0].startswith("protocol.")]
         settings = [*self._user_settings, *_SAFE, *restrictions, *straight, *self._credentials]
-        environment |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
+        environment |= {
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
         environment["GIT_CONFIG_COUNT"] = str(len(settings))
         for number, (key, value) in enumerate(settings):
             environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
         return environment
 
     def _wait_for(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-        """Wait for git and return its output and its errors. Raise an error after the time limit, or whatever `on_progress` raises."""
+        """Wait for git and return its output and its errors.
+
+        Raise an error after the time limit, or whatever `on_progress` raises.
+        """
         while True:
             if self._on_progress is not None:
                 self._on_progress(_FETCHING)
@@ -338,7 +448,10 @@ class _Git:
             except subprocess.TimeoutExpired:
                 if left > LOOK_EVERY_S:
                     continue
-            raise ServiceTimeoutError(f"{redact(self.url)} did not finish within {self.timeout_s:g} s; try again or allow more time")
+            raise ServiceTimeoutError(
+                f"{redact(self.url)} did not finish within {self.timeout_s:g} s; try again or "
+                f"allow more time"
+            )
 
     def _failure(self, complaint: str) -> UnspoolError:
         said = self._clean(complaint)
@@ -351,15 +464,29 @@ class _Git:
         """Return the errors of git as one line, without the secrets of the address."""
         text = complaint.replace(self.url, redact(self.url))
         user_info = self.url.partition("://")[2].rpartition("@")[0]
-        for secret in sorted({part for raw in (user_info, user_info.partition(":")[2]) for part in (raw, unquote(raw))}, key=len, reverse=True):
+        for secret in sorted(
+            {
+                part
+                for raw in (user_info, user_info.partition(":")[2])
+                for part in (raw, unquote(raw))
+            },
+            key=len,
+            reverse=True,
+        ):
             if len(secret) > 2 and redact(self.url) != self.url:
                 text = text.replace(secret, "***")
         text = _USER_INFO.sub("***@", text)
-        return " ".join(line.strip() for line in text.splitlines() if line.strip() and not line.startswith("hint:"))[:400]
+        return " ".join(
+            line.strip()
+            for line in text.splitlines()
+            if line.strip() and not line.startswith("hint:")
+        )[:400]
 
 
 def _split_credentials(url: str) -> tuple[str, list[tuple[str, str]]]:
-    """Return an address without its secrets, and the git settings that send them to this host alone."""
+    """Return an address without its secrets, and the git settings that send them to this host
+    alone.
+    """
     head, user, host, path = _parts(url)
     if user is None or head.lower() == "file":
         return url, []
@@ -370,7 +497,9 @@ def _split_credentials(url: str) -> tuple[str, list[tuple[str, str]]]:
     if not separator:
         return bare, [(f"credential.{base}.username", unquote(name))]
     both = f"{unquote(name)}:{unquote(password)}".encode()
-    return bare, [(f"http.{base}.extraHeader", f"Authorization: Basic {base64.b64encode(both).decode()}")]
+    return bare, [
+        (f"http.{base}.extraHeader", f"Authorization: Basic {base64.b64encode(both).decode()}")
+    ]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -382,7 +511,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             else:
                 process.kill()
         process.wait()
-    for pipe in (process.stdout, process.stderr):  # not read to their end: a helper that left the group may hold them open
+    # not read to their end: a helper that left the group may hold them open
+    for pipe in (process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
 
@@ -393,7 +523,10 @@ _RUNNING: set[subprocess.Popen[bytes]] = set()
 
 @atexit.register
 def end_all() -> None:
-    """End every running git. Each has its own session and would outlive a process that ends while one of its threads fetches."""
+    """End every running git.
+
+    Each has its own session and would outlive a process that ends while one of its threads fetches.
+    """
     _STARTING.acquire()  # and never let go of: nothing is started any more
     for process in list(_RUNNING):
         _end(process)

@@ -1,11 +1,12 @@
 """Which names a `.gitignore` or `.unspoolignore` leaves out, as git itself would decide.
 
-The patterns are translated here and not by `pathspec` 1.1: measured against git 2.39 that one misreads `[[:digit:]]`, escapes in
-brackets and trailing tabs, raises on the valid `[a-\\]]`, and needs 1.5 s for `*a*a*a*a*a*a*b` on a name of 60 characters.
-What is built here is linear in the name, whatever a cloned repository puts into its ignore files.
+The patterns are translated here and not by `pathspec` 1.1: measured against git 2.39 that one
+misreads `[[:digit:]]`, escapes in brackets and trailing tabs, raises on the valid `[a-\\]]`, and
+needs 1.5 s for `*a*a*a*a*a*a*b` on a name of 60 characters. What is built here is linear in the
+name, whatever a cloned repository puts into its ignore files.
 
-One difference is on purpose: git lets `a**/b` reach through folders by accident (it cuts the plain `a` off first), although its
-manual says that such stars are plain ones; here they are.
+One difference is on purpose: git lets `a**/b` reach through folders by accident (it cuts the plain
+`a` off first), although its manual says that such stars are plain ones; here they are.
 
 Git compares bytes (`?` is one byte), so patterns and names meet as latin-1 text; `key` makes it.
 """
@@ -51,7 +52,9 @@ class _Rule(NamedTuple):
 
 
 class _Table:
-    """The rules that apply to one sort of entry, arranged so that the usual ones cost a dictionary look-up."""
+    """The rules that apply to one sort of entry, arranged so that the usual ones cost a
+    dictionary look-up.
+    """
 
     def __init__(self, rules: list[tuple[int, _Rule]]) -> None:
         self.names: dict[str, int] = {}
@@ -62,7 +65,9 @@ class _Table:
         for index, rule in rules:
             if not _GLOB.intersection(rule.pattern):
                 (self.names if rule.by_name else self.paths)[rule.pattern] = index
-            elif rule.by_name and rule.pattern[0] == "*" and not _GLOB.intersection(rule.pattern[1:]):
+            elif (
+                rule.by_name and rule.pattern[0] == "*" and not _GLOB.intersection(rule.pattern[1:])
+            ):
                 self.endings[rule.pattern[1:]] = index
             else:
                 try:
@@ -80,16 +85,25 @@ class _Table:
         """The number of the last rule that fits, or -1."""
         best = max(self.names.get(name, -1), self.paths.get(path, -1))
         if self.any_ending and name.endswith(self.any_ending):
-            best = max(best, max(index for ending, index in self.endings.items() if name.endswith(ending)))
+            best = max(
+                best, max(index for ending, index in self.endings.items() if name.endswith(ending))
+            )
         if self.any_name and self.any_name.fullmatch(name):
-            best = max(best, max(index for index, regex in self.name_globs if regex.fullmatch(name)))
+            best = max(
+                best, max(index for index, regex in self.name_globs if regex.fullmatch(name))
+            )
         if self.any_path and self.any_path.fullmatch(path):
-            best = max(best, max(index for index, regex in self.path_globs if regex.fullmatch(path)))
+            best = max(
+                best, max(index for index, regex in self.path_globs if regex.fullmatch(path))
+            )
         return best
 
 
 class Rules:
-    """One ignore file. `ours` says that it is unspool's own, which may also bring back what is left out by default."""
+    """One ignore file.
+
+    `ours` says that it is unspool's own, which may also bring back what is left out by default.
+    """
 
     def __init__(self, data: bytes, *, ours: bool = False) -> None:
         rules = list(enumerate(_parse(data)))
@@ -109,18 +123,23 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Rules, and how a path below the scanned root becomes a path below the folder that holds them."""
+    """Rules, and how a path below the scanned root becomes a path below the folder that holds
+    them.
+    """
 
     rules: Rules
     above: str = ""  # put before the path: the rules stand above the root
     below: int = 0  # characters to cut off: the rules stand below the root
 
 
-def verdict(scopes: tuple[Scope, ...], name: str, path: str, *, folder: bool) -> tuple[bool | None, bool]:
-    """Whether the nearest rule leaves the entry out (None: no rule), and whether that rule is unspool's own.
+def verdict(
+    scopes: tuple[Scope, ...], name: str, path: str, *, folder: bool
+) -> tuple[bool | None, bool]:
+    """Whether the nearest rule leaves the entry out (None: no rule), and whether that rule is
+    unspool's own.
 
-    Scopes stand in the order of precedence, nearest first. Git's rule that nothing below an excluded folder can come
-    back holds because the caller does not walk into one.
+    Scopes stand in the order of precedence, nearest first. Git's rule that nothing below an
+    excluded folder can come back holds because the caller does not walk into one.
     """
     for scope in scopes:
         excluded = scope.rules.excludes(name, scope.above + path[scope.below :], folder=folder)
@@ -173,7 +192,8 @@ def _path(pattern: str) -> str:
     if not others:
         return first
     regex = first + "/" if groups[0] else ""
-    # Atomic groups: what stands between two `**` has a fixed number of parts, so its first place is as good as any later one.
+    # Atomic groups: what stands between two `**` has a fixed number of parts, so its first place is
+    # as good as any later one.
     for index, other in enumerate(others[:-1], 1):
         regex += rf"(?>(?:[^/]+/)*?{other}/)" if groups[index] else ""
     return regex + (f"(?:[^/]+/)*{others[-1]}" if groups[-1] else ".+")

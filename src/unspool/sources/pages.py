@@ -1,7 +1,9 @@
-"""HTML pages of prose, read as Markdown: what a reader sees of them, without the markup and the site around it.
+"""HTML pages of prose, read as Markdown: what a reader sees of them, without the markup and the
+site around it.
 
-Offsets and lines of such a page count in the Markdown. HTML that is a template or the shell of an application, and all of it where the
-`html` extra is not installed, is no business of this module: it stays source text.
+Offsets and lines of such a page count in the Markdown. HTML that is a template or the shell of an
+application, and all of it where the `html` extra is not installed, is no business of this module:
+it stays source text.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ _CELLS = words("td th")
 _ROW_PARTS = words("td th tr thead tbody tfoot")
 _BLOCKS = (
     words(
-        "address article aside blockquote center dd details dialog div dl dt fieldset figcaption figure footer form header hgroup li main nav p pre"
+        "address article aside blockquote center dd details dialog div dl dt fieldset figcaption "
+        "figure footer form header hgroup li main nav p pre"
     )
     | words("search section summary table")
     | _LISTS
@@ -37,16 +40,24 @@ _BLOCKS = (
 )
 _BREAKS = _BLOCKS | _ROW_PARTS | words("body caption hr legend")
 _UNSEEN = words(
-    "head script style noscript template nav footer aside svg math iframe object canvas audio video select textarea button datalist dialog noframes"
+    "head script style noscript template nav footer aside svg math iframe object canvas audio "
+    "video select textarea button datalist dialog noframes"
 )
 _NO_WIDTH = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))  # they part words for the eye only
 _ANCHORS = frozenset({"#", "\xb6", "\uf0c1"})  # manuals end a heading with a link to itself
 _MAX_INDENT = 8
-_STRUCTURE = _HEADINGS.keys() | words("table pre")  # a table around these only places them on the page
+# a table around these only places them on the page
+_STRUCTURE = _HEADINGS.keys() | words("table pre")
 
 _LONG_TAG = 256  # characters; a shorter one cannot have many attributes
-_VOID = words("area base basefont bgsound br col embed frame hr image img input keygen link meta param source track wbr")
-_RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")}
+_VOID = words(
+    "area base basefont bgsound br col embed frame hr image img input keygen link meta param "
+    "source track wbr"
+)
+_RAW = {
+    name: re.compile(f"</{name}", re.IGNORECASE)
+    for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")
+}
 _FOREIGN = words("svg math select frameset")
 # What these tags end if it is open directly above them.
 _ENDED = {
@@ -58,7 +69,8 @@ _ENDED = {
     "option": words("option"),
 }
 _OPTIONAL_ENDS = frozenset(_ENDED) | {"p"}
-# Comments, declarations and tags exactly as the HTML standard tells them apart, each to the end of the text if it has no end.
+# Comments, declarations and tags exactly as the HTML standard tells them apart, each to the end of
+# the text if it has no end.
 _TOKEN = re.compile(
     r"""<!--(?:-?>|.*?(?:--!?>|\Z)) | <[!?][^>]*+ | </(?![a-z])[^>]*+
     | <(?P<end>/?)(?P<name>[a-z][^\t\n\f\r />]*+)
@@ -74,18 +86,28 @@ _ATTRIBUTE = re.compile(r"""[^\t\n\f\r />="']++(?:=(?:"[^"]*+"|'[^']*+'))?+""")
 
 
 def page(text: str) -> Extracted | None:
-    """The visible text of an HTML page as Markdown; None if it is no page of prose, or the `html` extra is not installed."""
+    """The visible text of an HTML page as Markdown; None if it is no page of prose, or the
+    `html` extra is not installed.
+    """
     try:
         from selectolax.lexbor import LexborHTMLParser
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "selectolax":
             raise
         return None
-    if not _MIN_TEXT_CHARS <= len(text) <= _MAX_PAGE_CHARS or _is_template(text) or not _is_parsable(text):
+    if (
+        not _MIN_TEXT_CHARS <= len(text) <= _MAX_PAGE_CHARS
+        or _is_template(text)
+        or not _is_parsable(text)
+    ):
         return None
     tree = LexborHTMLParser(text.encode("utf-8", "replace").decode())
     whole = _markdown(tree.body)
-    if whole is None or not whole.has_prose or len(whole.text) < max(_MIN_TEXT_CHARS, len(text) * _MIN_TEXT_SHARE):
+    if (
+        whole is None
+        or not whole.has_prose
+        or len(whole.text) < max(_MIN_TEXT_CHARS, len(text) * _MIN_TEXT_SHARE)
+    ):
         return None
     best = whole
     for selector in ("main", '[role="main"]', "article"):
@@ -103,11 +125,14 @@ def _is_template(text: str) -> bool:
     if re.search(r"<%|<\?(?:php\b|=)", text):
         return True
     # A manual shows such marks in its examples, and scripts hold braces of their own.
-    return ("{{" in text or "{%" in text) and re.search(r"\{\{|\{%", _PROGRAM.sub("", text)) is not None
+    return ("{{" in text or "{%" in text) and re.search(
+        r"\{\{|\{%", _PROGRAM.sub("", text)
+    ) is not None
 
 
 def _is_parsable(text: str) -> bool:
-    """Return whether the parser will be done soon: it compares many a tag with all open elements, and takes 40 s for 100 000 nested ones.
+    """Return whether the parser will be done soon: it compares many a tag with all open elements,
+    and takes 40 s for 100 000 nested ones.
 
     No element is taken to be closed that the parser may hold open, so that nothing gets past it.
     """
@@ -118,7 +143,8 @@ def _is_parsable(text: str) -> bool:
         name = (token["name"] or "").lower()
         work += len(stack)
         if token.end() - token.start() > _LONG_TAG:
-            work += len(_ATTRIBUTE.findall(token[0])) ** 2 // 2  # the parser compares each with all before it
+            # the parser compares each with all before it
+            work += len(_ATTRIBUTE.findall(token[0])) ** 2 // 2
         if work > _MAX_WORK or token[0].startswith("<![CDATA["):
             return False
         if token["end"]:
@@ -141,7 +167,9 @@ def _is_parsable(text: str) -> bool:
 
 
 def _close(stack: list[str], name: str) -> None:
-    """Take the element off, with those above it that need no end tag of their own, but only if the parser is sure to do so too."""
+    """Take the element off, with those above it that need no end tag of their own, but only if
+    the parser is sure to do so too.
+    """
     implied = _ENDED.get(name, _OPTIONAL_ENDS if name in _BLOCKS and name != "p" else frozenset())
     at = len(stack) - 1
     while at >= 0 and stack[at] != name and stack[at] in implied:
@@ -161,7 +189,13 @@ def _markdown(root: LexborNode | None) -> _Markdown | None:
         if tag == "-text":
             out.write(node.text_content or "")
         elif begins:
-            out.begin(tag, is_data=tag == "table" and not any((inner.tag or "") in _STRUCTURE for inner, _ in _walk(node, inside=True)))
+            out.begin(
+                tag,
+                is_data=tag == "table"
+                and not any(
+                    (inner.tag or "") in _STRUCTURE for inner, _ in _walk(node, inside=True)
+                ),
+            )
         else:
             out.end(tag)
     out.flush()
@@ -169,7 +203,10 @@ def _markdown(root: LexborNode | None) -> _Markdown | None:
 
 
 def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNode, bool]]:
-    """The visible nodes in order, elements twice: where they begin (true) and where they end. Not recursive: pages nest deeply."""
+    """The visible nodes in order, elements twice: where they begin (true) and where they end.
+
+    Not recursive: pages nest deeply.
+    """
     stack: list[tuple[LexborNode, bool]] = [(root, True)]
     top = True
     while stack:
@@ -183,7 +220,9 @@ def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNod
         tag = node.tag or ""
         if tag == "-text":
             yield node, True
-        elif not tag.startswith("-") and (is_top or (tag not in _UNSEEN and "hidden" not in node.attributes)):
+        elif not tag.startswith("-") and (
+            is_top or (tag not in _UNSEEN and "hidden" not in node.attributes)
+        ):
             if not (is_top and inside):
                 yield node, True
                 stack.append((node, False))
@@ -192,13 +231,17 @@ def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNod
 
 
 class _Markdown:
-    """Markdown, written element by element. In a table of data every row is a line; any other block stands on lines of its own."""
+    """Markdown, written element by element.
+
+    In a table of data every row is a line; any other block stands on lines of its own.
+    """
 
     def __init__(self) -> None:
         self.title = ""
         self.has_prose = False
         self._out: list[str] = []
-        self._last = ""  # the kind of block written last; items stand close together, and so do rows
+        # the kind of block written last; items stand close together, and so do rows
+        self._last = ""
         self._inline: list[str] = []
         self._lists = self._level = self._pre = 0
         self._item = False  # a list item began and nothing of it is written yet
@@ -268,7 +311,9 @@ class _Markdown:
         return True
 
     def _break(self, tag: str) -> bool:
-        """Whether the tag begins or ends a block here; within a cell or program text it only parts words or lines."""
+        """Whether the tag begins or ends a block here; within a cell or program text it only
+        parts words or lines.
+        """
         if tag not in _BREAKS:
             return False
         if self._pre:

@@ -1,4 +1,6 @@
-"""The text of a file: read whole, decoded, and with secrets masked, so that nothing else ever sees them."""
+"""The text of a file: read whole, decoded, and with secrets masked, so that nothing else ever
+sees them.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,13 @@ from unspool.sources.secrets.masking import mask_named, mask_secrets
 _TRIES = 3
 _PAUSE_S = 0.02
 # NOFOLLOW and NONBLOCK: the file may have become a link or a pipe since it was scanned.
-_FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NOFOLLOW", 0)
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # databases refuse NUL and lone surrogates
 _HTML = frozenset({".html", ".htm", ".xhtml"})
@@ -32,7 +40,9 @@ _MINIFIABLE = frozenset({".js", ".mjs", ".cjs", ".css", ".json", *_HTML})
 _LONGEST_LINE = 5_000
 _AVERAGE_LINE = 500
 # Prose may well speak of generated code in its first lines.
-_PROSE = frozenset({"", ".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ".tex", ".pdf", ".docx"})
+_PROSE = frozenset(
+    {"", ".md", ".markdown", ".mdx", ".rst", ".txt", ".adoc", ".org", ".tex", ".pdf", ".docx"}
+)
 _COMMENT = r"^[ \t]*(?:/[/*]|\*|#|--|<!--|;|%|'''|\"\"\")[^\n]*?"
 _GENERATED = re.compile(
     _COMMENT + r"(?:(?<![\w`'\"])@generated\b(?![`'\"])"
@@ -46,7 +56,8 @@ _GENERATED = re.compile(
 class Reading:
     """A file as it was at one instant. `sha256` is of its bytes, `text` what was in them, masked.
 
-    Where the text was extracted, offsets and lines count in it and not in the file, and `language` says what it is written in.
+    Where the text was extracted, offsets and lines count in it and not in the file, and `language`
+    says what it is written in.
     """
 
     text: str
@@ -62,16 +73,19 @@ class Reading:
 def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
     """The text of one file, or why it is not worth indexing.
 
-    Line ends stay as they are, so offsets into `text` count characters of the decoded file behind its byte order mark. For
-    PDF, DOCX and HTML pages of prose they count in the extracted text. Raises `NotFoundError` if the file is gone, `InputError`
-    if it may not be read or is damaged, `ServiceError` if the disk fails or the file keeps changing.
+    Line ends stay as they are, so offsets into `text` count characters of the decoded file behind
+    its byte order mark. For PDF, DOCX and HTML pages of prose they count in the extracted text.
+    Raises `NotFoundError` if the file is gone, `InputError` if it may not be read or is damaged,
+    `ServiceError` if the disk fails or the file keeps changing.
     """
     content = _stable(found, max_bytes_of(found.path, max_bytes))
     return content if isinstance(content, Skip) else _read_content(found, *content)
 
 
 def read_small_text(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip | None:
-    """Read a file as `read` does, or return None if it is large or needs a parser, and so a process with limits."""
+    """Read a file as `read` does, or return None if it is large or needs a parser, and so a
+    process with limits.
+    """
     content = _stable(found, max_bytes_of(found.path, max_bytes))
     if isinstance(content, Skip):
         return content
@@ -100,7 +114,10 @@ def _read_content(found: Found, data: bytes, status: os.stat_result) -> Reading 
 
 
 def mask_text(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
-    """Mask the secrets of a text, and replace the characters that a database refuses. The length stays the same."""
+    """Mask the secrets of a text, and replace the characters that a database refuses.
+
+    The length stays the same.
+    """
     return mask_secrets(_UNSTORABLE.sub("\ufffd", text), path)
 
 
@@ -129,15 +146,24 @@ def _stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:
         try:
             content = _attempt(found, limit)
         except FileNotFoundError:
-            raise NotFoundError(f"{found.path!r} vanished before it could be read; the next run takes note") from None
+            raise NotFoundError(
+                f"{found.path!r} vanished before it could be read; the next run takes note"
+            ) from None
         except PermissionError as error:
-            raise InputError(f"{found.path!r} may not be read by this user; change its permissions or leave it out in .unspoolignore") from error
+            raise InputError(
+                f"{found.path!r} may not be read by this user; change its permissions or leave "
+                f"it out in .unspoolignore"
+            ) from error
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return Skip(path=found.path, reason="symlink", detail="became a link since it was listed")
+                return Skip(
+                    path=found.path, reason="symlink", detail="became a link since it was listed"
+                )
             if error.errno == errno.ENXIO:
                 return Skip(path=found.path, reason="special", detail="a socket or device")
-            raise ServiceError(f"{found.path!r} cannot be read: {error.strerror}; check the disk and index again") from error
+            raise ServiceError(
+                f"{found.path!r} cannot be read: {error.strerror}; check the disk and index again"
+            ) from error
         if content is not None:
             return content
     raise ServiceError(f"{found.path!r} kept changing while it was read; the next run takes it")
@@ -150,13 +176,19 @@ def _attempt(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | 
         if not stat.S_ISREG(before.st_mode):
             return Skip(path=found.path, reason="special", detail="no regular file any more")
         if before.st_size > limit:
-            return Skip(path=found.path, reason="huge", detail=f"{before.st_size} bytes; the limit is {limit}")
+            return Skip(
+                path=found.path,
+                reason="huge",
+                detail=f"{before.st_size} bytes; the limit is {limit}",
+            )
         data = bytearray()
         # One byte more than expected: a longer read shows that it grew.
         while len(data) <= before.st_size and (block := file.read(before.st_size + 1 - len(data))):
             data += block
         after = os.fstat(descriptor)
-    unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and len(data) == before.st_size
+    unchanged = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and len(
+        data
+    ) == before.st_size
     return (bytes(data), before) if unchanged else None
 
 
@@ -167,7 +199,11 @@ def _extract_text(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
     except MissingDependencyError as error:
         return Skip(path=path, reason="needs extra", detail=str(error).rpartition("; ")[2])
     if extracted is not None:
-        return (extracted, "") if extracted.text.strip() else Skip(path=path, reason="empty", detail="it holds no text, only images perhaps")
+        return (
+            (extracted, "")
+            if extracted.text.strip()
+            else Skip(path=path, reason="empty", detail="it holds no text, only images perhaps")
+        )
     decoded = decoding.decode(data)
     if decoded is None:
         return Skip(path=path, reason="binary", detail="by its content")
@@ -194,7 +230,8 @@ def _unwanted(text: str, path: str) -> Skip | None:
 def _minified(text: str, path: str) -> Skip | None:
     if extension(path) in _MINIFIABLE and len(text) > _LONGEST_LINE:
         lines = text.split("\n")
-        # Both: a readable page may hold one long inlined image, and a small script only short lines.
+        # Both: a readable page may hold one long inlined image, and a small script only short
+        # lines.
         if max(map(len, lines)) > _LONGEST_LINE and len(text) / len(lines) > _AVERAGE_LINE:
             return Skip(path=path, reason="minified", detail="lines too long for a reader")
     return None

@@ -1,7 +1,11 @@
-"""Contract suites for what others write. Only test suites import this: it needs pytest, which unspool itself does not."""
+"""Contract suites for what others write.
+
+Only test suites import this: it needs pytest, which unspool itself does not.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-pytest.register_assert_rewrite("unspool.testing.embedder_contract")  # so that a failed assertion shows its values
+# so that a failed assertion shows its values
+pytest.register_assert_rewrite("unspool.testing.embedder_contract")

@@ -5,7 +5,8 @@
         def embedder(self) -> Embedder:
             return as_embedder(Mine())
 
-What `as_embedder` made, and every provider but `static`, has to satisfy `ModelContract`, which asks for more.
+What `as_embedder` made, and every provider but `static`, has to satisfy `ModelContract`, which asks
+for more.
 """
 
 from __future__ import annotations
@@ -51,28 +52,42 @@ BLANKS = {"nothing": "", "space": " ", "lines": "\n\t", "wide": "\u3000 \u2003"}
 class EmbedderContract:
     """Inherit from this under a name that pytest collects, and supply the fixture `embedder`."""
 
-    same: ClassVar[float] = 0.9999  # cosine of two vectors of one text; weights of few bits differ more from batch to batch
-    hears_queries: ClassVar[bool] = True  # False: it is told which texts are queries (`tells_queries`) and takes no notice
-    words: ClassVar[tuple[str, ...]] = ("the", "a", "of", "1")  # each one token, in one tokenizer or another
+    # cosine of two vectors of one text; weights of few bits differ more from batch to batch
+    same: ClassVar[float] = 0.9999
+    # False: it is told which texts are queries (`tells_queries`) and takes no notice
+    hears_queries: ClassVar[bool] = True
+    # each one token, in one tokenizer or another
+    words: ClassVar[tuple[str, ...]] = ("the", "a", "of", "1")
 
     @pytest.fixture
     def embedder(self) -> Embedder:
         """The embedder under test."""
-        raise NotImplementedError(f"{type(self).__name__} needs a fixture `embedder` of its own that gives the embedder under test")
+        raise NotImplementedError(
+            f"{type(self).__name__} needs a fixture `embedder` of its own that gives the "
+            f"embedder under test"
+        )
 
     def test_it_has_all_that_an_embedder_has(self, embedder: Embedder) -> None:
         """Compare the object's attributes with `unspool.embedders.base.Embedder`."""
         assert isinstance(embedder, Embedder)
 
     def test_its_facts_agree_with_its_properties(self, embedder: Embedder) -> None:
-        """`facts` and the properties must come from one place; `facts.dimension` may be 0 for not known yet."""
+        """`facts` and the properties must come from one place; `facts.dimension` may be 0 for
+        not known yet.
+        """
         facts = embedder.facts
-        assert (embedder.name, embedder.revision, embedder.alpha) == (facts.name, facts.revision, facts.alpha)
+        assert (embedder.name, embedder.revision, embedder.alpha) == (
+            facts.name,
+            facts.revision,
+            facts.alpha,
+        )
         assert facts.dimension in (0, embedder.dimension)
         assert 0 < embedder.max_tokens <= facts.max_tokens
 
     def test_its_name_begins_with_its_provider(self, embedder: Embedder) -> None:
-        """The name is kept with the vectors: give it as provider:model, and a revision that changes with the weights."""
+        """The name is kept with the vectors: give it as provider:model, and a revision that
+        changes with the weights.
+        """
         provider, _, model = embedder.name.partition(":")
         assert provider
         assert model
@@ -88,7 +103,9 @@ class EmbedderContract:
         self._assert_same(embedder.embed_query(TEXTS[0]), embedder.embed_query(TEXTS[0]))
 
     def test_different_texts_have_different_vectors(self, embedder: Embedder) -> None:
-        """Everything else here would hold for a constant; see whether the texts reach the model at all."""
+        """Everything else here would hold for a constant; see whether the texts reach the model
+        at all.
+        """
         rows = embedder.embed_passages(TEXTS)
         alike = rows @ rows.T - np.eye(len(TEXTS), dtype=np.float32)
         assert alike.max() < self.same
@@ -98,13 +115,19 @@ class EmbedderContract:
         self._assert_same(embedder.embed_passages(TEXTS), _one_by_one(embedder, TEXTS))
 
     def test_rows_come_in_the_order_of_the_texts(self, embedder: Embedder) -> None:
-        """Texts sorted by length for padding, or answers that came out of order, have to be put back."""
+        """Texts sorted by length for padding, or answers that came out of order, have to be put
+        back.
+        """
         many = [f"{text} {number}" for number in range(5) for text in TEXTS]
         rows = embedder.embed_passages(many)
         self._assert_same(rows, embedder.embed_passages(many[::-1])[::-1])
-        self._assert_same(rows[[3, 20, 39]], _one_by_one(embedder, [many[place] for place in (3, 20, 39)]))
+        self._assert_same(
+            rows[[3, 20, 39]], _one_by_one(embedder, [many[place] for place in (3, 20, 39)])
+        )
 
-    def test_vectors_are_float32_of_length_1_and_of_the_declared_dimension(self, embedder: Embedder) -> None:
+    def test_vectors_are_float32_of_length_1_and_of_the_declared_dimension(
+        self, embedder: Embedder
+    ) -> None:
         """Divide by the length before returning, and convert from half or double precision."""
         rows, row = embedder.embed_passages(TEXTS), embedder.embed_query(TEXTS[0])
         assert {rows.dtype, row.dtype} == {np.dtype(np.float32)}
@@ -132,21 +155,27 @@ class EmbedderContract:
             embedder.embed_query(blank)
 
     @pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
-    def test_every_script_has_a_vector_and_leaves_its_neighbours_alone(self, embedder: Embedder, text: str) -> None:
+    def test_every_script_has_a_vector_and_leaves_its_neighbours_alone(
+        self, embedder: Embedder, text: str
+    ) -> None:
         """Look at how text is encoded on its way to the model, and at unknown characters."""
         rows = embedder.embed_passages([TEXTS[0], text, TEXTS[1]])
         np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-3)
         self._assert_same(rows, _one_by_one(embedder, [TEXTS[0], text, TEXTS[1]]))
 
     def test_nothing_has_no_tokens_and_more_text_has_more(self, embedder: Embedder) -> None:
-        """`count_tokens` counts the text alone, without the marks that a tokenizer puts around it."""
+        """`count_tokens` counts the text alone, without the marks that a tokenizer puts around
+        it.
+        """
         text = " ".join(TEXTS)
         counts = [embedder.count_tokens(text[:end]) for end in range(0, len(text) + 1, 40)]
         assert counts[0] == 0
         assert all(one < more for one, more in pairwise(counts))
 
     def test_a_text_as_long_as_the_limit_is_read_to_its_end(self, embedder: Embedder) -> None:
-        """`max_tokens` says more than the model reads: something behind it, such as its own tokenizer, cuts without saying so."""
+        """`max_tokens` says more than the model reads: something behind it, such as its own
+        tokenizer, cuts without saying so.
+        """
         cat, dog = (self._of_length(embedder, embedder.max_tokens, last) for last in ("cat", "dog"))
         self._assert_other(embedder, cat, dog)
 
@@ -158,7 +187,10 @@ class EmbedderContract:
             case OverLimit.WHOLE:
                 self._assert_other(embedder, longer, otherwise)
             case OverLimit.CUT:
-                self._assert_same(embedder.embed_passages([longer, otherwise]), embedder.embed_passages([fitting, fitting]))
+                self._assert_same(
+                    embedder.embed_passages([longer, otherwise]),
+                    embedder.embed_passages([fitting, fitting]),
+                )
                 self._assert_same(embedder.embed_query(longer), embedder.embed_query(fitting))
             case OverLimit.REFUSE:
                 with pytest.raises(InputError):
@@ -167,10 +199,17 @@ class EmbedderContract:
                     embedder.embed_query(longer)
 
     def test_queries_and_passages_are_as_alike_as_declared(self, embedder: Embedder) -> None:
-        """`facts.is_symmetric` follows from the prefixes and `tells_queries`; see whether the prefixes reach the model."""
-        passages, queries = embedder.embed_passages(TEXTS), np.stack([embedder.embed_query(text) for text in TEXTS])
+        """`facts.is_symmetric` follows from the prefixes and `tells_queries`; see whether the
+        prefixes reach the model.
+        """
+        passages, queries = (
+            embedder.embed_passages(TEXTS),
+            np.stack([embedder.embed_query(text) for text in TEXTS]),
+        )
         facts = embedder.facts
-        if facts.is_symmetric or (not self.hears_queries and facts.query_prefix == facts.passage_prefix):
+        if facts.is_symmetric or (
+            not self.hears_queries and facts.query_prefix == facts.passage_prefix
+        ):
             self._assert_same(passages, queries)
         else:
             assert _cosines(passages, queries).min() < self.same
@@ -191,7 +230,9 @@ class EmbedderContract:
         assert _cosines(given, wanted).min() > self.same
 
     def _assert_other(self, embedder: Embedder, one: str, other: str) -> None:
-        """One text after the other, so that no difference comes from their standing at different places of a batch."""
+        """One text after the other, so that no difference comes from their standing at different
+        places of a batch.
+        """
         rows = _one_by_one(embedder, [one, other, one])
         np.testing.assert_allclose(rows[0], rows[2], atol=1e-6)
         assert float(np.abs(rows[0] - rows[1]).max()) > 1e-4
@@ -206,15 +247,24 @@ class EmbedderContract:
                 low, high = (middle, high) if fits else (low, middle - 1)
             if embedder.count_tokens(text := f"{word} " * low + last) == tokens:
                 return text
-        pytest.fail(f"no text of exactly {tokens} tokens could be made of {self.words}; set `words` to words of one token")
+        pytest.fail(
+            f"no text of exactly {tokens} tokens could be made of {self.words}; set `words` to "
+            f"words of one token"
+        )
 
 
 class ModelContract(EmbedderContract):
-    """What `unspool.embedders.model.ModelEmbedder` promises beyond that, whichever model is behind it."""
+    """What `unspool.embedders.model.ModelEmbedder` promises beyond that, whichever model is
+    behind it.
+    """
 
-    def test_a_lone_surrogate_is_embedded_like_the_sign_that_replaces_it(self, embedder: Embedder) -> None:
+    def test_a_lone_surrogate_is_embedded_like_the_sign_that_replaces_it(
+        self, embedder: Embedder
+    ) -> None:
         """No tokenizer and no JSON takes half of a pair; replace it before the text goes on."""
-        self._assert_same(embedder.embed_passages(["ice \ud83d water"]), embedder.embed_passages(["ice ? water"]))
+        self._assert_same(
+            embedder.embed_passages(["ice \ud83d water"]), embedder.embed_passages(["ice ? water"])
+        )
         assert embedder.count_tokens("ice \udc00 water") == embedder.count_tokens("ice ? water")
 
     def test_a_refusal_does_not_repeat_the_text(self, embedder: Embedder) -> None:

@@ -34,7 +34,10 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matches:
-    """Chunk ids with their scores, best first, ties by id. Higher is better. `hint` is opaque to everyone but its store."""
+    """Chunk ids with their scores, best first, ties by id.
+
+    Higher is better. `hint` is opaque to everyone but its store.
+    """
 
     ids: Ids
     scores: Vectors
@@ -72,7 +75,11 @@ class Points:
 
 @runtime_checkable
 class VectorIndex(Protocol):
-    """Points by project. Safe to call from several threads; every call names its project, so nothing can cross by omission."""
+    """Points by project.
+
+    Safe to call from several threads; every call names its project, so nothing can cross by
+    omission.
+    """
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -83,7 +90,15 @@ class VectorIndex(Protocol):
     def delete(self, project: int, ids: Sequence[int]) -> None:
         """Remove by id; what is absent is not an error."""
 
-    def search(self, project: int, vector: Vectors, *, k: int, where: Filter | None = None, hint: str | None = None) -> Matches:
+    def search(
+        self,
+        project: int,
+        vector: Vectors,
+        *,
+        k: int,
+        where: Filter | None = None,
+        hint: str | None = None,
+    ) -> Matches:
         """The k nearest, fewer if there are fewer."""
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:

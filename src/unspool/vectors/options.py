@@ -7,7 +7,10 @@ from enum import StrEnum
 
 
 class Metric(StrEnum):
-    """How close two vectors are. A score is higher for what is closer: the cosine, 1 / (1 + distance), or the inner product."""
+    """How close two vectors are.
+
+    A score is higher for what is closer: the cosine, 1 / (1 + distance), or the inner product.
+    """
 
     COSINE = "cosine"
     L2 = "l2"

@@ -1,8 +1,8 @@
 """Text to terms: what the word index holds and what a query asks it for. Pure.
 
-Identifiers are split and also kept whole, words are stemmed, stop words dropped: `parseConfig`, `parse_config` and 'parse config'
-meet. Each distinct word is analysed once per process and remembered, so a text costs one regular expression and a few
-hundred look-ups.
+Identifiers are split and also kept whole, words are stemmed, stop words dropped: `parseConfig`,
+`parse_config` and 'parse config' meet. Each distinct word is analysed once per process and
+remembered, so a text costs one regular expression and a few hundred look-ups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from itertools import chain, pairwise
 
 from unspool.domain.documents import Kind
 
-# A word is a run of letters, digits and underscores; runs of CJK characters carry no spaces and are cut into pairs below.
+# A word is a run of letters, digits and underscores; runs of CJK characters carry no spaces and are
+# cut into pairs below.
 _WORD = re.compile(r"\w+")
 _WORD_ASCII = re.compile(r"[A-Za-z0-9_]+")  # the same for such text, in two thirds of the time
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]+")
@@ -24,13 +25,17 @@ _MAX_WORD = 64  # longer runs are hashes, base64 and minified code: terms that n
 _MAX_COMPOUNDS = 32
 _MAX_REMEMBERED = 400_000  # words; about 80 MB at worst
 
-# English function words and question words. On scifact, cosqa and code-repos dropping them gains .006 to .015 nDCG@10.
+# English function words and question words. On scifact, cosqa and code-repos dropping them gains
+# .006 to .015 nDCG@10.
 STOP_WORDS = frozenset(
-    """a about above after again against all am an and any are as at be because been before being below between both but by can could did do
-    does doing down during each few for from further had has have having he her here hers him his how i if in into is it its itself me
-    more most my no nor not of off on once only or other our ours out over own same she should so some such than that the their theirs
-    them then there these they this those through to too under until up very was we were what when where which while who whom why will
-    with would you your yours s t d m ll re ve don doesn didn isn aren wasn weren won wouldn couldn shouldn hasn haven hadn""".split()
+    """a about above after again against all am an and any are as at be because been before being
+    below between both but by can could did do does doing down during each few for from
+    further had has have having he her here hers him his how i if in into is it its itself
+    me more most my no nor not of off on once only or other our ours out over own same she
+    should so some such than that the their theirs them then there these they this those
+    through to too under until up very was we were what when where which while who whom why
+    will with would you your yours s t d m ll re ve don doesn didn isn aren wasn weren won
+    wouldn couldn shouldn hasn haven hadn""".split()
 )
 
 
@@ -42,7 +47,8 @@ class _Terms(dict[str, tuple[str, ...]]):
         import Stemmer
 
         self._stem = Stemmer.Stemmer("english").stemWord
-        self._lock = threading.RLock()  # a stemmer keeps state between calls; mixed words look their parts up
+        # a stemmer keeps state between calls; mixed words look their parts up
+        self._lock = threading.RLock()
 
     def __missing__(self, word: str) -> tuple[str, ...]:
         with self._lock:
@@ -89,32 +95,54 @@ def terms(text: str) -> list[str]:
 
 
 def compounds(query: str) -> list[str]:
-    """Neighbouring words of a query written as one: 'a chunk's id' also asks for `chunk_id` and `chunkId`."""
+    """Neighbouring words of a query written as one: 'a chunk's id' also asks for `chunk_id` and
+    `chunkId`.
+    """
     words = [word.lower() for word in _WORD.findall(query) if word.lower() not in STOP_WORDS]
     pairs = (one + two for one, two in pairwise(words))
-    triples = (one + two + three for one, two, three in zip(words, words[1:], words[2:], strict=False))
-    whole = [term for term in chain(pairs, triples) if len(term) <= _MAX_WORD and term.isascii() and term.isalpha()]
+    triples = (
+        one + two + three for one, two, three in zip(words, words[1:], words[2:], strict=False)
+    )
+    whole = [
+        term
+        for term in chain(pairs, triples)
+        if len(term) <= _MAX_WORD and term.isascii() and term.isalpha()
+    ]
     return [term for name in whole[:_MAX_COMPOUNDS] for term in terms(name)]
 
 
 class Matcher:
-    """Finds the words of which a term is wanted. What it has learnt of a word it keeps: the texts of one search share most of theirs."""
+    """Finds the words of which a term is wanted.
+
+    What it has learnt of a word it keeps: the texts of one search share most of theirs.
+    """
 
     def __init__(self, wanted: frozenset[str]) -> None:
         self._wanted = wanted
         self._seen: set[str] = set()
-        self._terms: dict[str, frozenset[str]] = {}  # the words that match, with the terms that are wanted of them
+        # the words that match, with the terms that are wanted of them
+        self._terms: dict[str, frozenset[str]] = {}
 
     def find(self, text: str) -> list[tuple[int, int, frozenset[str]]]:
-        """The character ranges of the words that match, in order, each with the terms it matches by."""
+        """The character ranges of the words that match, in order, each with the terms it matches
+        by.
+        """
         pattern = _WORD_ASCII if text.isascii() else _WORD
         words = set(pattern.findall(text))
         new = words - self._seen
         if new:
             table = _table()
-            self._terms.update((word, self._wanted.intersection(table[word])) for word in new if not self._wanted.isdisjoint(table[word]))
+            self._terms.update(
+                (word, self._wanted.intersection(table[word]))
+                for word in new
+                if not self._wanted.isdisjoint(table[word])
+            )
             self._seen |= new
-        return sorted((start, end, self._terms[word]) for word in words & self._terms.keys() for start, end in _occurrences(text, word))
+        return sorted(
+            (start, end, self._terms[word])
+            for word in words & self._terms.keys()
+            for start, end in _occurrences(text, word)
+        )
 
 
 @lru_cache(maxsize=64)
@@ -124,7 +152,10 @@ def matcher(wanted: frozenset[str]) -> Matcher:
 
 
 def _occurrences(text: str, word: str) -> Iterator[tuple[int, int]]:
-    """Where a word stands by itself in a text. Looking for the few that matched is ten times faster than trying every word again."""
+    """Where a word stands by itself in a text.
+
+    Looking for the few that matched is ten times faster than trying every word again.
+    """
     at = text.find(word)
     while at >= 0:
         end = at + len(word)
@@ -137,18 +168,25 @@ def _is_inner(character: str) -> bool:
     return character == "_" or character.isalnum()
 
 
-# A path is short and says much: three times weighs it like a sentence. Measured on code-repos: +.03 nDCG@10 over once (bench/quality.py).
+# A path is short and says much: three times weighs it like a sentence. Measured on code-repos: +.03
+# nDCG@10 over once (bench/quality.py).
 PATH_WEIGHT = 3
 
 
-# A message of three words is not worth more than one of thirty for being short, as BM25 has it. So many terms that nobody asks for in every
-# message do what lowering its b from .75 to about .3 would: +.016 nDCG@10 on meetings.
+# A message of three words is not worth more than one of thirty for being short, as BM25 has it. So
+# many terms that nobody asks for in every message do what lowering its b from .75 to about .3
+# would: +.016 nDCG@10 on meetings.
 PADDING = "\x01"
 PADDING_TERMS = 30
 
 
-def chunk_terms(*, kind: str, path: str, title: str, headings: str, symbol: str, text: str) -> list[str]:
-    """The terms under which a chunk is found: what it says, and where it stands. A message stands in its conversation's title, day and speaker."""
+def chunk_terms(
+    *, kind: str, path: str, title: str, headings: str, symbol: str, text: str
+) -> list[str]:
+    """The terms under which a chunk is found: what it says, and where it stands.
+
+    A message stands in its conversation's title, day and speaker.
+    """
     own = [*terms(text), *(terms(headings) if headings else ()), *(terms(symbol) if symbol else ())]
     if kind == Kind.CHAT:
         return [*own, *terms(title), *_PADDING] if title else [*own, *_PADDING]

@@ -19,9 +19,13 @@ class Statistics:
 
 
 class WordIndex(Protocol):
-    """Scores are BM25 over the terms of `words.analysis`, each times its weight; higher is better."""
+    """Scores are BM25 over the terms of `words.analysis`, each times its weight; higher is
+    better.
+    """
 
-    def search(self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None) -> Matches:
+    def search(
+        self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None
+    ) -> Matches:
         """The k best chunks that hold at least one of the terms."""
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:

@@ -1,4 +1,6 @@
-"""A job's life on every engine: begun, told of, cancelled, kept for a while, and seen by those alone who see its project."""
+"""A job's life on every engine: begun, told of, cancelled, kept for a while, and seen by those
+alone who see its project.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,13 @@ def indexing(corpus: unspool.Corpus, folder: Path, project: str = "a") -> Work:
 # A job's life
 
 
-def test_a_folder_is_indexed_and_its_report_kept(jobs: Jobs, corpus: unspool.Corpus, tmp_path: Path) -> None:
-    folder = write(tmp_path / "tree", {"a.md": "walrus\n", "b.py": "def island():\n    return 1\n", "c.bin": "\x00\x01"})
+def test_a_folder_is_indexed_and_its_report_kept(
+    jobs: Jobs, corpus: unspool.Corpus, tmp_path: Path
+) -> None:
+    folder = write(
+        tmp_path / "tree",
+        {"a.md": "walrus\n", "b.py": "def island():\n    return 1\n", "c.bin": "\x00\x01"},
+    )
     given: list[IndexReport] = []
 
     def work(tell: Tell) -> IndexReport:
@@ -58,15 +65,24 @@ def test_the_last_progress_is_there_when_it_is_over(jobs: Jobs) -> None:
             tell(Progress(task="indexing", done=number + 1, total=500, chunks=number))
         return REPORT
 
-    assert over(jobs, jobs.start("a", "here", work)).progress == Progress(task="indexing", done=500, total=500, chunks=499)
+    assert over(jobs, jobs.start("a", "here", work)).progress == Progress(
+        task="indexing", done=500, total=500, chunks=499
+    )
 
 
-def test_progress_is_seen_while_it_runs_and_written_seldom(corpus: unspool.Corpus, jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_seen_while_it_runs_and_written_seldom(
+    corpus: unspool.Corpus, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.2)
     steps = Steps()
     job = jobs.start("a", "here", steps)
     seen = set()
-    until(lambda: (progress := jobs.get(job.id).progress) is not None and len(seen.add(progress.done) or seen) >= 2)  # type: ignore[func-returns-value]
+    until(
+        lambda: (
+            (progress := jobs.get(job.id).progress) is not None
+            and len(seen.add(progress.done) or seen) >= 2
+        )
+    )  # type: ignore[func-returns-value]
     assert steps.told > 10 * len(seen)
     steps.may_end.set()
     assert over(jobs, job).state is JobState.DONE
@@ -77,7 +93,11 @@ def test_our_own_errors_are_told(jobs: Jobs) -> None:
         raise NotFoundError("no such path: /there; give one that exists")
 
     failed = over(jobs, jobs.start("a", "here", work))
-    assert (failed.state, failed.error_code, failed.error) == (JobState.FAILED, "not_found", "no such path: /there; give one that exists")
+    assert (failed.state, failed.error_code, failed.error) == (
+        JobState.FAILED,
+        "not_found",
+        "no such path: /there; give one that exists",
+    )
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
@@ -88,7 +108,8 @@ def test_nothing_is_told_of_a_bug(jobs: Jobs, kind: type[BaseException]) -> None
     failed = over(jobs, jobs.start("a", "here", work))
     assert (failed.state, failed.error_code) == (JobState.FAILED, "bug")
     assert "hunter2" not in str(asdict(failed))
-    assert over(jobs, jobs.start("a", "here", quick)).state is JobState.DONE  # the next one is served
+    # the next one is served
+    assert over(jobs, jobs.start("a", "here", quick)).state is JobState.DONE
 
 
 def test_a_report_lists_only_the_first_of_very_many(jobs: Jobs) -> None:
@@ -116,13 +137,19 @@ def test_the_work_sees_what_whoever_asked_had_set(jobs: Jobs) -> None:
 @pytest.mark.parametrize(
     ("source", "ref", "shown"),
     [
-        ("https://user:hunter2@host.invalid/repo.git?token=hunter2", "", "https://***@host.invalid/repo.git"),
+        (
+            "https://user:hunter2@host.invalid/repo.git?token=hunter2",
+            "",
+            "https://***@host.invalid/repo.git",
+        ),
         ("https://host.invalid/repo.git", "v1", "https://host.invalid/repo.git#v1"),
         ("/srv/bad\udc80name", "", "/srv/bad\ufffdname~"),
         ("/srv/nul\x00", "", "/srv/nul\ufffd"),
     ],
 )
-def test_a_source_is_stored_without_what_is_secret_or_cannot_be(jobs: Jobs, source: str, ref: str, shown: str) -> None:
+def test_a_source_is_stored_without_what_is_secret_or_cannot_be(
+    jobs: Jobs, source: str, ref: str, shown: str
+) -> None:
     job = jobs.start("a", source, quick, ref=ref)
     assert jobs.get(job.id).source == job.source
     assert job.source.startswith(shown)
@@ -137,15 +164,25 @@ def test_a_project_name_is_checked(jobs: Jobs) -> None:
 # Several at once
 
 
-def test_jobs_of_a_project_run_one_after_the_other_and_those_of_others_beside_them(corpus: unspool.Corpus) -> None:
+def test_jobs_of_a_project_run_one_after_the_other_and_those_of_others_beside_them(
+    corpus: unspool.Corpus,
+) -> None:
     first, second, other = Steps(), Steps(), Steps()
     with Jobs(corpus, at_once=3) as jobs:
-        one, two, three = jobs.start("a", "x", first), jobs.start("a", "y", second), jobs.start("b", "x", other)
+        one, two, three = (
+            jobs.start("a", "x", first),
+            jobs.start("a", "y", second),
+            jobs.start("b", "x", other),
+        )
         assert first.begun.wait(DEADLINE_S)
         assert other.begun.wait(DEADLINE_S)
         assert jobs.get(two.id).state is JobState.QUEUED
         assert not second.begun.is_set()
-        assert jobs.counts() == {**dict.fromkeys(JobState, 0), JobState.RUNNING: 2, JobState.QUEUED: 1}
+        assert jobs.counts() == {
+            **dict.fromkeys(JobState, 0),
+            JobState.RUNNING: 2,
+            JobState.QUEUED: 1,
+        }
         first.may_end.set()
         assert second.begun.wait(DEADLINE_S)
         assert jobs.get(one.id).state is JobState.DONE
@@ -161,9 +198,16 @@ def test_what_waits_already_is_not_queued_twice(jobs: Jobs) -> None:
     waiting = jobs.start("a", "x", quick)
     assert waiting.id != running.id  # what changed since it began would be missed
     assert jobs.start("a", "x", quick).id == waiting.id
-    others = {jobs.start("a", "y", quick).id, jobs.start("b", "x", quick).id, jobs.start("a", "x", quick, ref="v1").id}
+    others = {
+        jobs.start("a", "y", quick).id,
+        jobs.start("b", "x", quick).id,
+        jobs.start("a", "x", quick, ref="v1").id,
+    }
     assert len(others | {waiting.id}) == 4
-    secret = [jobs.start("c", f"https://user:{word}@host.invalid/repo.git", quick).id for word in ("wrong", "right")]
+    secret = [
+        jobs.start("c", f"https://user:{word}@host.invalid/repo.git", quick).id
+        for word in ("wrong", "right")
+    ]
     assert len(set(secret)) == 2  # only the passwords differ, and one may be wrong
     steps.may_end.set()
     assert over(jobs, waiting).state is JobState.DONE
@@ -172,7 +216,10 @@ def test_what_waits_already_is_not_queued_twice(jobs: Jobs) -> None:
 def test_a_full_queue_says_when_to_come_back(corpus: unspool.Corpus) -> None:
     steps = Steps()
     with Jobs(corpus, at_once=1, queue=2) as jobs:
-        kept = [jobs.start("project", f"source {number}", steps if number == 0 else quick) for number in range(3)]
+        kept = [
+            jobs.start("project", f"source {number}", steps if number == 0 else quick)
+            for number in range(3)
+        ]
         with pytest.raises(ThrottledError) as refused:
             jobs.start("other", "source 3", quick)
         assert refused.value.retry_after
@@ -241,10 +288,14 @@ def test_only_the_thread_that_does_the_work_is_led_out_of_it(jobs: Jobs) -> None
     assert told.is_set()
 
 
-def test_a_fetch_that_hangs_is_cancelled_and_holds_up_no_other_project(jobs: Jobs, corpus: unspool.Corpus) -> None:
+def test_a_fetch_that_hangs_is_cancelled_and_holds_up_no_other_project(
+    jobs: Jobs, corpus: unspool.Corpus
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         source = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
-        job = jobs.start("slow", source, lambda tell: corpus.index(source, project="slow", on_progress=tell))
+        job = jobs.start(
+            "slow", source, lambda tell: corpus.index(source, project="slow", on_progress=tell)
+        )
         until(lambda: jobs.get(job.id).progress == Progress(task="fetching", done=0, total=0))
         assert over(jobs, jobs.start("a", "here", quick)).state is JobState.DONE
         jobs.cancel(job.id)
@@ -268,12 +319,22 @@ def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
 
 
 def test_an_index_that_is_cancelled_halfway_is_completed_by_the_next(
-    jobs: Jobs, corpus: unspool.Corpus, database: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs,
+    corpus: unspool.Corpus,
+    database: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pipeline, "COMMIT_DOCUMENTS", 5)
     monkeypatch.setattr(pipeline, "BATCH_FILES", 5)
     monkeypatch.setattr(embedding, "CHEAP_BATCH", 5)
-    folder = write(tmp_path / "tree", {f"d{number % 3}/f{number}.md": f"# File {number}\n\nwalrus number {number}\n" for number in range(40)})
+    folder = write(
+        tmp_path / "tree",
+        {
+            f"d{number % 3}/f{number}.md": f"# File {number}\n\nwalrus number {number}\n"
+            for number in range(40)
+        },
+    )
 
     def halfway(tell: Tell) -> IndexReport:
         def watch(progress: Progress) -> None:
@@ -288,7 +349,11 @@ def test_an_index_that_is_cancelled_halfway_is_completed_by_the_next(
     assert cancelled.progress == Progress(task="indexing", done=20, total=40, chunks=20)
     assert sum(status == "indexed" for status, _, _ in contents(database).documents.values()) == 20
     completed = over(jobs, jobs.start("a", str(folder), indexing(corpus, folder)))
-    assert (completed.state, completed.report["added"], completed.report["busy"]) == (JobState.DONE, 20, 0)
+    assert (completed.state, completed.report["added"], completed.report["busy"]) == (
+        JobState.DONE,
+        20,
+        0,
+    )
     found = assert_no_orphans(database)
     assert len(found.documents) == 40
     assert {status for status, _, _ in found.documents.values()} == {"indexed"}
@@ -297,7 +362,9 @@ def test_an_index_that_is_cancelled_halfway_is_completed_by_the_next(
 # Kept, and seen
 
 
-def test_jobs_go_after_a_week_and_the_oldest_beyond_a_thousand(corpus: unspool.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_go_after_a_week_and_the_oldest_beyond_a_thousand(
+    corpus: unspool.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from unspool.catalog import jobs as statements
 
     clock, steps = Clock(), Steps()
@@ -321,9 +388,16 @@ def test_jobs_go_after_a_week_and_the_oldest_beyond_a_thousand(corpus: unspool.C
 
 
 def test_a_job_exists_for_those_alone_who_see_its_project(jobs: Jobs) -> None:
-    mine, theirs = over(jobs, jobs.start("mine", "x", quick)), over(jobs, jobs.start("theirs", "hidden source", quick))
+    mine, theirs = (
+        over(jobs, jobs.start("mine", "x", quick)),
+        over(jobs, jobs.start("theirs", "hidden source", quick)),
+    )
     assert jobs.list(projects=["mine"]) == [mine]
-    assert jobs.list(projects=frozenset()) == jobs.list(projects=["Mine", "min_", "%", "\udc80", "\x00"]) == []
+    assert (
+        jobs.list(projects=frozenset())
+        == jobs.list(projects=["Mine", "min_", "%", "\udc80", "\x00"])
+        == []
+    )
     assert jobs.counts(projects=["mine"])[JobState.DONE] == 1
     assert jobs.get(mine.id, projects=["mine", "other"]) == mine
     never = "0" * 16
@@ -336,7 +410,10 @@ def test_a_job_exists_for_those_alone_who_see_its_project(jobs: Jobs) -> None:
         assert refused[0] == refused[1]
 
 
-@pytest.mark.parametrize("id_", ["", "x", "0" * 15, "0" * 17, "A" * 16, "\x00" * 16, "\udc80", "' OR 1=1 --", "0" * 16 + "\n"])
+@pytest.mark.parametrize(
+    "id_",
+    ["", "x", "0" * 15, "0" * 17, "A" * 16, "\x00" * 16, "\udc80", "' OR 1=1 --", "0" * 16 + "\n"],
+)
 def test_an_id_that_never_was_any_is_not_found(jobs: Jobs, id_: str) -> None:
     with pytest.raises(NotFoundError):
         jobs.get(id_)

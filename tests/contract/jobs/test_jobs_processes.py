@@ -49,7 +49,8 @@ def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, databas
     with open_corpus(database) as second, Jobs(second) as other:
         waiting = other.start("a", "y", later)
         assert jobs.start("a", "y", quick).id == waiting.id
-        assert over(other, other.start("b", "x", quick)).state is JobState.DONE  # which is not behind the one that waits
+        # which is not behind the one that waits
+        assert over(other, other.start("b", "x", quick)).state is JobState.DONE
         assert other.get(waiting.id).state is JobState.QUEUED
         assert not later.begun.is_set()
         steps.may_end.set()
@@ -59,7 +60,9 @@ def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, databas
         assert over(jobs, waiting).state is JobState.DONE
 
 
-def test_processes_whose_clocks_differ_agree_on_who_is_at_work(jobs: Jobs, database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_whose_clocks_differ_agree_on_who_is_at_work(
+    jobs: Jobs, database: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps = Steps()
     running = jobs.start("a", "x", steps)
     assert steps.begun.wait(DEADLINE_S)
@@ -106,8 +109,11 @@ def test_closing_does_not_wait_for_a_task_that_says_nothing(corpus: unspool.Corp
     assert jobs.get(job.id).state is JobState.INTERRUPTED
 
 
-def test_a_corpus_that_is_closed_first_leaves_no_thread(database: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Jobs, "_look", lambda *_: None)  # so that nobody holds a connection when the corpus is closed
+def test_a_corpus_that_is_closed_first_leaves_no_thread(
+    database: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # so that nobody holds a connection when the corpus is closed
+    monkeypatch.setattr(Jobs, "_look", lambda *_: None)
     monkeypatch.setattr(module, "HEARTBEAT_S", 1e9)
     steps = Steps(silent=True)
     with open_corpus(database) as corpus:
@@ -121,7 +127,9 @@ def test_a_corpus_that_is_closed_first_leaves_no_thread(database: Place, monkeyp
         assert other.get(job.id).state is JobState.RUNNING  # nobody has said otherwise yet
 
 
-def test_a_job_that_says_nothing_for_long_is_alive_as_long_as_its_process(corpus: unspool.Corpus) -> None:
+def test_a_job_that_says_nothing_for_long_is_alive_as_long_as_its_process(
+    corpus: unspool.Corpus,
+) -> None:
     clock, silent = Clock(), Steps(silent=True)
     with Jobs(corpus, clock=clock) as jobs, pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "HEARTBEAT_S", 0.05)
@@ -138,7 +146,9 @@ def test_a_job_that_says_nothing_for_long_is_alive_as_long_as_its_process(corpus
 
 def _silence_s(corpus: unspool.Corpus, job: Job, clock: Clock) -> float:
     with corpus._parts.catalog.read() as connection:
-        heartbeat = connection.execute(sa.select(table.c.heartbeat_at).where(table.c.id == job.id)).scalar_one()
+        heartbeat = connection.execute(
+            sa.select(table.c.heartbeat_at).where(table.c.id == job.id)
+        ).scalar_one()
     return float((clock() - heartbeat).total_seconds())
 
 
@@ -163,8 +173,12 @@ time.sleep(60)
 """
 
 
-def test_the_jobs_of_a_killed_process_read_as_interrupted(corpus: unspool.Corpus, database: Place) -> None:
-    process = subprocess.Popen([sys.executable, "-c", _RUNNING, address_of(database)], stdout=subprocess.PIPE, text=True)
+def test_the_jobs_of_a_killed_process_read_as_interrupted(
+    corpus: unspool.Corpus, database: Place
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", _RUNNING, address_of(database)], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         running, waiting = process.stdout.readline().split()
@@ -173,15 +187,22 @@ def test_the_jobs_of_a_killed_process_read_as_interrupted(corpus: unspool.Corpus
             until(lambda: jobs.get(running).progress is not None)
             os.kill(process.pid, signal.SIGKILL)
             process.wait(DEADLINE_S)
-            assert [jobs.get(id_).state for id_ in (running, waiting)] == [JobState.RUNNING, JobState.QUEUED]
+            assert [jobs.get(id_).state for id_ in (running, waiting)] == [
+                JobState.RUNNING,
+                JobState.QUEUED,
+            ]
             clock.ahead = timedelta(seconds=31)
             lost = [jobs.get(id_) for id_ in (running, waiting)]
             assert [job.state for job in lost] == [JobState.INTERRUPTED] * 2
             assert lost[0].progress == Progress(task="indexing", done=7, total=9)
-            assert all(job.finished_at is not None and job.finished_at < clock() - timedelta(seconds=30) for job in lost)
+            assert all(
+                job.finished_at is not None and job.finished_at < clock() - timedelta(seconds=30)
+                for job in lost
+            )
             assert jobs.counts()[JobState.INTERRUPTED] == 2
             assert jobs.cancel(running).state is JobState.INTERRUPTED
-            again = over(jobs, jobs.start("a", "y", quick))  # neither behind the lost one, nor taken for it
+            # neither behind the lost one, nor taken for it
+            again = over(jobs, jobs.start("a", "y", quick))
             assert (again.state, again.id == waiting) == (JobState.DONE, False)
     finally:
         process.kill()
@@ -192,7 +213,11 @@ def test_the_jobs_of_a_killed_process_read_as_interrupted(corpus: unspool.Corpus
 
 def test_an_end_that_cannot_be_written_at_once_is_written_later(database: Place) -> None:
     steps = Steps()
-    with open_corpus(database) as corpus, Jobs(corpus) as jobs, pytest.MonkeyPatch.context() as patched:
+    with (
+        open_corpus(database) as corpus,
+        Jobs(corpus) as jobs,
+        pytest.MonkeyPatch.context() as patched,
+    ):
         job = jobs.start("a", "x", steps)
         assert steps.begun.wait(DEADLINE_S)
         failed = threading.Event()

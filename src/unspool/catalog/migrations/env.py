@@ -1,4 +1,6 @@
-"""Alembic's entry: the connection comes from `database.migrate`, which also owns the transaction."""
+"""Alembic's entry: the connection comes from `database.migrate`, which also owns the
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ context.configure(
     connection=attributes["connection"],
     target_metadata=schema.metadata,
     transactional_ddl=True,
-    version_table_schema=attributes["schema"],  # another program's table of that name may be in sight
+    # another program's table of that name may be in sight
+    version_table_schema=attributes["schema"],
 )
 context.run_migrations()

@@ -1,8 +1,23 @@
-"""The command line. `main` is the command `unspool`; the modules beside it hold the commands by theme."""
+"""The command line.
+
+`main` is the command `unspool`; the modules beside it hold the commands by theme.
+"""
 
 from __future__ import annotations
 
-from unspool.interfaces.cli import asking, history, indexing, installing, keys, looking, maintenance, remembering, searching, serving, trusting  # noqa: F401 - importing them registers their commands
+from unspool.interfaces.cli import (
+    asking,
+    history,
+    indexing,
+    installing,
+    keys,
+    looking,
+    maintenance,
+    remembering,
+    searching,
+    serving,
+    trusting,
+)
 from unspool.interfaces.cli.door import main
 
 __all__ = ["main"]

@@ -27,14 +27,29 @@ LAST_TURNS = 20
 @command(
     "ask",
     "Answer a question from what is indexed, with citations",
-    examples=('unspool ask "how are sessions opened?" .', 'unspool ask "who may sign in?" --project docs --limit 5 --json'),
-    takes=("limit", "answer_model", "answer_context_tokens", "answer_max_tokens", *ADDRESSES, *READING),
+    examples=(
+        'unspool ask "how are sessions opened?" .',
+        'unspool ask "who may sign in?" --project docs --limit 5 --json',
+    ),
+    takes=(
+        "limit",
+        "answer_model",
+        "answer_context_tokens",
+        "answer_max_tokens",
+        *ADDRESSES,
+        *READING,
+    ),
 )
 @click.argument("question")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @narrowed
 @click.option(
-    "--conversation", metavar="ID", help="A remembered conversation that the question goes on from: its last messages are shown to the model."
+    "--conversation",
+    metavar="ID",
+    help=(
+        "A remembered conversation that the question goes on from: its last messages are shown "
+        "to the model."
+    ),
 )
 def ask(
     flags: dict[str, str | None],
@@ -49,7 +64,8 @@ def ask(
     kind: tuple[str, ...],
     conversation: str | None,
 ) -> int:
-    """Answer a QUESTION from the best hits for it; PATHs are indexed or refreshed first, and '-' reads the question from stdin.
+    """Answer a QUESTION from the best hits for it; PATHs are indexed or refreshed first, and '-'
+    reads the question from stdin.
 
     With no model set, it shows what one would be shown.
     """
@@ -58,7 +74,12 @@ def ask(
         names, inside = scope(corpus, paths, projects)
         parts = [part for part in (condition, inside) if part is not None]
         turns = _last_turns(corpus, conversation, names or ()) if conversation is not None else ()
-        with corpus.answering(given_text(question), projects=names, where=conditions.together(parts), conversation=turns) as stream:
+        with corpus.answering(
+            given_text(question),
+            projects=names,
+            where=conditions.together(parts),
+            conversation=turns,
+        ) as stream:
             answer = _show(stream, as_json=as_json)
     for message in answer.notes:
         note(message)
@@ -68,12 +89,17 @@ def ask(
 
 
 def _last_turns(corpus: Corpus, conversation: str, projects: Sequence[str]) -> Sequence[Message]:
-    """The end of a conversation in one of the projects that are searched, else in the one that conversations go to."""
+    """The end of a conversation in one of the projects that are searched, else in the one that
+    conversations go to.
+    """
     for project in (*(corpus.projects() if "*" in projects else projects), None):
         known = corpus.conversations.get(conversation, project=project, last=LAST_TURNS)
         if known is not None:
             return known.messages
-    raise NotFoundError(f"no conversation {conversation!r}; `unspool documents` lists what there is, --project says in which project to look")
+    raise NotFoundError(
+        f"no conversation {conversation!r}; `unspool documents` lists what there is, --project "
+        f"says in which project to look"
+    )
 
 
 def _show(stream: AnswerStream, *, as_json: bool) -> Answer:

@@ -1,4 +1,6 @@
-"""Filters as people type them: `language=python,go`, `modified>=2026-01-01`, `metadata.year!=2024`."""
+"""Filters as people type them: `language=python,go`, `modified>=2026-01-01`,
+`metadata.year!=2024`.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,29 @@ from unspool.errors import FilterError
 _CONDITION = re.compile(r"\s*([^=!<>\s]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _OPERATORS = {"=": "eq", "==": "eq", "!=": "not", ">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
 _QUOTED = re.compile(r"\"(.*)\"|'(.*)'", re.DOTALL)
-_WHOLE, _BROKEN = re.compile(r"[+-]?\d{1,18}"), re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_WHOLE, _BROKEN = (
+    re.compile(r"[+-]?\d{1,18}"),
+    re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?", re.IGNORECASE),
+)
 
 
 def combined(
-    conditions: Sequence[str], whole: str | None, *, languages: Sequence[str] = (), paths: Sequence[str] = (), kinds: Sequence[str] = ()
+    conditions: Sequence[str],
+    whole: str | None,
+    *,
+    languages: Sequence[str] = (),
+    paths: Sequence[str] = (),
+    kinds: Sequence[str] = (),
 ) -> dict[str, Any] | None:
     """The one filter that all of them make together; None where there is none."""
     parts = [condition(text) for text in conditions]
     if whole is not None:
         parts.append(_object(whole))
-    for field, values in (("language", _split(languages)), ("path", list(paths)), ("kind", _split(kinds))):
+    for field, values in (
+        ("language", _split(languages)),
+        ("path", list(paths)),
+        ("kind", _split(kinds)),
+    ):
         if values:
             parts.append({field: values})
     return together(parts)
@@ -35,10 +49,15 @@ def together(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def condition(text: str) -> dict[str, Any]:
-    """One condition. Values between commas mean any of them; quotes make one string of whatever they hold."""
+    """One condition.
+
+    Values between commas mean any of them; quotes make one string of whatever they hold.
+    """
     match = _CONDITION.fullmatch(text)
     if match is None:
-        raise FilterError(f"{text[:80]!r} is no condition; give FIELD=VALUE, or !=, >=, <=, > or < in place of =")
+        raise FilterError(
+            f"{text[:80]!r} is no condition; give FIELD=VALUE, or !=, >=, <=, > or < in place of ="
+        )
     field, sign, value = match.groups()
     quoted = _QUOTED.fullmatch(value)
     typed = field.startswith("metadata.")
@@ -60,9 +79,14 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FilterError(f'--filter is not JSON ({str(error)[:80]}); give an object such as {{"language": "python"}}') from None
+        raise FilterError(
+            f'--filter is not JSON ({str(error)[:80]}); give an object such as {{"language": '
+            f'"python"}}'
+        ) from None
     if not isinstance(value, dict):
-        raise FilterError(f'--filter is a {type(value).__name__}; give an object such as {{"language": "python"}}')
+        raise FilterError(
+            f'--filter is a {type(value).__name__}; give an object such as {{"language": "python"}}'
+        )
     return value
 
 

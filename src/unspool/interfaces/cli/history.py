@@ -25,14 +25,35 @@ if TYPE_CHECKING:
 @command(
     "history",
     "Keep and show responses, newest first",
-    examples=("unspool history 'GET /orders' --limit 3 --offset 2", "unspool history 'GET /orders' --append response.json --json"),
+    examples=(
+        "unspool history 'GET /orders' --limit 3 --offset 2",
+        "unspool history 'GET /orders' --append response.json --json",
+    ),
 )
 @click.argument("stream", required=False)
-@click.option("--limit", "-n", type=int, metavar="N", help=f"How many records to show, 1 to {MAX_PAGE}; {PAGE} by default.")
-@click.option("--offset", type=int, metavar="N", help="How many newer ones to leave out; none by default.")
-@click.option("--append", "source", metavar="FILE", help="Add what this file holds as a record; '-' reads stdin.")
+@click.option(
+    "--limit",
+    "-n",
+    type=int,
+    metavar="N",
+    help=f"How many records to show, 1 to {MAX_PAGE}; {PAGE} by default.",
+)
+@click.option(
+    "--offset", type=int, metavar="N", help="How many newer ones to leave out; none by default."
+)
+@click.option(
+    "--append",
+    "source",
+    metavar="FILE",
+    help="Add what this file holds as a record; '-' reads stdin.",
+)
 @click.option("--full", is_flag=True, help="Show whole bodies, also those that repeat.")
-@click.option("--project", "-p", metavar="NAME", help="The project of the stream; by default the setting's, else `default`.")
+@click.option(
+    "--project",
+    "-p",
+    metavar="NAME",
+    help="The project of the stream; by default the setting's, else `default`.",
+)
 def history(
     flags: dict[str, str | None],
     as_json: bool,
@@ -43,12 +64,16 @@ def history(
     full: bool,
     project: str | None,
 ) -> int:
-    """Show the responses of a STREAM (an endpoint, a job, a tool), newest first, or add one; with no STREAM, list them all."""
+    """Show the responses of a STREAM (an endpoint, a job, a tool), newest first, or add one;
+    with no STREAM, list them all.
+    """
     paged = limit is not None or offset is not None or full
     if stream is None and (paged or source is not None):
         raise InputError("no stream was named; `unspool history` by itself lists them")
     if source is not None and paged:
-        raise InputError("--append stores one record and shows none; leave out --limit, --offset and --full")
+        raise InputError(
+            "--append stores one record and shows none; leave out --limit, --offset and --full"
+        )
     with opened(flags) as corpus:
         if stream is None:
             return _list(corpus, project, as_json=as_json)
@@ -65,7 +90,11 @@ def history(
     if page.has_more:
         note(_next(page, flags, project, full=full), kind="more")
     if not page.records:
-        note(f"nothing that far back; the stream has {kept} records" if kept else "no such records; `unspool history` lists the streams")
+        note(
+            f"nothing that far back; the stream has {kept} records"
+            if kept
+            else "no such records; `unspool history` lists the streams"
+        )
     return 0 if page.records else NOTHING_FOUND
 
 
@@ -85,7 +114,14 @@ def _append(stream: History, source: str, *, as_json: bool) -> int:
     if as_json:
         print_json(render.appended(record))
     else:
-        show([[(record.stream, terminal.PATH), (f"  record {record.number}, {len(record.body)} characters", "")]])
+        show(
+            [
+                [
+                    (record.stream, terminal.PATH),
+                    (f"  record {record.number}, {len(record.body)} characters", ""),
+                ]
+            ]
+        )
         for warning in record.warnings:
             note(warning)
     return 0
@@ -97,12 +133,19 @@ def _bytes(source: str) -> bytes:
     try:
         return Path(source).read_bytes()
     except FileNotFoundError:
-        raise NotFoundError(f"no such file: {source}; give one that exists, or '-' for stdin") from None
+        raise NotFoundError(
+            f"no such file: {source}; give one that exists, or '-' for stdin"
+        ) from None
     except (OSError, ValueError) as error:  # a folder, no permission, a NUL in the name
-        raise InputError(f"{source} cannot be read ({getattr(error, 'strerror', None) or error}); give another file, or '-' for stdin") from None
+        raise InputError(
+            f"{source} cannot be read ({getattr(error, 'strerror', None) or error}); give "
+            f"another file, or '-' for stdin"
+        ) from None
 
 
-def _next(page: HistoryPage, flags: dict[str, str | None], project: str | None, *, full: bool) -> str:
+def _next(
+    page: HistoryPage, flags: dict[str, str | None], project: str | None, *, full: bool
+) -> str:
     """The command that shows the next page."""
     words = ["unspool history", f"--limit {page.limit}", f"--offset {page.next_offset}"]
     words += ["--full"] if full else []

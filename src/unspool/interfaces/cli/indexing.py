@@ -22,32 +22,58 @@ if TYPE_CHECKING:
     from unspool.domain.reports import IndexReport
 
 ALL_FAILED = 3
-GAP_MS = 500  # how soon after its start `watch` looks again for what changed before the watcher listened
+# how soon after its start `watch` looks again for what changed before the watcher listened
+GAP_MS = 500
 
 
 @command(
     "index",
     "Take in a folder, a file or a git URL",
-    examples=("unspool index .", "unspool index https://github.com/pallets/click --ref main --project click"),
+    examples=(
+        "unspool index .",
+        "unspool index https://github.com/pallets/click --ref main --project click",
+    ),
     takes=(*ADDRESSES, *READING),
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
-@click.option("--project", "-p", metavar="NAME", help="What the project is called; by default after its folder or repository.")
+@click.option(
+    "--project",
+    "-p",
+    metavar="NAME",
+    help="What the project is called; by default after its folder or repository.",
+)
 @click.option("--ref", default="", metavar="NAME", help="The branch, tag or commit of a git URL.")
 @click.option("--skipped", is_flag=True, help="List each file that was left out, and why.")
 @click.option("--quiet", "-q", is_flag=True, help="Say nothing unless something went wrong.")
-def index(flags: dict[str, str | None], as_json: bool, sources: tuple[str, ...], project: str | None, ref: str, skipped: bool, quiet: bool) -> int:
-    """Bring projects up to date with each SOURCE: a folder, a file or a git URL. Exit code 3 means that every document of a source failed."""
+def index(
+    flags: dict[str, str | None],
+    as_json: bool,
+    sources: tuple[str, ...],
+    project: str | None,
+    ref: str,
+    skipped: bool,
+    quiet: bool,
+) -> int:
+    """Bring projects up to date with each SOURCE: a folder, a file or a git URL. Exit code 3
+    means that every document of a source failed.
+    """
     code = 0
     with opened(flags) as corpus:
         for source in sources:
-            origin, name, _ = source_of(corpus, source, project, otherwise=corpus.settings.project if len(sources) == 1 else "")
+            origin, name, _ = source_of(
+                corpus,
+                source,
+                project,
+                otherwise=corpus.settings.project if len(sources) == 1 else "",
+            )
             with Bar(wanted=not quiet) as bar:
                 report = corpus.index(origin, project=name, ref=ref, on_progress=bar)
             if as_json:
                 print_json(render.index_report(report, with_skips=skipped))
             elif not quiet:
-                terminal.Screen(sys.stdout, color=color()).write(terminal.index_report(report, with_skips=skipped))
+                terminal.Screen(sys.stdout, color=color()).write(
+                    terminal.index_report(report, with_skips=skipped)
+                )
                 sys.stdout.flush()
             code = max(code, _judge(report))
     return code
@@ -59,7 +85,11 @@ def _judge(report: IndexReport) -> int:
         note(message, kind="warning")
     if not report.failed:
         return 0
-    note(f"{report.failed} documents of {report.project} failed; `unspool documents --status failed` says why", kind="warning")
+    note(
+        f"{report.failed} documents of {report.project} failed; `unspool documents --status "
+        f"failed` says why",
+        kind="warning",
+    )
     return 0 if report.added or report.updated or report.unchanged else ALL_FAILED
 
 
@@ -81,12 +111,16 @@ def refresh(corpus: Corpus, path: str, *, project: str | None = None, otherwise:
 )
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 def watch(flags: dict[str, str | None], as_json: bool, paths: tuple[str, ...]) -> int:
-    """Index each PATH, then keep it up to date as files change, one line per refresh, until Ctrl-C."""
+    """Index each PATH, then keep it up to date as files change, one line per refresh, until
+    Ctrl-C.
+    """
     with opened(flags) as corpus:
         try:
             roots = [_existing(path) for path in paths]
             for root in roots:
-                refresh(corpus, str(root), otherwise=corpus.settings.project if len(roots) == 1 else "")
+                refresh(
+                    corpus, str(root), otherwise=corpus.settings.project if len(roots) == 1 else ""
+                )
             note(f"watching {', '.join(str(root) for root in roots)}; Ctrl-C ends it", kind="watch")
             _follow(corpus, roots, as_json=as_json)
         except KeyboardInterrupt:
@@ -116,17 +150,24 @@ def _follow(corpus: Corpus, roots: Sequence[Path], *, as_json: bool) -> None:
     try:
         for burst in bursts:
             for root in roots:
-                # A file may have changed between the first index and the moment the watcher listened, so the first turn looks everywhere.
+                # A file may have changed between the first index and the moment the watcher
+                # listened, so the first turn looks everywhere.
                 if first or any(Path(changed).is_relative_to(root) for _, changed in burst):
                     _again(corpus, root, as_json=as_json)
             first = False
     except OSError as error:
-        raise ServiceError(f"the folders cannot be watched: {error}; watch fewer, or raise fs.inotify.max_user_watches") from error
+        raise ServiceError(
+            f"the folders cannot be watched: {error}; watch fewer, or raise "
+            f"fs.inotify.max_user_watches"
+        ) from error
 
 
 def _again(corpus: Corpus, root: Path, *, as_json: bool) -> None:
     if not root.exists():
-        note(f"{root} is gone; what was indexed from it is kept until it is forgotten", kind="warning")
+        note(
+            f"{root} is gone; what was indexed from it is kept until it is forgotten",
+            kind="warning",
+        )
         return
     source, project, _ = source_of(corpus, str(root), None)
     report = corpus.index(source, project=project)
@@ -135,13 +176,18 @@ def _again(corpus: Corpus, root: Path, *, as_json: bool) -> None:
     if as_json:
         print_json(render.index_report(report))
     else:
-        line = [(report.project, terminal.NAME), (f"  {terminal.counts(report)} in {report.seconds:.2f} s", "")]
+        line = [
+            (report.project, terminal.NAME),
+            (f"  {terminal.counts(report)} in {report.seconds:.2f} s", ""),
+        ]
         terminal.Screen(sys.stdout, color=color()).write([line])
     sys.stdout.flush()
 
 
 def worth_a_look(database: str) -> Callable[[Change, str], bool]:
-    """What a watcher cares for: not version control and caches, and not the catalog's own files, whose every write would wake it again."""
+    """What a watcher cares for: not version control and caches, and not the catalog's own files,
+    whose every write would wake it again.
+    """
     from watchfiles import DefaultFilter
 
     from unspool.catalog.database import engine_name, place_of
@@ -152,6 +198,10 @@ def worth_a_look(database: str) -> Callable[[Change, str], bool]:
     catalog = str(Path(place_of(database)).resolve())
 
     def wanted(change: Change, path: str) -> bool:
-        return usual(change, path) and path != catalog and not path.startswith((catalog + "-", catalog + "."))
+        return (
+            usual(change, path)
+            and path != catalog
+            and not path.startswith((catalog + "-", catalog + "."))
+        )
 
     return wanted

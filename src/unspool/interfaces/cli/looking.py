@@ -25,13 +25,27 @@ def show(lines: Iterable[Line]) -> None:
     terminal.Screen(sys.stdout, color=color()).write(lines)
 
 
-@command("documents", "List the documents", examples=("unspool documents --project click", "unspool documents --status failed --json"))
-@click.option("--project", "-p", metavar="NAME", help="Only those of this project; by default of all.")
-@click.option("--status", type=click.Choice([one.value for one in Status]), help="Only those that stand there.")
-def documents(flags: dict[str, str | None], as_json: bool, project: str | None, status: str | None) -> int:
+@command(
+    "documents",
+    "List the documents",
+    examples=("unspool documents --project click", "unspool documents --status failed --json"),
+)
+@click.option(
+    "--project", "-p", metavar="NAME", help="Only those of this project; by default of all."
+)
+@click.option(
+    "--status",
+    type=click.Choice([one.value for one in Status]),
+    help="Only those that stand there.",
+)
+def documents(
+    flags: dict[str, str | None], as_json: bool, project: str | None, status: str | None
+) -> int:
     """List what is known of each document; with --json one object per line."""
     with opened(flags) as corpus:
-        records = corpus.documents(project=project or corpus.settings.project or None, status=status)
+        records = corpus.documents(
+            project=project or corpus.settings.project or None, status=status
+        )
     if as_json:
         for record in records:
             print_json(render.document(record))
@@ -42,7 +56,11 @@ def documents(flags: dict[str, str | None], as_json: bool, project: str | None, 
     return 0 if records else NOTHING_FOUND
 
 
-@command("status", "Show the projects and the catalog", examples=("unspool status", "unspool status --json"))
+@command(
+    "status",
+    "Show the projects and the catalog",
+    examples=("unspool status", "unspool status --json"),
+)
 def status(flags: dict[str, str | None], as_json: bool) -> None:
     """Show every project with its counts, and where the catalog is."""
     with opened(flags) as corpus:
@@ -56,10 +74,16 @@ def status(flags: dict[str, str | None], as_json: bool) -> None:
         note("nothing is indexed yet; `unspool index PATH` begins")
 
 
-@command("settings", "Show every setting and its origin", examples=("unspool settings", "unspool settings --limit 5 --json"), takes=known.names())
+@command(
+    "settings",
+    "Show every setting and its origin",
+    examples=("unspool settings", "unspool settings --limit 5 --json"),
+    takes=known.names(),
+)
 def settings(flags: dict[str, str | None], as_json: bool) -> None:
-    """Show every setting, its value and its origin: a flag, the environment, .env, unspool.toml or the default. Settings of a folder that is not
-    trusted are listed below, with the reason why they are ignored."""
+    """Show every setting, its value and its origin: a flag, the environment, .env, unspool.toml or
+    the default. Settings of a folder that is not trusted are listed below, with the reason why they
+    are ignored."""
     loaded = load_settings(flags)
     if as_json:
         print_json(render.settings(loaded.rows(), loaded.ignored))

@@ -25,12 +25,26 @@ if TYPE_CHECKING:
 UNWELL = 2
 
 
-@command("forget", "Remove a document or a project", examples=("unspool forget --project notes draft.md", "unspool forget --project notes --all"))
+@command(
+    "forget",
+    "Remove a document or a project",
+    examples=("unspool forget --project notes draft.md", "unspool forget --project notes --all"),
+)
 @click.argument("path", required=False)
-@click.option("--project", "-p", required=True, metavar="NAME", help="The project to forget, or the one that holds the PATH.")
+@click.option(
+    "--project",
+    "-p",
+    required=True,
+    metavar="NAME",
+    help="The project to forget, or the one that holds the PATH.",
+)
 @click.option("--all", "everything", is_flag=True, help="The whole project, without a question.")
-def forget(flags: dict[str, str | None], as_json: bool, path: str | None, project: str, everything: bool) -> None:
-    """Remove a document, or with --all a whole project, from the corpus; no file on disk is touched."""
+def forget(
+    flags: dict[str, str | None], as_json: bool, path: str | None, project: str, everything: bool
+) -> None:
+    """Remove a document, or with --all a whole project, from the corpus; no file on disk is
+    touched.
+    """
     if everything == (path is not None):
         raise click.UsageError("name either the PATH of a document or --all for the whole project")
     with opened(flags) as corpus:
@@ -40,13 +54,23 @@ def forget(flags: dict[str, str | None], as_json: bool, path: str | None, projec
     if as_json:
         print_json({"project": project, "path": path, "documents": count})
         return
-    what = f"project {project} with {count} documents" if path is None else f"{path} of project {project}"
+    what = (
+        f"project {project} with {count} documents"
+        if path is None
+        else f"{path} of project {project}"
+    )
     show([[("forgotten: ", ""), (what, terminal.NAME)]])
 
 
-@command("doctor", "Check everything, change nothing", examples=("unspool doctor", "unspool doctor --json"))
+@command(
+    "doctor",
+    "Check everything, change nothing",
+    examples=("unspool doctor", "unspool doctor --json"),
+)
 def doctor(flags: dict[str, str | None], as_json: bool) -> int:
-    """Check the installation, the catalog and the index, and say how to cure what is wrong; nothing is changed."""
+    """Check the installation, the catalog and the index, and say how to cure what is wrong;
+    nothing is changed.
+    """
     from unspool import diagnosis
 
     try:
@@ -62,42 +86,79 @@ def doctor(flags: dict[str, str | None], as_json: bool) -> int:
     return 0 if all(one.ok for one in found) else UNWELL
 
 
-@command("repair", "Rebuild what is missing or damaged", examples=("unspool repair", "unspool repair --database sqlite:///notes.db"))
+@command(
+    "repair",
+    "Rebuild what is missing or damaged",
+    examples=("unspool repair", "unspool repair --database sqlite:///notes.db"),
+)
 def repair(flags: dict[str, str | None], as_json: bool) -> None:
     """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
     with opened(flags) as corpus, Bar() as bar:
         repaired = corpus.refresh(on_progress=bar)
         projects = corpus.status()
     if as_json:
-        print_json({"projects": [render.project_status(one) for one in projects], "repaired": repaired})
+        print_json(
+            {"projects": [render.project_status(one) for one in projects], "repaired": repaired}
+        )
         return
     show([[(one, "")] for one in repaired])
-    show([[("repaired: ", ""), (f"{len(projects)} projects, {sum(one.chunks for one in projects)} chunks", terminal.NAME)]])
+    show(
+        [
+            [
+                ("repaired: ", ""),
+                (
+                    f"{len(projects)} projects, {sum(one.chunks for one in projects)} chunks",
+                    terminal.NAME,
+                ),
+            ]
+        ]
+    )
 
 
 @command(
     "reembed",
     "Go over to another embedder",
-    examples=("unspool reembed --embedder onnx:models/all-MiniLM-L6-v2", "unspool reembed --embedder static --yes --drop-old"),
+    examples=(
+        "unspool reembed --embedder onnx:models/all-MiniLM-L6-v2",
+        "unspool reembed --embedder static --yes --drop-old",
+    ),
     takes=("embedder", "database"),
 )
 @click.option("--yes", is_flag=True, help="Yes, whatever it costs.")
-@click.option("--drop-old", is_flag=True, help="Forget the vectors of every embedder but the one in use; without it they are kept to go back to.")
+@click.option(
+    "--drop-old",
+    is_flag=True,
+    help=(
+        "Forget the vectors of every embedder but the one in use; without it they are kept to go "
+        "back to."
+    ),
+)
 def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bool) -> int:
-    """Embed everything that is stored with another embedder, and go over to it in one step. Searches go on meanwhile, and an attempt that was
-    interrupted goes on where it was when the command is given again."""
+    """Embed everything that is stored with another embedder, and go over to it in one step.
+    Searches go on meanwhile, and an attempt that was interrupted goes on where it was when the
+    command is given again."""
     from unspool.generations import drop_old as drop
     from unspool.generations import reembed as go_over
 
     settings = load_settings(flags)
     if settings.origins["embedder"] == "default" and not drop_old:
-        raise click.UsageError("name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER")
-    if drop_old and flags["embedder"] is None:  # what a variable names is not gone over to by the way
+        raise click.UsageError(
+            "name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER"
+        )
+    # what a variable names is not gone over to by the way
+    if drop_old and flags["embedder"] is None:
         dropped = drop(settings=settings)
         if as_json:
             print_json({"dropped": dropped})
         else:
-            show([[("forgotten: ", ""), (", ".join(dropped) or "nothing, there are no others", terminal.NAME)]])
+            show(
+                [
+                    [
+                        ("forgotten: ", ""),
+                        (", ".join(dropped) or "nothing, there are no others", terminal.NAME),
+                    ]
+                ]
+            )
         return 0
     plans: list[ReembedPlan] = []
 
@@ -122,7 +183,10 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
     for warning in report.warnings:
         note(warning, kind="warning")
     if report.before != report.after:
-        note(f"set UNSPOOL_EMBEDDER={settings.embedder} from now on; what is open already follows by itself")
+        note(
+            f"set UNSPOOL_EMBEDDER={settings.embedder} from now on; what is open already follows "
+            f"by itself"
+        )
     return 0
 
 
@@ -134,18 +198,32 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
 )
 @click.argument("target", default="head", metavar="[REVISION]")
 @click.option("--yes", is_flag=True, help="Yes, remove every table; 'base' needs it.")
-@click.option("--partitions", type=int, metavar="N", help="Keep chunks on PostgreSQL in N partitions by project; 1 is for whole tables.")
-def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool, partitions: int | None) -> None:
-    """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes every table with all that is in it."""
+@click.option(
+    "--partitions",
+    type=int,
+    metavar="N",
+    help="Keep chunks on PostgreSQL in N partitions by project; 1 is for whole tables.",
+)
+def migrate(
+    flags: dict[str, str | None], as_json: bool, target: str, yes: bool, partitions: int | None
+) -> None:
+    """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes
+    every table with all that is in it.
+    """
     from unspool.catalog import Catalog, schema
     from unspool.catalog.database import place_of
     from unspool.wiring import connecting
 
     wanted = schema.HEAD if target == "head" else target
     if wanted not in (*schema.KNOWN_REVISIONS, "base"):
-        raise InputError(f"revision {target!r} does not exist; it is head, base or one of {', '.join(schema.KNOWN_REVISIONS)}")
+        raise InputError(
+            f"revision {target!r} does not exist; it is head, base or one of "
+            f"{', '.join(schema.KNOWN_REVISIONS)}"
+        )
     if wanted == "base" and not yes:
-        raise click.UsageError("'base' removes every table with all that is in it; give --yes if that is meant")
+        raise click.UsageError(
+            "'base' removes every table with all that is in it; give --yes if that is meant"
+        )
     settings = load_settings(flags)
     place = place_of(settings.database_address)
     if partitions is not None:
@@ -156,9 +234,31 @@ def migrate(flags: dict[str, str | None], as_json: bool, target: str, yes: bool,
     if as_json:
         print_json({"catalog": place, "before": before, "after": wanted, "partitions": partitions})
     else:
-        show([[(f"{place}: {before} -> {wanted}" if before != wanted else f"{place} is at {wanted} already", "")]])
+        show(
+            [
+                [
+                    (
+                        f"{place}: {before} -> {wanted}"
+                        if before != wanted
+                        else f"{place} is at {wanted} already",
+                        "",
+                    )
+                ]
+            ]
+        )
         if partitions is not None:
-            show([[(f"chunks, words and vectors are in {partitions} partitions by project" if partitions > 1 else "tables are whole", "")]])
+            show(
+                [
+                    [
+                        (
+                            f"chunks, words and vectors are in {partitions} partitions by project"
+                            if partitions > 1
+                            else "tables are whole",
+                            "",
+                        )
+                    ]
+                ]
+            )
 
 
 def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
@@ -182,7 +282,12 @@ def _partition(settings: Settings, partitions: int) -> None:
     from unspool.postgres.partitioning import partition
     from unspool.wiring import connecting, store_opener
 
-    with closing(Catalog.open(settings.database_address, connecting=connecting(settings))) as catalog, Bar() as bar:
+    with (
+        closing(
+            Catalog.open(settings.database_address, connecting=connecting(settings))
+        ) as catalog,
+        Bar() as bar,
+    ):
         assert isinstance(catalog, PostgresCatalog)
         partition(catalog, partitions)
         with catalog.read() as connection:
@@ -197,19 +302,38 @@ def _partition(settings: Settings, partitions: int) -> None:
 @command(
     "eval",
     "Measure search quality on a test set",
-    examples=("unspool eval datasets/scifact", "unspool eval datasets/cosqa --server postgresql://unspool@localhost/test --json"),
+    examples=(
+        "unspool eval datasets/scifact",
+        "unspool eval datasets/cosqa --server postgresql://unspool@localhost/test --json",
+    ),
     takes=("alpha", "chunk_tokens", "embedder"),
 )
-@click.option("--server", default="", metavar="ADDRESS", help="Measure on a PostgreSQL server, in a schema that is gone afterwards.")
-@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--server",
+    default="",
+    metavar="ADDRESS",
+    help="Measure on a PostgreSQL server, in a schema that is gone afterwards.",
+)
+@click.argument(
+    "folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
 def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path, server: str) -> None:
-    """Measure search quality on a test set in DIR: corpus.jsonl, queries.jsonl and qrels/test.tsv; your own catalog is not touched."""
+    """Measure search quality on a test set in DIR: corpus.jsonl, queries.jsonl and
+    qrels/test.tsv; your own catalog is not touched.
+    """
     from unspool.evaluation import evaluate as measure
 
     settings = load_settings(flags)
     with Bar() as bar:
-        values: dict[str, Any] = asdict(measure(folder, settings=settings, alpha=settings.alpha, server=server, on_progress=bar))
+        values: dict[str, Any] = asdict(
+            measure(folder, settings=settings, alpha=settings.alpha, server=server, on_progress=bar)
+        )
     if as_json:
         print_json(values)
     else:
-        show(terminal.table(["measure", "value"], [[(name, terminal.NAME), (str(value), "")] for name, value in values.items()]))
+        show(
+            terminal.table(
+                ["measure", "value"],
+                [[(name, terminal.NAME), (str(value), "")] for name, value in values.items()],
+            )
+        )

@@ -18,7 +18,9 @@ _PLACE = re.compile(r"(.+?)(?::(\d{1,9})(?:-\d+)?)?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A path inside a project: the project's root, and the stored path under it ('' for the root itself)."""
+    """A path inside a project: the project's root, and the stored path under it ('' for the root
+    itself).
+    """
 
     project: str
     root: Path
@@ -46,10 +48,14 @@ def place_of(corpus: Corpus, path: str | Path) -> Place | None:
     return Place(project=name, root=root, inside=inside, is_folder=wanted.is_dir())
 
 
-def source_of(corpus: Corpus, text: str, project: str | None, *, otherwise: str = "") -> tuple[str | Path, str | None, Place | None]:
-    """What to index for a path or URL, under which name, and where it lies if it is known. `otherwise` names a project that is new.
+def source_of(
+    corpus: Corpus, text: str, project: str | None, *, otherwise: str = ""
+) -> tuple[str | Path, str | None, Place | None]:
+    """What to index for a path or URL, under which name, and where it lies if it is known.
+    `otherwise` names a project that is new.
 
-    A path inside an indexed project stands for that project: a second one for its part would hold everything twice.
+    A path inside an indexed project stands for that project: a second one for its part would hold
+    everything twice.
     """
     known = place_of(corpus, text) if exists(text) else None
     if known is not None and project in (None, known.project):
@@ -58,7 +64,9 @@ def source_of(corpus: Corpus, text: str, project: str | None, *, otherwise: str 
 
 
 def default_projects(corpus: Corpus, named: Sequence[str]) -> list[str] | None:
-    """The projects a command is about: those named, else the setting's, else that of the current folder; None lets the corpus decide."""
+    """The projects a command is about: those named, else the setting's, else that of the current
+    folder; None lets the corpus decide.
+    """
     if named:
         return list(named)
     if corpus.settings.project:
@@ -68,7 +76,9 @@ def default_projects(corpus: Corpus, named: Sequence[str]) -> list[str] | None:
 
 
 def stored(corpus: Corpus, text: str, project: str | None) -> tuple[str | None, str]:
-    """The project and the stored path that a path means: a file on this machine if it lies in a project, else a stored path as it is."""
+    """The project and the stored path that a path means: a file on this machine if it lies in a
+    project, else a stored path as it is.
+    """
     if exists(text):
         place = place_of(corpus, text)
         if place is not None and project in (None, place.project):
@@ -92,5 +102,6 @@ def exists(text: str) -> bool:
     """Whether there is such a path on this machine."""
     try:
         return Path(text).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL, an unknown ~user: not a path here, perhaps a stored one
+    # too long, a NUL, an unknown ~user: not a path here, perhaps a stored one
+    except (OSError, ValueError, RuntimeError):
         return False

@@ -18,7 +18,10 @@ PATIENCE_S = 1.0  # what is done sooner needs no bar
 
 
 class Bar:
-    """Call it with each `Progress`. It shows nothing unless stderr is a terminal and a second has passed."""
+    """Call it with each `Progress`.
+
+    It shows nothing unless stderr is a terminal and a second has passed.
+    """
 
     def __init__(self, *, wanted: bool = True) -> None:
         self._wanted = wanted and sys.stderr.isatty()
@@ -29,7 +32,12 @@ class Bar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         if self._display is not None:
             self._display.stop()
 
@@ -40,9 +48,16 @@ class Bar:
         if progress.task not in self._tasks:
             for task in self._tasks.values():
                 display.remove_task(task)  # one step at a time: the one before is over
-            self._tasks = {progress.task: display.add_task(clean(progress.task), total=None, chunks="")}
+            self._tasks = {
+                progress.task: display.add_task(clean(progress.task), total=None, chunks="")
+            }
         chunks = f"{progress.chunks} chunks" if progress.chunks else ""
-        display.update(self._tasks[progress.task], completed=progress.done, total=progress.total or None, chunks=chunks)
+        display.update(
+            self._tasks[progress.task],
+            completed=progress.done,
+            total=progress.total or None,
+            chunks=chunks,
+        )
 
     def _open_display(self) -> Display:
         if self._display is None:

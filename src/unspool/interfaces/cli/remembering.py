@@ -28,22 +28,43 @@ _STDIN = "-"
 @command(
     "remember",
     "Take in conversations from exports and transcripts",
-    examples=("unspool remember chatgpt-export.zip", "unspool remember ~/.claude/projects/boats/session.jsonl --project agents"),
+    examples=(
+        "unspool remember chatgpt-export.zip",
+        "unspool remember ~/.claude/projects/boats/session.jsonl --project agents",
+    ),
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--project", "-p", metavar="NAME", help="The project that the conversations go to; by default `conversations`.")
-def remember(flags: dict[str, str | None], as_json: bool, files: tuple[str, ...], project: str | None) -> int:
-    """Take in the conversations of each FILE; '-' reads JSON lines from stdin. Exit code 1 means that there were none.
+@click.option(
+    "--project",
+    "-p",
+    metavar="NAME",
+    help="The project that the conversations go to; by default `conversations`.",
+)
+def remember(
+    flags: dict[str, str | None], as_json: bool, files: tuple[str, ...], project: str | None
+) -> int:
+    """Take in the conversations of each FILE; '-' reads JSON lines from stdin. Exit code 1 means
+    that there were none.
 
-    ChatGPT, Claude and Slack exports, JSON, JSON lines, and transcripts of coding agents are known by what is in them. Taking in a file again
-    costs only what is new in it.
+    ChatGPT, Claude and Slack exports, JSON, JSON lines, and transcripts of coding agents are known
+    by what is in them. Taking in a file again costs only what is new in it.
     """
     with opened(flags) as corpus, _given(files) as paths, Bar() as bar:
 
         def show(progress: Progress) -> None:
-            bar(replace(progress, task=f"{progress.task} (kB)", done=progress.done // 1000, total=progress.total // 1000))
+            bar(
+                replace(
+                    progress,
+                    task=f"{progress.task} (kB)",
+                    done=progress.done // 1000,
+                    total=progress.total // 1000,
+                )
+            )
 
-        report = _named(corpus.remember_files(paths, project=project, on_progress=show), dict(zip(map(str, paths), files, strict=True)))
+        report = _named(
+            corpus.remember_files(paths, project=project, on_progress=show),
+            dict(zip(map(str, paths), files, strict=True)),
+        )
     if as_json:
         print_json(render.remember_report(report))
     else:
@@ -58,7 +79,10 @@ def remember(flags: dict[str, str | None], as_json: bool, files: tuple[str, ...]
 
 @contextmanager
 def _given(files: Sequence[str]) -> Iterator[list[Path]]:
-    """The files as paths. What comes from stdin is put into a file for as long, because it is looked at before it is read."""
+    """The files as paths.
+
+    What comes from stdin is put into a file for as long, because it is looked at before it is read.
+    """
     if files.count(_STDIN) > 1:
         raise InputError("'-' was given twice; stdin can be read once")
     with tempfile.TemporaryDirectory(prefix="unspool-") as folder:
@@ -81,4 +105,7 @@ def _path(file: str) -> Path:
 
 def _named(report: RememberReport, names: dict[str, str]) -> RememberReport:
     """The report with the names of files as they were given."""
-    return replace(report, bad=tuple(replace(one, source=names.get(one.source, one.source)) for one in report.bad))
+    return replace(
+        report,
+        bad=tuple(replace(one, source=names.get(one.source, one.source)) for one in report.bad),
+    )

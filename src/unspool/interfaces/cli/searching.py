@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 @command(
     "search",
     "Find by meaning and by word",
-    examples=('unspool search "how are sessions opened" .', "unspool search parse_config --where language=python --limit 5 --json"),
+    examples=(
+        'unspool search "how are sessions opened" .',
+        "unspool search parse_config --where language=python --limit 5 --json",
+    ),
     takes=("limit", "max_tokens", "max_total_tokens", "alpha", *ADDRESSES, *READING),
 )
 @click.argument("query")
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @narrowed
-@click.option("--min-score", type=float, metavar="NUMBER", help="Leave out hits with a lower score.")
+@click.option(
+    "--min-score", type=float, metavar="NUMBER", help="Leave out hits with a lower score."
+)
 @click.option("--explain", is_flag=True, help="Say of each hit why it was found.")
 @click.option("--full", is_flag=True, help="Show whole chunks, not only the lines that match.")
 def search(
@@ -49,14 +54,21 @@ def search(
     explain: bool,
     full: bool,
 ) -> int:
-    """Find what a QUERY means, or the words it holds; PATHs are indexed or refreshed first, and '-' reads the query from stdin."""
+    """Find what a QUERY means, or the words it holds; PATHs are indexed or refreshed first, and
+    '-' reads the query from stdin.
+    """
     condition = conditions.combined(where, whole, languages=language, paths=globs, kinds=kind)
     with opened(flags) as corpus:
         names, inside = scope(corpus, paths, projects)
         parts = [part for part in (condition, inside) if part is not None]
         with Bar() as bar:
             page = corpus.search(
-                given_text(query), projects=names, where=conditions.together(parts), min_score=min_score, explain=explain, on_progress=bar
+                given_text(query),
+                projects=names,
+                where=conditions.together(parts),
+                min_score=min_score,
+                explain=explain,
+                on_progress=bar,
             )
     return _show(page, flags, as_json=as_json, explained=explain, full=full)
 
@@ -64,14 +76,25 @@ def search(
 @command(
     "more",
     "Go on where a search stopped",
-    examples=("unspool more BjTg3LvnAmi3TFAQ28IKAgo", "unspool more BjTg3LvnAmi3TFAQ28IKAgo --limit 20 --json"),
+    examples=(
+        "unspool more BjTg3LvnAmi3TFAQ28IKAgo",
+        "unspool more BjTg3LvnAmi3TFAQ28IKAgo --limit 20 --json",
+    ),
     takes=("limit", "max_tokens", *ADDRESSES),
 )
 @click.argument("continuation", metavar="CONTINUATION")
-@click.option("--restart", is_flag=True, help="Give the first page again, with a warning, where the continuation has expired.")
+@click.option(
+    "--restart",
+    is_flag=True,
+    help="Give the first page again, with a warning, where the continuation has expired.",
+)
 @click.option("--full", is_flag=True, help="Show whole chunks, not only the lines that match.")
-def more(flags: dict[str, str | None], as_json: bool, continuation: str, restart: bool, full: bool) -> int:
-    """Show the next page of a search: the CONTINUATION that its last page ended with is all it needs, also in another process."""
+def more(
+    flags: dict[str, str | None], as_json: bool, continuation: str, restart: bool, full: bool
+) -> int:
+    """Show the next page of a search: the CONTINUATION that its last page ended with is all it
+    needs, also in another process.
+    """
     with opened(flags) as corpus:
         limit = corpus.settings.limit if flags.get("limit") is not None else None
         max_tokens = corpus.settings.max_tokens if flags.get("max_tokens") is not None else None
@@ -80,10 +103,16 @@ def more(flags: dict[str, str | None], as_json: bool, continuation: str, restart
         return _show(page, flags, as_json=as_json, explained=explained, full=full)
 
 
-@command("warm", "Embed common queries ahead of time", examples=("unspool warm queries.txt", "unspool warm - --json"))
+@command(
+    "warm",
+    "Embed common queries ahead of time",
+    examples=("unspool warm queries.txt", "unspool warm - --json"),
+)
 @click.argument("file", type=click.File("r", encoding="utf-8", errors="replace"))
 def warm(flags: dict[str, str | None], as_json: bool, file: TextIO) -> None:
-    """Embed the queries in a FILE, one a line, so that no search has to wait for that; '-' reads them from stdin."""
+    """Embed the queries in a FILE, one a line, so that no search has to wait for that; '-' reads
+    them from stdin.
+    """
     queries = list(dict.fromkeys(line.strip() for line in file if line.strip()))
     if not queries:
         raise InputError("there is no query to warm; give one a line")
@@ -92,18 +121,24 @@ def warm(flags: dict[str, str | None], as_json: bool, file: TextIO) -> None:
     if as_json:
         print_json({"queries": len(queries), "embedded": computed})
         return
-    terminal.Screen(sys.stdout, color=color()).write([[(f"{len(queries)} queries are ready, {computed} of them embedded now", "")]])
+    terminal.Screen(sys.stdout, color=color()).write(
+        [[(f"{len(queries)} queries are ready, {computed} of them embedded now", "")]]
+    )
 
 
 def addresses(flags: dict[str, str | None]) -> Iterator[str]:
-    """The flags that say which corpus is meant, as they were given; an address with a password is not repeated."""
+    """The flags that say which corpus is meant, as they were given; an address with a password
+    is not repeated.
+    """
     for name in ADDRESSES:
         value = flags.get(name)
         if value is not None and redact_address(value) == value:
             yield f"--{name} {shlex.quote(value)}"
 
 
-def _show(page: Page, flags: dict[str, str | None], *, as_json: bool, explained: bool, full: bool) -> int:
+def _show(
+    page: Page, flags: dict[str, str | None], *, as_json: bool, explained: bool, full: bool
+) -> int:
     if as_json:
         print_json(render.page(page, explained=explained))
     else:
@@ -121,21 +156,31 @@ def _show(page: Page, flags: dict[str, str | None], *, as_json: bool, explained:
         note("there is nothing more to show")
         return NOTHING_FOUND
     where = f" in {', '.join(page.projects)}" if page.projects else ""
-    note(f"nothing found{where}; try other words, fewer filters, or `unspool status` to see what is indexed")
+    note(
+        f"nothing found{where}; try other words, fewer filters, or `unspool status` to see what "
+        f"is indexed"
+    )
     return NOTHING_FOUND
 
 
 @command(
     "related",
     "Find what is like a place in a file",
-    examples=("unspool related src/session.py:42", "unspool related docs/guide.md --project docs --limit 3 --json"),
+    examples=(
+        "unspool related src/session.py:42",
+        "unspool related docs/guide.md --project docs --limit 3 --json",
+    ),
     takes=("limit", *ADDRESSES),
 )
 @click.argument("place", metavar="FILE:LINE")
 @click.option("--project", "-p", metavar="NAME", help="The project that holds the file.")
 @click.option("--full", is_flag=True, help="Show whole chunks, not only their first lines.")
-def related(flags: dict[str, str | None], as_json: bool, place: str, project: str | None, full: bool) -> int:
-    """Find what is most like the chunk at a LINE of a FILE, which is a path on this machine or one as `documents` lists it."""
+def related(
+    flags: dict[str, str | None], as_json: bool, place: str, project: str | None, full: bool
+) -> int:
+    """Find what is most like the chunk at a LINE of a FILE, which is a path on this machine or
+    one as `documents` lists it.
+    """
     text, line = split_line(place)
     with opened(flags) as corpus:
         name, path = stored(corpus, text, project)

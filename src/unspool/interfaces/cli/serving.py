@@ -17,10 +17,14 @@ _NAMES = {"host": "ADDRESS", "port": "N", "workers": "N"}
 
 
 def _placed(function: Function) -> Function:
-    """A command with --host, --port and --workers: the settings of the same names, with `serve_` in front."""
+    """A command with --host, --port and --workers: the settings of the same names, with `serve_`
+    in front.
+    """
     for name, metavar in reversed(_NAMES.items()):
         about = setting.about(f"serve_{name}")
-        function = click.option(f"--{name}", metavar=metavar, help=f"{about[0].upper()}{about[1:]}.")(function)
+        function = click.option(
+            f"--{name}", metavar=metavar, help=f"{about[0].upper()}{about[1:]}."
+        )(function)
     return function
 
 
@@ -31,9 +35,20 @@ def _placed(function: Function) -> Function:
     takes=(*ADDRESSES, "answer_model", "log_format"),
 )
 @_placed
-@click.option("--root", "roots", multiple=True, metavar="FOLDER", help="Let admins index what lies in this folder; give it several times.")
 @click.option(
-    "--without-keys", count=True, help="Given twice, serve other machines although there are no keys: whoever reaches it may do everything."
+    "--root",
+    "roots",
+    multiple=True,
+    metavar="FOLDER",
+    help="Let admins index what lies in this folder; give it several times.",
+)
+@click.option(
+    "--without-keys",
+    count=True,
+    help=(
+        "Given twice, serve other machines although there are no keys: whoever reaches it may do "
+        "everything."
+    ),
 )
 def serve(
     flags: dict[str, str | None],
@@ -44,13 +59,25 @@ def serve(
     roots: Sequence[str],
     without_keys: int,
 ) -> None:
-    """Serve HTTP under /v1 and MCP under /mcp until SIGTERM or Ctrl-C. Without keys (`unspool key create`) only this machine is served."""
+    """Serve HTTP under /v1 and MCP under /mcp until SIGTERM or Ctrl-C. Without keys (`unspool
+    key create`) only this machine is served.
+    """
     from unspool.access import roots_of
     from unspool.interfaces.http import server
 
-    given = {"serve_host": host, "serve_port": port, "serve_workers": workers, "roots": os.pathsep.join(roots) or None}
+    given = {
+        "serve_host": host,
+        "serve_port": port,
+        "serve_workers": workers,
+        "roots": os.pathsep.join(roots) or None,
+    }
     settings = load_settings({**flags, **given})
     for root in roots_of(settings):
         if not root.is_dir():
-            raise ConfigError(f"{root} is no folder, and nothing in it could be indexed; correct --root or UNSPOOL_ROOTS")
-    server.serve(settings, without_keys=without_keys >= 2, say=lambda text: note(text, kind="serve"))
+            raise ConfigError(
+                f"{root} is no folder, and nothing in it could be indexed; correct --root or "
+                f"UNSPOOL_ROOTS"
+            )
+    server.serve(
+        settings, without_keys=without_keys >= 2, say=lambda text: note(text, kind="serve")
+    )

@@ -15,26 +15,37 @@ from unspool.interfaces.cli.looking import show
 from unspool.settings import NO_FOLDER, Settings, mask_value, open_trust_store, setting_rules
 from unspool.trust import FolderState, ReviewedSetting, TrustedFolder
 
-_KEYS = {"database": "key", "embedder_url": "embedder_key", "answer_url": "answer_key"}  # by the address that a key is sent to
+# by the address that a key is sent to
+_KEYS = {"database": "key", "embedder_url": "embedder_key", "answer_url": "answer_key"}
 
 
-@command("trust", "Trust the settings files of a folder", examples=("unspool trust", "unspool trust --list"), takes=())
+@command(
+    "trust",
+    "Trust the settings files of a folder",
+    examples=("unspool trust", "unspool trust --list"),
+    takes=(),
+)
 @click.argument("folder", default=".", type=click.Path(path_type=Path))
 @click.option("--dry-run", is_flag=True, help="Only show what the files set.")
 @click.option("--revoke", is_flag=True, help="Stop trusting the folder.")
 @click.option("--list", "show_list", is_flag=True, help="List the trusted folders.")
 def trust(as_json: bool, folder: Path, dry_run: bool, revoke: bool, show_list: bool) -> None:
-    """Show what unspool.toml and .env in FOLDER set, and let all of it count from now on. By default FOLDER is the current folder. If one of the
-    files changes, the folder has to be trusted again."""
+    """Show what unspool.toml and .env in FOLDER set, and let all of it count from now on. By
+    default FOLDER is the current folder. If one of the files changes, the folder has to be trusted
+    again."""
     if dry_run + revoke + show_list > 1:
-        raise click.UsageError("--dry-run, --revoke and --list exclude each other; give one of them")
+        raise click.UsageError(
+            "--dry-run, --revoke and --list exclude each other; give one of them"
+        )
     if show_list:
         _list_folders(as_json)
         return
     try:
         folder = folder.resolve()
     except (OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{str(folder)[:200]!r} cannot be a folder ({error}); check the path") from error
+        raise InputError(
+            f"{str(folder)[:200]!r} cannot be a folder ({error}); check the path"
+        ) from error
     if revoke:
         _revoke(folder, as_json)
     else:
@@ -44,7 +55,9 @@ def trust(as_json: bool, folder: Path, dry_run: bool, revoke: bool, show_list: b
 def _trust(folder: Path, as_json: bool, *, dry_run: bool) -> None:
     files = read_files(folder, follow_links=True)
     if not any(file.content is not None or file.fault for file in files):
-        raise NotFoundError(f"{folder} contains no {' and no '.join(NAMES)}; there is nothing to trust")
+        raise NotFoundError(
+            f"{folder} contains no {' and no '.join(NAMES)}; there is nothing to trust"
+        )
     found = accept_all(folder, files, setting_rules())
     environment = Settings.load(folder=NO_FOLDER)
     reviewed = _review(found, environment)
@@ -55,28 +68,45 @@ def _trust(folder: Path, as_json: bool, *, dry_run: bool) -> None:
         return
     show(terminal.reviewed_settings(reviewed))
     for address, key in _KEYS.items():
-        if getattr(environment, key) and any(one.name == address and one.state == "applies" and one.value.startswith("http") for one in reviewed):
+        if getattr(environment, key) and any(
+            one.name == address and one.state == "applies" and one.value.startswith("http")
+            for one in reviewed
+        ):
             note(f"your {key} will be sent to the {address} that this folder names", kind="warning")
     count = sum(one.state == "applies" for one in reviewed)
     verb = "would apply" if dry_run else "apply"
-    show([[("not trusted: " if dry_run else "trusted: ", ""), (str(folder), terminal.PATH), (f", {count} settings {verb}", "")]])
+    show(
+        [
+            [
+                ("not trusted: " if dry_run else "trusted: ", ""),
+                (str(folder), terminal.PATH),
+                (f", {count} settings {verb}", ""),
+            ]
+        ]
+    )
 
 
 def _review(found: FolderSettings, environment: Settings) -> list[ReviewedSetting]:
     """Return the settings of the files, each with the layer that overrides it."""
     reviewed: list[ReviewedSetting] = []
-    overriding = {name: origin for name, origin in environment.origins.items() if origin != "default"}
+    overriding = {
+        name: origin for name, origin in environment.origins.items() if origin != "default"
+    }
     for file, values in reversed(found.layers):
         for name, value in values.items():
             state = f"overridden by {overriding[name]}" if name in overriding else "applies"
-            reviewed.append(ReviewedSetting(file=file, name=name, value=mask_value(name, value), state=state))
+            reviewed.append(
+                ReviewedSetting(file=file, name=name, value=mask_value(name, value), state=state)
+            )
         overriding = {**dict.fromkeys(values, file), **overriding}
     return reviewed
 
 
 def _revoke(folder: Path, as_json: bool) -> None:
     if not open_trust_store().remove(folder):
-        raise NotFoundError(f"{folder} is not trusted; `unspool trust --list` shows the folders that are")
+        raise NotFoundError(
+            f"{folder} is not trusted; `unspool trust --list` shows the folders that are"
+        )
     if as_json:
         print_json(render.trust(folder, [], is_trusted=False))
     else:

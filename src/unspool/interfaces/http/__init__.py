@@ -1,1 +1,4 @@
-"""The HTTP door: FastAPI on uvicorn, over a `View` for each request. Importing it imports neither."""
+"""The HTTP door: FastAPI on uvicorn, over a `View` for each request.
+
+Importing it imports neither.
+"""

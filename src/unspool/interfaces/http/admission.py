@@ -1,4 +1,6 @@
-"""Who is let in: a request's key becomes a view of the corpus, before anything of its body is read; how often, and how many at once."""
+"""Who is let in: a request's key becomes a view of the corpus, before anything of its body is
+read; how often, and how many at once.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ from unspool.views import View, admit
 PUBLIC = frozenset({"/health", "/ready", "/openapi.json"})
 _KEPT = 10_000  # buckets; those that are full again can be forgotten
 _REFUSED = (
-    "this needs a key that is known here, not revoked and not expired; send it as `Authorization: Bearer unspool_...`, `unspool key create` makes one"
+    "this needs a key that is known here, not revoked and not expired; send it as "
+    "`Authorization: Bearer unspool_...`, `unspool key create` makes one"
 )
 
 
 class Buckets:
-    """So many calls a minute for each name, at first all at once, then as they come back. 0 is no bound."""
+    """So many calls a minute for each name, at first all at once, then as they come back.
+
+    0 is no bound.
+    """
 
     def __init__(self, per_minute: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = max(1.0, per_minute) if per_minute else 0.0
@@ -41,12 +47,19 @@ class Buckets:
             return (1 - left) / self._per_second
         self._left[name] = (left - 1, now)
         if len(self._left) > _KEPT:
-            self._left = {one: (count, then) for one, (count, then) in self._left.items() if count + (now - then) * self._per_second < self._most}
+            self._left = {
+                one: (count, then)
+                for one, (count, then) in self._left.items()
+                if count + (now - then) * self._per_second < self._most
+            }
         return 0.0
 
 
 class Admission:
-    """Lets in whoever shows a valid key; without keys, everybody. The view goes into the scope of the request."""
+    """Lets in whoever shows a valid key; without keys, everybody.
+
+    The view goes into the scope of the request.
+    """
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         settings = service.settings
@@ -73,7 +86,8 @@ class Admission:
         try:
             admitted = await self._service.brief.run(admit, self._service.corpus, key)
         except UnauthenticatedError:
-            # Only those who have no key wait: behind a proxy everybody has one address, and nobody may lock the others out.
+            # Only those who have no key wait: behind a proxy everybody has one address, and nobody
+            # may lock the others out.
             self._check(self._failures.wait_s(address), "wrong keys were tried from this address")
             raise UnauthenticatedError(_REFUSED) from None
         if admitted.caller:
@@ -83,11 +97,16 @@ class Admission:
 
     def _check(self, wait_s: float, what: str) -> None:
         if wait_s:
-            raise ThrottledError(f"too many {what}; try again in {max(1, round(wait_s))} s", retry_after=wait_s)
+            raise ThrottledError(
+                f"too many {what}; try again in {max(1, round(wait_s))} s", retry_after=wait_s
+            )
 
 
 def _key(scope: Scope) -> str | None:
-    """The key that a request shows; None where it shows none. What cannot be one is an empty text, which nobody's key is."""
+    """The key that a request shows; None where it shows none.
+
+    What cannot be one is an empty text, which nobody's key is.
+    """
     shown: dict[bytes, list[str]] = {b"authorization": [], b"x-api-key": []}
     for name, value in scope["headers"]:
         if name in shown:

@@ -1,4 +1,6 @@
-"""The application: routes, errors and what stands before them, around one corpus that is opened when the service starts."""
+"""The application: routes, errors and what stands before them, around one corpus that is opened
+when the service starts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from unspool import __version__
 from unspool.corpus import open as open_corpus
 from unspool.errors import UnspoolError
-from unspool.interfaces.http import asking, conversations, documents, errors, history, jobs, openapi, operations, searching
+from unspool.interfaces.http import (
+    asking,
+    conversations,
+    documents,
+    errors,
+    history,
+    jobs,
+    openapi,
+    operations,
+    searching,
+)
 from unspool.interfaces.http.admission import Admission
 from unspool.interfaces.http.middleware import Bounds, Gate, Outermost, Paths
 from unspool.interfaces.http.responses import GoneError
@@ -42,14 +54,18 @@ ROUTERS = (
 
 
 def from_environment() -> App:
-    """Return the application for a process of a service. The process that started it has put all settings into the environment."""
+    """Return the application for a process of a service.
+
+    The process that started it has put all settings into the environment.
+    """
     return App(Settings.load(folder=NO_FOLDER), owns_process=True)
 
 
 class App:
     """An ASGI application. It opens the corpus when the server starts it, and closes it in the end.
 
-    One that `owns_process` ends it a moment later: what nobody waits for any more, as a call of git that hangs, must not keep it.
+    One that `owns_process` ends it a moment later: what nobody waits for any more, as a call of git
+    that hangs, must not keep it.
     """
 
     def __init__(self, settings: Settings, *, owns_process: bool = False) -> None:
@@ -82,8 +98,12 @@ class App:
             opened.pop_all()  # the service closes it from here on
         try:
             self._api.state.service = service
-            agents = McpApp(lambda request: in_scope(request.scope).view, settings, service.observer)
-            self._door = Outermost(guarded(Split(self._api, agents), service), service, self._api.state.table)
+            agents = McpApp(
+                lambda request: in_scope(request.scope).view, settings, service.observer
+            )
+            self._door = Outermost(
+                guarded(Split(self._api, agents), service), service, self._api.state.table
+            )
             async with agents.running():
                 yield
         finally:
@@ -101,7 +121,9 @@ class Split:
         self._agents = agents
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._agents if scope["path"].rstrip("/") == "/mcp" else self._programs)(scope, receive, send)
+        await (self._agents if scope["path"].rstrip("/") == "/mcp" else self._programs)(
+            scope, receive, send
+        )
 
 
 def _leave() -> None:
@@ -114,13 +136,24 @@ def guarded(app: ASGIApp, service: Service) -> ASGIApp:
     """An application behind the gate, within bounds, for whoever is let in."""
     settings = service.settings
     app = Paths(Admission(app, service))
-    app = Bounds(app, max_body_bytes=settings.serve_max_body_bytes, timeout_s=settings.serve_timeout_s)
-    return Gate(app, host=settings.serve_host, hosts=settings.serve_hosts, origins=settings.serve_origins)
+    app = Bounds(
+        app, max_body_bytes=settings.serve_max_body_bytes, timeout_s=settings.serve_timeout_s
+    )
+    return Gate(
+        app, host=settings.serve_host, hosts=settings.serve_hosts, origins=settings.serve_origins
+    )
 
 
 def api() -> FastAPI:
     """The routes, and what becomes of errors in them."""
-    made = FastAPI(title="unspool", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    made = FastAPI(
+        title="unspool",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     for router in ROUTERS:
         made.include_router(router)
     openapi.publish(made)

@@ -15,15 +15,25 @@ from unspool.interfaces.http.routing import gives, router
 from unspool.interfaces.http.service import Asking, Caller
 
 routes = router("answers")
-_EXAMPLE = 'event: text\ndata: {"text":"With `open()` [1]."}\n\nevent: answer\ndata: {"question":"How are sessions opened?","found":true,...}\n\n'
+_EXAMPLE = (
+    'event: text\ndata: {"text":"With `open()` [1]."}\n\nevent: answer\ndata: {"question":"How '
+    'are sessions opened?","found":true,...}\n\n'
+)
 _EVENTS = {EVENTS: {"example": _EXAMPLE}}
 
 
-@routes.post("/ask", operation_id="ask", summary="Ask a question", responses=gives(shapes.Answer, 404, body=True, more=_EVENTS))
+@routes.post(
+    "/ask",
+    operation_id="ask",
+    summary="Ask a question",
+    responses=gives(shapes.Answer, 404, body=True, more=_EVENTS),
+)
 async def ask(request: Request, asking: Asking, body: requests.AskRequest) -> Response:
-    """What a model answers from the best chunks for a question, each citation checked. Without a model, what one would be shown.
+    """What a model answers from the best chunks for a question, each citation checked. Without a
+    model, what one would be shown.
 
-    With `stream` it comes as events: `text` with each piece, then `answer` with the whole, or `error`.
+    With `stream` it comes as events: `text` with each piece, then `answer` with the whole, or
+    `error`.
     """
     told = requests.values_of(body.conversation)
     begin = lambda: asking.view.answering(  # noqa: E731 - it runs in a thread

@@ -1,4 +1,6 @@
-"""Every error as a response of one shape: `{"error": {"code", "message", "request_id"}}`, with the status that its class names."""
+"""Every error as a response of one shape: `{"error": {"code", "message", "request_id"}}`, with
+the status that its class names.
+"""
 
 from __future__ import annotations
 
@@ -89,10 +91,16 @@ def role_of(scope: Scope) -> Role | None:
     return None if caller is None else caller.view.scope.role
 
 
-def response(error: UnspoolError, service: Service, scope: Scope, *, headers: Mapping[str, str] | None = None) -> JsonResponse:
+def response(
+    error: UnspoolError, service: Service, scope: Scope, *, headers: Mapping[str, str] | None = None
+) -> JsonResponse:
     """The answer to a request that ended with an error, which whoever watches is told of."""
     service.observer.error(error.code, error.__cause__ if isinstance(error, BugError) else None)
-    return JsonResponse(body(error, role_of(scope)), status_code=error.http_status, headers={**_headers(error), **(headers or {})})
+    return JsonResponse(
+        body(error, role_of(scope)),
+        status_code=error.http_status,
+        headers={**_headers(error), **(headers or {})},
+    )
 
 
 def body(error: UnspoolError, role: Role | None = None) -> dict[str, Any]:
@@ -124,7 +132,9 @@ async def on_error(request: Request, error: Exception) -> JsonResponse:
 async def on_invalid(request: Request, error: Exception) -> JsonResponse:
     """For what does not fit the schema."""
     assert isinstance(error, RequestValidationError)
-    return response(invalid(error.errors(), _names(request)), request.app.state.service, request.scope)
+    return response(
+        invalid(error.errors(), _names(request)), request.app.state.service, request.scope
+    )
 
 
 async def on_disconnect(request: Request, error: Exception) -> Response:
@@ -141,8 +151,13 @@ async def on_http(request: Request, error: Exception) -> JsonResponse:
         refused = MethodError(f"{request.method} is not possible here; it may be {allowed}")
         return response(refused, service, request.scope, headers={"Allow": allowed})
     if error.status_code == 404:
-        return response(NotFoundError("there is nothing at this address; /openapi.json lists what there is"), service, request.scope)
-    wrong = InputError(f"{error.detail}; /openapi.json says what is taken")  # only what is wrong with a body's JSON is left
+        return response(
+            NotFoundError("there is nothing at this address; /openapi.json lists what there is"),
+            service,
+            request.scope,
+        )
+    # only what is wrong with a body's JSON is left
+    wrong = InputError(f"{error.detail}; /openapi.json says what is taken")
     return response(wrong, service, request.scope)
 
 
@@ -170,7 +185,10 @@ def _names(request: Request) -> Sequence[str]:
 
 
 def invalid(found: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> InputError:
-    """The first thing that is wrong with a request: where it stands, what it is, and the cure. Values are shown by their beginning alone."""
+    """The first thing that is wrong with a request: where it stands, what it is, and the cure.
+
+    Values are shown by their beginning alone.
+    """
     first = found[0]
     cause = (first.get("ctx") or {}).get("error")
     where = _place(first["loc"])
@@ -185,7 +203,9 @@ def invalid(found: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> In
 def _place(location: Sequence[str | int]) -> str:
     """`where.path` of the body, `limit` of the query: as the caller wrote it."""
     kind, *rest = location or ("body",)
-    name = "".join(f"[{part}]" if isinstance(part, int) else f".{str(part)[:SHOWN]}" for part in rest).lstrip(".")
+    name = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{str(part)[:SHOWN]}" for part in rest
+    ).lstrip(".")
     if name == kind:
         return f"the field {name}"
     return f"{name} of the {kind}" if name else f"the {kind}"
@@ -208,7 +228,9 @@ _CURES = {
     "too_short": "give at least {min_length} of them",
     "too_long": "give at most {max_length} of them",
     "literal_error": "give {expected}",
-    "string_pattern_mismatch": "it may not be blank, nor hold NUL or whatever else its pattern in /openapi.json leaves out",
+    "string_pattern_mismatch": (
+        "it may not be blank, nor hold NUL or whatever else its pattern in /openapi.json leaves out"
+    ),
 }
 
 
@@ -218,13 +240,27 @@ def _complaint(problem: Mapping[str, Any]) -> str:
         return "is missing; give it"
     if kind == "extra_forbidden":
         return "is not known; leave it out, /openapi.json lists what is taken"
-    cure = _CURES[kind].format(**(problem.get("ctx") or {})) if kind in _CURES else str(problem["msg"])[:200]
+    cure = (
+        _CURES[kind].format(**(problem.get("ctx") or {}))
+        if kind in _CURES
+        else str(problem["msg"])[:200]
+    )
     return f"is {_shown(problem.get('input'))}; {cure}"
 
 
 def _shown(value: object) -> str:
     if isinstance(value, str):
-        return repr(value) if len(value) <= SHOWN else f"{value[:SHOWN]!r}... of {len(value)} characters"
-    if isinstance(value, bool | float) or value is None or (isinstance(value, int) and abs(value) < 10**18):
+        return (
+            repr(value)
+            if len(value) <= SHOWN
+            else f"{value[:SHOWN]!r}... of {len(value)} characters"
+        )
+    if (
+        isinstance(value, bool | float)
+        or value is None
+        or (isinstance(value, int) and abs(value) < 10**18)
+    ):
         return repr(value)
-    return {int: "a very large number", dict: "an object", list: "a list"}.get(type(value), f"a {type(value).__name__}")
+    return {int: "a very large number", dict: "an object", list: "a list"}.get(
+        type(value), f"a {type(value).__name__}"
+    )

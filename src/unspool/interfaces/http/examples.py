@@ -1,4 +1,7 @@
-"""An example of each response, as the description of the service shows it. mypy holds them to their shapes."""
+"""An example of each response, as the description of the service shows it.
+
+mypy holds them to their shapes.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,11 @@ HIT: shapes.Hit = {
     "start": 0,
     "end": 46,
     "text": "# Sessions\n\nA session is opened by `open()`.",
-    "snippet": {"text": "A session is opened by `open()`.", "first_line": 3, "marks": [[2, 9], [13, 19]]},
+    "snippet": {
+        "text": "A session is opened by `open()`.",
+        "first_line": 3,
+        "marks": [[2, 9], [13, 19]],
+    },
     "tokens": 14,
     "modified": _AT,
     "metadata": {"author": "ann"},
@@ -39,7 +46,16 @@ PAGE: shapes.Page = {
     "projects": ["shop"],
     "alpha": 0.5,
     "hits": [HIT],
-    "sources": [{"project": "shop", "path": "docs/sessions.md", "title": "Sessions", "language": "markdown", "hits": 1, "best_score": 0.83}],
+    "sources": [
+        {
+            "project": "shop",
+            "path": "docs/sessions.md",
+            "title": "Sessions",
+            "language": "markdown",
+            "hits": 1,
+            "best_score": 0.83,
+        }
+    ],
     "insights": {"languages": {"markdown": 1}, "files": 1, "earliest": _AT, "latest": _AT},
     "notes": [],
     "warnings": [],
@@ -72,7 +88,14 @@ ANSWER: shapes.Answer = {
     ],
     "dropped_citations": 0,
     "context": "[1] docs/sessions.md:1-3\n# Sessions\n\nA session is opened by `open()`.",
-    "usage": {"searches": 1, "hits": 1, "shown": 1, "context_tokens": 60, "prompt_tokens": 140, "completion_tokens": 8},
+    "usage": {
+        "searches": 1,
+        "hits": 1,
+        "shown": 1,
+        "context_tokens": 60,
+        "prompt_tokens": 140,
+        "completion_tokens": 8,
+    },
     "notes": [],
     "warnings": [],
 }
@@ -162,7 +185,9 @@ CONVERSATION: shapes.Conversation = {
     "url": "",
     "created_at": _AT,
     "metadata": {},
-    "messages": [{"text": "How are sessions opened?", "author": "ann", "kind": "user", "at": _AT, "id": "m1"}],
+    "messages": [
+        {"text": "How are sessions opened?", "author": "ann", "kind": "user", "at": _AT, "id": "m1"}
+    ],
 }
 CHUNK: shapes.Chunk = {
     "project": "shop",
@@ -189,7 +214,16 @@ HISTORY: shapes.HistoryPage = {
     "stream": "nightly-build",
     "limit": 2,
     "offset": 0,
-    "records": [{"number": 7, "at": _AT, "body": '{"status": "ok"}', "length": 16, "is_truncated": False, "same_as_newer": False}],
+    "records": [
+        {
+            "number": 7,
+            "at": _AT,
+            "body": '{"status": "ok"}',
+            "length": 16,
+            "is_truncated": False,
+            "same_as_newer": False,
+        }
+    ],
     "has_more": True,
     "next": "older records: limit=2, offset=1",
 }
@@ -206,9 +240,17 @@ JOB: shapes.Job = {
     "error": None,
 }
 STORE: shapes.Store = {"name": "embedded", "in_use": True, "capabilities": {"filters": True}}
-_RECORDS: shapes.Records = {"records": [{"stream": "nightly-build", "number": 7, "at": _AT, "body": '{"status": "ok"}'}], "count": 7, "next": 1}
-_APPENDED: shapes.Appended = {"appended": {"stream": "nightly-build", "number": 7, "at": _AT, "length": 16, "warnings": []}}
-_STREAMS: shapes.Streams = {"streams": [{"project": "shop", "stream": "nightly-build", "records": 7, "newest": _AT}]}
+_RECORDS: shapes.Records = {
+    "records": [{"stream": "nightly-build", "number": 7, "at": _AT, "body": '{"status": "ok"}'}],
+    "count": 7,
+    "next": 1,
+}
+_APPENDED: shapes.Appended = {
+    "appended": {"stream": "nightly-build", "number": 7, "at": _AT, "length": 16, "warnings": []}
+}
+_STREAMS: shapes.Streams = {
+    "streams": [{"project": "shop", "stream": "nightly-build", "records": 7, "newest": _AT}]
+}
 _CONVERSATIONS: shapes.Conversations = {"conversations": [RECORD], "count": 1}
 _DOCUMENTS: shapes.Documents = {"documents": [DOCUMENT], "next": None}
 
@@ -243,4 +285,10 @@ EXAMPLES: dict[str, Any] = {
 
 def error_example(code: str) -> shapes.Error:
     """An error of a code."""
-    return {"error": {"code": code, "message": "what happened, with which value, and what to do next", "request_id": "c2f0e19b7d3a4f58"}}
+    return {
+        "error": {
+            "code": code,
+            "message": "what happened, with which value, and what to do next",
+            "request_id": "c2f0e19b7d3a4f58",
+        }
+    }

@@ -1,4 +1,6 @@
-"""Filters in a request: any object that `domain.filters` understands, and the schema that says which those are."""
+"""Filters in a request: any object that `domain.filters` understands, and the schema that says
+which those are.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,12 @@ from unspool.domain import filters
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Kind
 from unspool.interfaces.http.fields import CLOCK, DATE, MAX_NAMES, WHOLE
 
-PLACE = "x-filter"  # stands where the published schema refers to `Filter`, which pydantic knows nothing of
+# stands where the published schema refers to `Filter`, which pydantic knows nothing of
+PLACE = "x-filter"
 _REFERENCE = "#/components/schemas/"
-_TIME = rf"^{DATE}(T{CLOCK}(:[0-5][0-9](\.[0-9]{{1,6}})?)?(Z|[+-]{CLOCK})?)?$".replace(r"\d", "[0-9]")
+_TIME = rf"^{DATE}(T{CLOCK}(:[0-5][0-9](\.[0-9]{{1,6}})?)?(Z|[+-]{CLOCK})?)?$".replace(
+    r"\d", "[0-9]"
+)
 
 
 def _checked(where: dict[str, Any]) -> dict[str, Any]:
@@ -23,11 +28,23 @@ def _checked(where: dict[str, Any]) -> dict[str, Any]:
 Where = Annotated[dict[str, Any], AfterValidator(_checked), WithJsonSchema({PLACE: True})]
 
 
-def _one_or_more(value: dict[str, Any], *, ranges: bool = False, most: int = filters.MAX_LISTED) -> dict[str, Any]:
-    """What a field may be compared with: a value, a list of which one is to hold, or operators with either."""
+def _one_or_more(
+    value: dict[str, Any], *, ranges: bool = False, most: int = filters.MAX_LISTED
+) -> dict[str, Any]:
+    """What a field may be compared with: a value, a list of which one is to hold, or operators
+    with either.
+    """
     several = {"anyOf": [value, {"type": "array", "items": value, "maxItems": most}]}
-    operators = {**dict.fromkeys(("eq", "in", "not"), several), **(dict.fromkeys(("lt", "le", "gt", "ge"), value) if ranges else {})}
-    return {"anyOf": [*several["anyOf"], {"type": "object", "properties": operators, "additionalProperties": False}]}
+    operators = {
+        **dict.fromkeys(("eq", "in", "not"), several),
+        **(dict.fromkeys(("lt", "le", "gt", "ge"), value) if ranges else {}),
+    }
+    return {
+        "anyOf": [
+            *several["anyOf"],
+            {"type": "object", "properties": operators, "additionalProperties": False},
+        ]
+    }
 
 
 def _refer(name: str) -> dict[str, str]:
@@ -47,36 +64,62 @@ _FILTERS = {"type": "array", "items": _refer("Filter"), "maxItems": filters.MAX_
 SCHEMAS: dict[str, dict[str, Any]] = {
     "Filter": {
         "type": "object",
-        "description": "What a hit must be. Several fields must all hold; a path is a glob, `*` within a folder and `**` across folders.",
+        "description": (
+            "What a hit must be. Several fields must all hold; a path is a glob, `*` within a "
+            "folder and `**` across folders."
+        ),
         "properties": {
-            **dict.fromkeys(("project", "document", "language", "conversation"), _refer("FilterWords")),
+            **dict.fromkeys(
+                ("project", "document", "language", "conversation"), _refer("FilterWords")
+            ),
             **dict.fromkeys(("path", "heading", "speaker"), _refer("FilterPatterns")),
             "kind": _refer("FilterKinds"),
             **dict.fromkeys(("modified", "time"), _refer("FilterTimes")),
             "metadata": {
                 "type": "object",
                 "maxProperties": MAX_NAMES,
-                "propertyNames": {"type": "string", "minLength": 1, "maxLength": MAX_NAME_LENGTH, "pattern": WHOLE},
+                "propertyNames": {
+                    "type": "string",
+                    "minLength": 1,
+                    "maxLength": MAX_NAME_LENGTH,
+                    "pattern": WHOLE,
+                },
                 "additionalProperties": _refer("FilterScalars"),
             },
             "not": _refer("Filter"),
             "any": _FILTERS,
             "all": _FILTERS,
         },
-        "patternProperties": {rf"^metadata\.[^\x00]{{1,{MAX_NAME_LENGTH}}}$": _refer("FilterScalars")},
+        "patternProperties": {
+            rf"^metadata\.[^\x00]{{1,{MAX_NAME_LENGTH}}}$": _refer("FilterScalars")
+        },
         "additionalProperties": False,
         "maxProperties": MAX_NAMES,
-        "examples": [{"language": ["python", "go"], "path": "src/**"}, {"modified": {"ge": "2026-01-01"}, "not": {"metadata.draft": True}}],
+        "examples": [
+            {"language": ["python", "go"], "path": "src/**"},
+            {"modified": {"ge": "2026-01-01"}, "not": {"metadata.draft": True}},
+        ],
     },
-    "FilterWords": {"description": "A string, any of several, or operators on them.", **_one_or_more(_WORD)},
+    "FilterWords": {
+        "description": "A string, any of several, or operators on them.",
+        **_one_or_more(_WORD),
+    },
     "FilterPatterns": {
-        "description": "A glob, a part of a heading or a speaker, any of several, or operators on them.",
+        "description": "A glob, a part of a heading or a speaker, any of several, or operators on them.",  # noqa: E501
         **_one_or_more(_WORD, most=filters.MAX_PATTERNS),
     },
-    "FilterKinds": {"description": "What sort of text it is.", **_one_or_more({"type": "string", "enum": [kind.value for kind in Kind]})},
+    "FilterKinds": {
+        "description": "What sort of text it is.",
+        **_one_or_more({"type": "string", "enum": [kind.value for kind in Kind]}),
+    },
     "FilterTimes": {
         "description": "A day, all of it, or a time; without an offset it is UTC.",
-        **_one_or_more({"type": "string", "pattern": _TIME}, ranges=True, most=filters.MAX_PATTERNS),
+        **_one_or_more(
+            {"type": "string", "pattern": _TIME}, ranges=True, most=filters.MAX_PATTERNS
+        ),
     },
-    "FilterScalars": {"description": "A value of a document's own metadata.", **_one_or_more(_SCALAR, ranges=True)},
+    "FilterScalars": {
+        "description": "A value of a document's own metadata.",
+        **_one_or_more(_SCALAR, ranges=True),
+    },
 }

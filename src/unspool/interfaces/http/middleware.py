@@ -1,4 +1,6 @@
-"""What every request passes on its way in, as plain ASGI so that streams and disconnects pass, too: who it is from, what for, how much, how long."""
+"""What every request passes on its way in, as plain ASGI so that streams and disconnects pass,
+too: who it is from, what for, how much, how long.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,22 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unspool.errors import InputError, OverdueError, TooLargeError, UnspoolError
-from unspool.interfaces.http.errors import BUG, GONE, BugError, HostError, OriginError, SlowError, response, stopping
+from unspool.interfaces.http.errors import (
+    BUG,
+    GONE,
+    BugError,
+    HostError,
+    OriginError,
+    SlowError,
+    response,
+    stopping,
+)
 from unspool.interfaces.http.responses import EVENTS
 from unspool.interfaces.http.service import Service
 
 DISCARD_S = 2.0  # how long the rest of a body is read that nobody wants
-FOR_PAGES = "for_pages"  # where the state of a request has the headers that a page of another origin needs
+# where the state of a request has the headers that a page of another origin needs
+FOR_PAGES = "for_pages"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _ALLOWED = "authorization, content-type, x-api-key, x-request-id, " + ", ".join(
     f"mcp-{name}" for name in ("protocol-version", "session-id", "method", "name")
@@ -30,7 +42,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Outermost:
-    """Gives each request an id, tells the observer of it, and answers what was raised on the way. The application of the server."""
+    """Gives each request an id, tells the observer of it, and answers what was raised on the way.
+
+    The application of the server.
+    """
 
     def __init__(self, app: ASGIApp, service: Service, routes: Sequence[Route]) -> None:
         self._app = app
@@ -45,13 +60,19 @@ class Outermost:
         given = header(scope, b"x-request-id")
         request_id = given if _ID.fullmatch(given) else secrets.token_hex(8).encode()
         traceparent = header(scope, b"traceparent").decode("latin-1")
-        with self._service.observer.request(method=_method(scope), request_id=request_id.decode(), traceparent=traceparent) as seen:
+        with self._service.observer.request(
+            method=_method(scope), request_id=request_id.decode(), traceparent=traceparent
+        ) as seen:
             scope.setdefault("state", {})["seen"] = seen
             arriving = _Arriving(scope, receive)
 
             async def sending(message: Message) -> None:
                 if message["type"] == "http.response.start":
-                    own = [(b"x-request-id", request_id), (b"x-content-type-options", b"nosniff"), *scope["state"].get(FOR_PAGES, ())]
+                    own = [
+                        (b"x-request-id", request_id),
+                        (b"x-content-type-options", b"nosniff"),
+                        *scope["state"].get(FOR_PAGES, ()),
+                    ]
                     if message["status"] != SlowError.http_status:
                         await arriving.discard()
                     if not arriving.is_whole:
@@ -65,11 +86,14 @@ class Outermost:
                 await Response(status_code=GONE)(scope, receive, sending)
             if error is not None:
                 answer = response(error, self._service, scope)
-                if not seen.status:  # else half an answer is out, and the server closes the connection on it
+                # else half an answer is out, and the server closes the connection on it
+                if not seen.status:
                     await answer(scope, receive, sending)
 
     def _template(self, scope: Scope) -> str:
-        """The address as the routes name it, without any name of a project or a document; also where the request was refused before it got there."""
+        """The address as the routes name it, without any name of a project or a document; also
+        where the request was refused before it got there.
+        """
         if "route" in scope:
             return str(getattr(scope["route"], "path", ""))
         path = scope["path"]
@@ -96,30 +120,46 @@ class Outermost:
 
 
 class Gate:
-    """Refuses what was sent to another name, or by a page of another origin: a web page must not reach a service that only its reader can reach."""
+    """Refuses what was sent to another name, or by a page of another origin: a web page must not
+    reach a service that only its reader can reach.
+    """
 
     def __init__(self, app: ASGIApp, *, host: str, hosts: str, origins: str) -> None:
         self._app = app
         self._is_open = not is_loopback(host)
-        self._hosts = _LOOPBACK | {host.strip("[]").lower(), *(name.strip("[]") for name in _listed(hosts))}
+        self._hosts = _LOOPBACK | {
+            host.strip("[]").lower(),
+            *(name.strip("[]") for name in _listed(hosts)),
+        }
         self._origins = frozenset(_listed(origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         host = hosts[0] if len(hosts) == 1 else ""
         if not self._is_known(_hostname(host)):
-            raise HostError(f"the service is not called {host[:60]!r}; UNSPOOL_SERVE_HOSTS names what it is called by")
+            raise HostError(
+                f"the service is not called {host[:60]!r}; UNSPOOL_SERVE_HOSTS names what it is "
+                f"called by"
+            )
         origin = header(scope, b"origin").decode("latin-1").lower()
         if not origin or urlsplit_host(origin) == host.lower():
             await self._app(scope, receive, send)
             return
         if origin not in self._origins:
-            raise OriginError(f"pages of {origin[:60]!r} may not call this service; UNSPOOL_SERVE_ORIGINS names those that may")
+            raise OriginError(
+                f"pages of {origin[:60]!r} may not call this service; UNSPOOL_SERVE_ORIGINS "
+                f"names those that may"
+            )
         await self._for_page(scope, receive, send, origin)
 
     async def _for_page(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
-        """Answer so that the browser shows the answer to the page, whatever it is and whoever gives it."""
-        allowing = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+        """Answer so that the browser shows the answer to the page, whatever it is and whoever
+        gives it.
+        """
+        allowing = [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"vary", b"Origin"),
+        ]
         scope["state"][FOR_PAGES] = allowing
         if scope["method"] == "OPTIONS":
             headers = {
@@ -129,15 +169,22 @@ class Gate:
             }
             await Response(status_code=204, headers=headers)(scope, receive, send)
             return
-        scope["state"][FOR_PAGES] = [*allowing, (b"access-control-expose-headers", b"x-request-id, retry-after, location")]
+        scope["state"][FOR_PAGES] = [
+            *allowing,
+            (b"access-control-expose-headers", b"x-request-id, retry-after, location"),
+        ]
         await self._app(scope, receive, send)
 
     def _is_known(self, name: str) -> bool:
-        return name in self._hosts or (self._is_open and _is_address(name))  # no name of somebody else's can lead to a bare address
+        # no name of somebody else's can lead to a bare address
+        return name in self._hosts or (self._is_open and _is_address(name))
 
 
 class Bounds:
-    """Bounds what a request sends and how long it takes: to arrive, and then to be answered. Streams of events may take longer."""
+    """Bounds what a request sends and how long it takes: to arrive, and then to be answered.
+
+    Streams of events may take longer.
+    """
 
     def __init__(self, app: ASGIApp, *, max_body_bytes: int, timeout_s: float) -> None:
         self._app = app
@@ -150,21 +197,33 @@ class Bounds:
             raise self._too_large()
         due = asyncio.get_running_loop().time() + self._timeout_s
         try:
-            async with asyncio.timeout_at(due + self._timeout_s if has_body(scope) else due) as limit:
-                await self._app(scope, _Body(self, receive, limit, due).receive, _unhurried(send, limit))
+            async with asyncio.timeout_at(
+                due + self._timeout_s if has_body(scope) else due
+            ) as limit:
+                await self._app(
+                    scope, _Body(self, receive, limit, due).receive, _unhurried(send, limit)
+                )
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise OverdueError(f"this took longer than the {self._timeout_s:g} s that a request may; ask for less, or later") from None
+            raise OverdueError(
+                f"this took longer than the {self._timeout_s:g} s that a request may; ask for "
+                f"less, or later"
+            ) from None
 
     def _too_large(self) -> TooLargeError:
-        return TooLargeError(f"the body has more than the {self._most} bytes that are taken; send it in parts, or raise UNSPOOL_SERVE_MAX_BODY_BYTES")
+        return TooLargeError(
+            f"the body has more than the {self._most} bytes that are taken; send it in parts, or "
+            f"raise UNSPOOL_SERVE_MAX_BODY_BYTES"
+        )
 
 
 class _Body:
     """The body of a request as it arrives. When it is there, the time for an answer begins."""
 
-    def __init__(self, bounds: Bounds, receive: Receive, limit: asyncio.Timeout, due: float) -> None:
+    def __init__(
+        self, bounds: Bounds, receive: Receive, limit: asyncio.Timeout, due: float
+    ) -> None:
         self._bounds = bounds
         self._receive = receive
         self._limit = limit
@@ -179,7 +238,10 @@ class _Body:
             async with asyncio.timeout_at(self._due):
                 message = await self._receive()
         except TimeoutError:
-            raise SlowError(f"the body did not arrive within {self._bounds._timeout_s:g} s; send it faster, or in parts") from None
+            raise SlowError(
+                f"the body did not arrive within {self._bounds._timeout_s:g} s; send it faster, "
+                f"or in parts"
+            ) from None
         self._size += len(message.get("body", b""))
         if self._size > self._bounds._most:
             raise self._bounds._too_large()
@@ -190,11 +252,16 @@ class _Body:
 
 
 def _unhurried(send: Send, limit: asyncio.Timeout) -> Send:
-    """The same, without a limit once it is a stream of events that is sent; any other answer may wait for the rest of a body to be read."""
+    """The same, without a limit once it is a stream of events that is sent; any other answer may
+    wait for the rest of a body to be read.
+    """
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start" and (due := limit.when()) is not None:
-            are_events = any(name == b"content-type" and value.startswith(EVENTS.encode()) for name, value in message["headers"])
+            are_events = any(
+                name == b"content-type" and value.startswith(EVENTS.encode())
+                for name, value in message["headers"]
+            )
             limit.reschedule(None if are_events else due + 2 * DISCARD_S)
         await send(message)
 
@@ -202,8 +269,8 @@ def _unhurried(send: Send, limit: asyncio.Timeout) -> Send:
 
 
 class Paths:
-    """Keeps the slashes inside of names apart from those between them, and line breaks, at which a route's pattern would end: `a%2Fb` is one name
-    in an address. What is not UTF-8 is refused."""
+    """Keeps the slashes inside of names apart from those between them, and line breaks, at which a
+    route's pattern would end: `a%2Fb` is one name in an address. What is not UTF-8 is refused."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -211,20 +278,28 @@ class Paths:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw = scope.get("raw_path") or scope["path"].encode()
         if b"%" in raw:
-            kept = re.sub(rb"%(2f|25|0a)", lambda found: b"%25" + found[1].upper(), raw, flags=re.IGNORECASE)
+            kept = re.sub(
+                rb"%(2f|25|0a)", lambda found: b"%25" + found[1].upper(), raw, flags=re.IGNORECASE
+            )
             try:
                 scope["path"] = unquote_to_bytes(kept).decode("utf-8")
             except UnicodeDecodeError:
-                raise InputError("the address is not UTF-8; encode each name as UTF-8 before its percent signs") from None
+                raise InputError(
+                    "the address is not UTF-8; encode each name as UTF-8 before its percent signs"
+                ) from None
         await self._app(scope, receive, send)
 
 
 class _Arriving:
-    """A request's body, and whether all of it has come. Who is still sending does not see an answer, so the rest is read for a while."""
+    """A request's body, and whether all of it has come.
+
+    Who is still sending does not see an answer, so the rest is read for a while.
+    """
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._receive = receive
-        self._is_held_back = header(scope, b"expect").lower() == b"100-continue"  # nothing is sent before somebody wants to read
+        # nothing is sent before somebody wants to read
+        self._is_held_back = header(scope, b"expect").lower() == b"100-continue"
         self.is_whole = not has_body(scope)
         self.is_over = False  # the client has disconnected
 
@@ -271,7 +346,15 @@ def _is_address(name: str) -> bool:
 def _hostname(host: str) -> str:
     """A `Host` header without its port."""
     name, separator, port = host.rpartition(":")
-    return (name if separator and port.isdigit() and not (":" in name and not name.endswith("]")) else host).strip("[]").lower()
+    return (
+        (
+            name
+            if separator and port.isdigit() and not (":" in name and not name.endswith("]"))
+            else host
+        )
+        .strip("[]")
+        .lower()
+    )
 
 
 def urlsplit_host(origin: str) -> str:
@@ -288,5 +371,11 @@ def _listed(text: str) -> Iterable[str]:
 
 
 def _method(scope: Scope) -> str:
-    """A method, as one of few words: what counts requests by it must not count what anybody makes up."""
-    return scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
+    """A method, as one of few words: what counts requests by it must not count what anybody
+    makes up.
+    """
+    return (
+        scope["method"]
+        if scope["method"] in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+        else "other"
+    )

@@ -1,4 +1,6 @@
-"""The published description of the service: what FastAPI makes of the routes, with filters, keys, headers, codes of errors and examples."""
+"""The published description of the service: what FastAPI makes of the routes, with filters,
+keys, headers, codes of errors and examples.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from unspool.interfaces.http.routing import SHAPES
 
 ABOUT = """Search in what is indexed, page by page, within a token budget; documents, conversations and responses are stored and read.
 
-Errors have one shape: `{"error": {"code", "message", "request_id"}}`. Codes keep their meaning, messages are for people."""
+Errors have one shape: `{"error": {"code", "message", "request_id"}}`. Codes keep their meaning, messages are for people."""  # noqa: E501
 TAGS = {
     "search": "Find chunks by meaning and by word",
     "answers": "Answers from what is found",
@@ -34,23 +36,42 @@ TAGS = {
     "operations": "For those who run the service",
 }
 _KEYS = {
-    "bearer": {"type": "http", "scheme": "bearer", "description": "a key that `unspool key create` made"},
-    "header": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "the same in a header of its own"},
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "a key that `unspool key create` made",
+    },
+    "header": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "X-API-Key",
+        "description": "the same in a header of its own",
+    },
 }
 _HEADERS = {
     "X-Request-ID": {
-        "description": "The request's id: the one that was sent, if it is 1 to 64 letters, digits, dots, dashes or underscores, else a new one",
+        "description": (
+            "The request's id: the one that was sent, if it is 1 to 64 letters, digits, dots, "
+            "dashes or underscores, else a new one"
+        ),
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
     },
     "Location": {"description": "the address of the job", "schema": {"type": "string"}},
-    "Retry-After": {"description": "in how many seconds to try again", "schema": {"type": "integer", "minimum": 1}},
+    "Retry-After": {
+        "description": "in how many seconds to try again",
+        "schema": {"type": "integer", "minimum": 1},
+    },
     "WWW-Authenticate": {"description": "how a key is shown", "schema": {"type": "string"}},
 }
 _STARTS = "start_index"  # the operation that answers with a job
 _LINKS = {
     _STARTS: {
         name: {"operationId": operation, "parameters": {"job": "$response.body#/id"}}
-        for name, operation in (("job", "get_job"), ("events", "watch_job"), ("cancel", "cancel_job"))
+        for name, operation in (
+            ("job", "get_job"),
+            ("events", "watch_job"),
+            ("cancel", "cancel_job"),
+        )
     }
 }
 
@@ -61,7 +82,8 @@ def publish(app: FastAPI) -> None:
     async def description(request: Request) -> JsonResponse:
         service = request.app.state.service
         has_keys = await service.brief.run(service.corpus.keys.are_used)
-        return JsonResponse(await service.parsing.run(_encoded, app, has_keys))  # which takes a moment the first time
+        # which takes a moment the first time
+        return JsonResponse(await service.parsing.run(_encoded, app, has_keys))
 
     app.add_route("/openapi.json", description, methods=["GET"], include_in_schema=False)
 
@@ -74,7 +96,9 @@ def _encoded(app: FastAPI, has_keys: bool) -> bytes:
 def described(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
     """The description."""
     tags = [{"name": name, "description": about} for name, about in TAGS.items()]
-    made: dict[str, Any] = get_openapi(title=app.title, version=app.version, description=ABOUT, routes=app.routes, tags=tags)
+    made: dict[str, Any] = get_openapi(
+        title=app.title, version=app.version, description=ABOUT, routes=app.routes, tags=tags
+    )
     parts = made["components"]
     parts["schemas"] |= {**_shapes(), **FILTERS}
     parts["headers"] = _HEADERS
@@ -89,7 +113,9 @@ def described(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
             for status, response in operation["responses"].items():
                 if _shape_of(response) == "Error":
                     parts["responses"].setdefault(_error_name(status), _failure(status, response))
-                    operation["responses"][status] = {"$ref": f"#/components/responses/{_error_name(status)}"}
+                    operation["responses"][status] = {
+                        "$ref": f"#/components/responses/{_error_name(status)}"
+                    }
                 else:
                     _complete(response, operation["operationId"])
     return made
@@ -103,7 +129,9 @@ def _shapes() -> dict[str, Any]:
 
 
 def _shape_of(response: dict[str, Any]) -> str:
-    return str(response.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")).rpartition("/")[2]
+    return str(
+        response.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
+    ).rpartition("/")[2]
 
 
 def _error_name(status: str) -> str:
@@ -116,7 +144,11 @@ def _failure(status: str, response: dict[str, Any]) -> dict[str, Any]:
     content = {**response["content"]["application/json"], "example": error_example(codes[0])}
     further = {"429": "Retry-After", "503": "Retry-After", "401": "WWW-Authenticate"}.get(status)
     headers = _referred("X-Request-ID", *([further] if further else []))
-    return {"description": ", ".join(f"`{code}`" for code in codes), "headers": headers, "content": {"application/json": content}}
+    return {
+        "description": ", ".join(f"`{code}`" for code in codes),
+        "headers": headers,
+        "content": {"application/json": content},
+    }
 
 
 def _complete(response: dict[str, Any], operation: str) -> None:
@@ -134,7 +166,11 @@ def _referred(*headers: str) -> dict[str, Any]:
 
 def codes_of(status: int) -> set[str]:
     """The codes of errors that a status stands for."""
-    return {kind.code for kind in _kinds(errors.UnspoolError) if kind.http_status == status and kind.__module__ in (errors.__name__, own.__name__)}
+    return {
+        kind.code
+        for kind in _kinds(errors.UnspoolError)
+        if kind.http_status == status and kind.__module__ in (errors.__name__, own.__name__)
+    }
 
 
 def _kinds(root: type[errors.UnspoolError]) -> Iterator[type[errors.UnspoolError]]:

@@ -1,4 +1,6 @@
-"""What operators look at: whether the service is up, whether it can answer, its metrics, its stores."""
+"""What operators look at: whether the service is up, whether it can answer, its metrics, its
+stores.
+"""
 
 from __future__ import annotations
 
@@ -25,35 +27,58 @@ class Health(TypedDict):
     status: str
 
 
-@public.get("/health", operation_id="health", summary="Is it up", responses=gives(Health, only=(403, 421, 500)))
+@public.get(
+    "/health",
+    operation_id="health",
+    summary="Is it up",
+    responses=gives(Health, only=(403, 421, 500)),
+)
 async def health() -> JsonResponse:
     """Answers as long as the process does."""
     return JsonResponse({"status": "ok"})
 
 
-@public.get("/ready", operation_id="ready", summary="Can it answer", responses=gives(Health, only=(403, 421, 500, 503, 504)))
+@public.get(
+    "/ready",
+    operation_id="ready",
+    summary="Can it answer",
+    responses=gives(Health, only=(403, 421, 500, 503, 504)),
+)
 async def ready(request: Request) -> JsonResponse:
     """Answers with 200 if the catalog does."""
     service = request.app.state.service
     try:
         await service.brief.run(service.corpus.keys.are_used)
-    except UnspoolError as error:  # its text names the database, which is nobody's business who has no key
+    # its text names the database, which is nobody's business who has no key
+    except UnspoolError as error:
         disclosure.write_down(error)
         raise DownError("the catalog does not answer; the service's log says more") from None
     return JsonResponse({"status": "ready"})
 
 
-@public.get("/metrics", operation_id="metrics", summary="Metrics for Prometheus", response_class=Response, responses=gives(more=_METRICS))
+@public.get(
+    "/metrics",
+    operation_id="metrics",
+    summary="Metrics for Prometheus",
+    response_class=Response,
+    responses=gives(more=_METRICS),
+)
 async def metrics(request: Request, asking: Asking) -> Response:
-    """All metrics of all processes of the service; with keys, for those of admins of every project."""
+    """All metrics of all processes of the service; with keys, for those of admins of every
+    project.
+    """
     service = asking.service
     asking.view.scope.need_everything("metrics")
     service.observer.jobs(await service.threads.run(service.jobs.counts))
-    text, media_type = await service.threads.run(service.observer.metrics, request.headers.get("accept", ""))
+    text, media_type = await service.threads.run(
+        service.observer.metrics, request.headers.get("accept", "")
+    )
     return Response(text, media_type=media_type)
 
 
-@routes.get("/stores", operation_id="list_stores", summary="List stores", responses=gives(shapes.Stores))
+@routes.get(
+    "/stores", operation_id="list_stores", summary="List stores", responses=gives(shapes.Stores)
+)
 async def list_stores(asking: Asking) -> JsonResponse:
     """The stores of vectors, which one is in use, and what it can do."""
     return await asking.json(lambda view: {"stores": [render.store(one) for one in view.stores()]})

@@ -1,5 +1,5 @@
-"""uvicorn's HTTP protocol, with what it lacks: headers that take for ever or never end and answers that nobody reads close the connection, and
-streams hear of a stop."""
+"""uvicorn's HTTP protocol, with what it lacks: headers that take for ever or never end and answers
+that nobody reads close the connection, and streams hear of a stop."""
 
 from __future__ import annotations
 
@@ -10,18 +10,26 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 HEADERS_S = 10.0  # how long the headers of a request may take to arrive
 HEADERS_BYTES = 65_536
-UNREAD_S = 30.0  # what is left unread of an answer takes memory: how long a client may read none of it, or next to none
+# what is left unread of an answer takes memory: how long a client may read none of it, or next to
+# none
+UNREAD_S = 30.0
 READ_BYTES = 65_536
 _TOO_LARGE = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b'content-length: 81\r\n\r\n{"error":{"code":"too_large","message":"the headers have more than 65536 bytes"}}'
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+    b"connection: close\r\n"
+    b'content-length: 81\r\n\r\n{"error":{"code":"too_large","message":"the headers have more '
+    b'than 65536 bytes"}}'
 )
 
 _Base: Any = AutoHTTPProtocol  # httptools' where it is installed, else h11's
 
 
 class BoundedProtocol(_Base):  # type: ignore[misc]
-    """A connection. Between requests uvicorn's own time limit holds, within one that of `middleware.Bounds`; this is for what lies between."""
+    """A connection.
+
+    Between requests uvicorn's own time limit holds, within one that of `middleware.Bounds`; this is
+    for what lies between.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -40,7 +48,8 @@ class BoundedProtocol(_Base):  # type: ignore[misc]
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
-        if not self._is_answering() or not before.more_body:  # else it is of a body; who sends the next request before an answer has no more room
+        # else it is of a body; who sends the next request before an answer has no more room
+        if not self._is_answering() or not before.more_body:
             self._size += len(data)
         super().data_received(data)
         if self.cycle is not before:
@@ -80,7 +89,10 @@ class BoundedProtocol(_Base):  # type: ignore[misc]
             self._timer = None
 
     def _watch(self) -> None:
-        """Close the connection if too little of what waits to be sent is read. Nothing is added to that in the meantime."""
+        """Close the connection if too little of what waits to be sent is read.
+
+        Nothing is added to that in the meantime.
+        """
         before = self.transport.get_write_buffer_size()
 
         def look() -> None:

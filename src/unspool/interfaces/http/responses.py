@@ -1,10 +1,21 @@
-"""Responses: JSON as `render` makes it, and events as they come. Both are written without checking again what types have checked."""
+"""Responses: JSON as `render` makes it, and events as they come.
+
+Both are written without checking again what types have checked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -12,7 +23,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 EVENTS = "text/event-stream"
-PING_S = 15.0  # how often something is sent where nothing happens: whoever stands between may close what is silent
+# how often something is sent where nothing happens: whoever stands between may close what is silent
+PING_S = 15.0
 LAST_S = 0.1  # for what comes to its end while the service stops
 READ_S = 30.0  # how long a client may leave an event unread
 PAGE_BYTES = 8_000_000  # of a page whose parts may be large: what is more is on the next
@@ -35,7 +47,9 @@ class JsonResponse(Response):
 
 def encoded(content: Any) -> bytes:
     """A value as JSON in UTF-8."""
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "backslashreplace")
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def fitting(found: Iterable[_Shape]) -> Iterator[_Shape]:
@@ -55,7 +69,11 @@ def event(name: str, data: Mapping[str, Any]) -> bytes:
 
 
 class EventStream(Response):
-    """Events as they come. When the client goes away, or does not read, the iterator is closed at once, also while it waits."""
+    """Events as they come.
+
+    When the client goes away, or does not read, the iterator is closed at once, also while it
+    waits.
+    """
 
     media_type = EVENTS
 
@@ -67,7 +85,9 @@ class EventStream(Response):
         self._last = last  # the event that says so
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send(
+            {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        )
         ends = [asyncio.ensure_future(gone(receive)), asyncio.ensure_future(self._over.wait())]
         try:
             await self._write(send, ends)
@@ -85,12 +105,15 @@ class EventStream(Response):
         try:
             while True:
                 following = following or asyncio.ensure_future(anext(self._events, None))
-                done, _ = await asyncio.wait([following, *ends], timeout=PING_S, return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(
+                    [following, *ends], timeout=PING_S, return_when=asyncio.FIRST_COMPLETED
+                )
                 if ends[0] in done:
                     return
                 if ends[1] in done:
                     end = end or now() + LAST_S
-                    await asyncio.wait([following], timeout=end - now())  # what is at its end needs no other
+                    # what is at its end needs no other
+                    await asyncio.wait([following], timeout=end - now())
                 is_last = end is not None and (now() >= end or not following.done())
                 chunk: bytes | None = self._last if is_last else b": \n\n"
                 if following.done() and not is_last:

@@ -1,4 +1,6 @@
-"""How many requests may be under way: all together, and of one key, so that nobody takes the places of all the others."""
+"""How many requests may be under way: all together, and of one key, so that nobody takes the
+places of all the others.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ SHARE = 4  # a key gets one part in so many
 
 
 class Room:
-    """So many places, of which one key takes a part. Whoever has no key is not told apart from others, and bound by all places alone."""
+    """So many places, of which one key takes a part.
+
+    Whoever has no key is not told apart from others, and bound by all places alone.
+    """
 
     def __init__(self, most: int, what: str, *, each: int | None = None) -> None:
         self._most = most
@@ -24,9 +29,16 @@ class Room:
     def place(self, key: str = "") -> Iterator[None]:
         """A place until the block ends; an error where there is none."""
         if self._of.total() >= self._most:
-            raise ThrottledError(f"{self._most} {self._what} are under way already; try again in a second", retry_after=1)
+            raise ThrottledError(
+                f"{self._most} {self._what} are under way already; try again in a second",
+                retry_after=1,
+            )
         if key and self._of[key] >= self._each:
-            raise ThrottledError(f"{self._each} {self._what} are under way already with this key; wait for one of them to end", retry_after=1)
+            raise ThrottledError(
+                f"{self._each} {self._what} are under way already with this key; wait for one of "
+                f"them to end",
+                retry_after=1,
+            )
         self._of[key] += 1
         try:
             yield

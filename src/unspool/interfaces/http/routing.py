@@ -1,4 +1,6 @@
-"""A route of the service: its body is JSON of the one kind, and whatever it raises is one of our errors."""
+"""A route of the service: its body is JSON of the one kind, and whatever it raises is one of our
+errors.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,15 @@ from unspool.interfaces.http.responses import GoneError
 EVERYWHERE = (401, 403, 409, 421, 422, 429, 500, 501, 502, 503, 504)
 WITH_BODY = (408, 413, 415)
 MAX_PARTS = 1_000_000  # values of a whole body, however they are nested
-READ_AT_ONCE = 100_000  # bytes; what is larger is read in a thread, so that others do not wait for it
+# bytes; what is larger is read in a thread, so that others do not wait for it
+READ_AT_ONCE = 100_000
 SHAPES: dict[str, Any] = {}  # that routes refer to
 
 
 class JsonRequest(Request):
-    """A request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, no depth and no width that would exhaust us."""
+    """A request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, no depth and no
+    width that would exhaust us.
+    """
 
     async def json(self) -> Any:
         body = await self.body()
@@ -38,7 +43,9 @@ class JsonRequest(Request):
 
 
 class Route(APIRoute):
-    """A route that lets only `UnspoolError`s out, and reads a body before FastAPI does, whose own errors about it are of another shape."""
+    """A route that lets only `UnspoolError`s out, and reads a body before FastAPI does, whose
+    own errors about it are of another shape.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -47,8 +54,15 @@ class Route(APIRoute):
         async def run(request: Request) -> Response:
             own = JsonRequest(request.scope, request.receive)
             try:
-                if has_body and await own.body() and not _is_json(own.headers.get("content-type", "")):
-                    raise MediaTypeError("the body is not sent as JSON; give the header `Content-Type: application/json`")
+                if (
+                    has_body
+                    and await own.body()
+                    and not _is_json(own.headers.get("content-type", ""))
+                ):
+                    raise MediaTypeError(
+                        "the body is not sent as JSON; give the header `Content-Type: "
+                        "application/json`"
+                    )
                 return await handle(own)
             except (UnspoolError, HTTPException, RequestValidationError, GoneError):
                 raise
@@ -61,9 +75,13 @@ class Route(APIRoute):
 
 
 def _read(body: bytes) -> Any:
-    """What a body says. Each name that is not known would be an error of its own, so that there is a bound to names."""
+    """What a body says.
+
+    Each name that is not known would be an error of its own, so that there is a bound to names.
+    """
     try:
-        whole = from_json(body, allow_inf_nan=False, cache_strings="none")  # a cache doubles the time of names that are all different
+        # a cache doubles the time of names that are all different
+        whole = from_json(body, allow_inf_nan=False, cache_strings="none")
     except ValueError as error:
         raise invalid_json(error) from None
     left, parts = [whole], 1
@@ -75,7 +93,11 @@ def _read(body: bytes) -> Any:
             parts += len(one)
             if parts > MAX_PARTS:
                 raise too_much(f"the body has more than {MAX_PARTS} values; send it in parts")
-            left.extend(value for value in (one.values() if isinstance(one, dict) else one) if isinstance(value, dict | list))
+            left.extend(
+                value
+                for value in (one.values() if isinstance(one, dict) else one)
+                if isinstance(value, dict | list)
+            )
     return whole
 
 
@@ -89,15 +111,31 @@ def router(tag: str) -> APIRouter:
 
 
 def gives(
-    shape: Any = None, *statuses: int, status: int = 200, body: bool = False, only: tuple[int, ...] = (), more: Mapping[str, Any] | None = None
+    shape: Any = None,
+    *statuses: int,
+    status: int = 200,
+    body: bool = False,
+    only: tuple[int, ...] = (),
+    more: Mapping[str, Any] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
-    """What an operation answers with, and the errors that it may end with: those of every operation and further ones, or some `only`.
+    """What an operation answers with, and the errors that it may end with: those of every operation
+    and further ones, or some `only`.
 
-    By reference: pydantic takes a second to look at every shape of every route, which can wait until somebody asks for the description.
+    By reference: pydantic takes a second to look at every shape of every route, which can wait
+    until somebody asks for the description.
     """
     errors = sorted(only or {*EVERYWHERE, *statuses, *(WITH_BODY if body else ())})
-    content = {**({} if shape is None else {"application/json": {"schema": refer(shape)}}), **(more or {})}
-    return {status: {"content": content}, **{one: {"content": {"application/json": {"schema": refer(shapes.Error)}}} for one in errors}}
+    content = {
+        **({} if shape is None else {"application/json": {"schema": refer(shape)}}),
+        **(more or {}),
+    }
+    return {
+        status: {"content": content},
+        **{
+            one: {"content": {"application/json": {"schema": refer(shapes.Error)}}}
+            for one in errors
+        },
+    }
 
 
 def refer(shape: Any) -> dict[str, str]:

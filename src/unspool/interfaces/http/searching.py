@@ -12,7 +12,9 @@ from unspool.views import View
 routes = router("search")
 
 
-@routes.post("/search", operation_id="search", summary="Search", responses=gives(shapes.Page, 404, body=True))
+@routes.post(
+    "/search", operation_id="search", summary="Search", responses=gives(shapes.Page, 404, body=True)
+)
 async def search(asking: Asking, body: requests.SearchRequest) -> JsonResponse:
     """The best chunks for a query, best first. `continuation` leads to the next page."""
 
@@ -33,24 +35,49 @@ async def search(asking: Asking, body: requests.SearchRequest) -> JsonResponse:
     return await asking.json(found)
 
 
-@routes.post("/more", operation_id="more", summary="Get the next page", responses=gives(shapes.Page, 404, 410, body=True))
+@routes.post(
+    "/more",
+    operation_id="more",
+    summary="Get the next page",
+    responses=gives(shapes.Page, 404, 410, body=True),
+)
 async def more(asking: Asking, body: requests.MoreRequest) -> JsonResponse:
-    """The page that a continuation leads to: the same one every time. It is of use to the key alone that it was given to."""
+    """The page that a continuation leads to: the same one every time.
+
+    It is of use to the key alone that it was given to.
+    """
 
     def found(view: View) -> shapes.Page:
-        page = view.more(body.continuation, limit=body.limit, max_tokens=body.max_tokens, restart=body.restart)
+        page = view.more(
+            body.continuation, limit=body.limit, max_tokens=body.max_tokens, restart=body.restart
+        )
         return render.page(page, explained=body.explain, full=body.full)
 
     return await asking.json(found)
 
 
-@routes.post("/related", operation_id="related", summary="Find what is like a place", responses=gives(shapes.Page, 404, body=True))
+@routes.post(
+    "/related",
+    operation_id="related",
+    summary="Find what is like a place",
+    responses=gives(shapes.Page, 404, body=True),
+)
 async def related(asking: Asking, body: requests.RelatedRequest) -> JsonResponse:
     """The chunks most like the one at a line of a document, itself left out."""
-    return await asking.json(lambda view: render.page(view.related(body.path, body.line, project=body.project, limit=body.limit), full=body.full))
+    return await asking.json(
+        lambda view: render.page(
+            view.related(body.path, body.line, project=body.project, limit=body.limit),
+            full=body.full,
+        )
+    )
 
 
-@routes.post("/nearest", operation_id="nearest", summary="Search by a vector", responses=gives(shapes.Hits, 404, body=True))
+@routes.post(
+    "/nearest",
+    operation_id="nearest",
+    summary="Search by a vector",
+    responses=gives(shapes.Hits, 404, body=True),
+)
 async def nearest(asking: Asking, body: requests.NearestRequest) -> JsonResponse:
     """The chunks whose vectors are closest: no words and no ranking."""
 
@@ -61,7 +88,12 @@ async def nearest(asking: Asking, body: requests.NearestRequest) -> JsonResponse
     return await asking.json(found)
 
 
-@routes.post("/embed", operation_id="embed", summary="Embed a text", responses=gives(shapes.Vector, body=True))
+@routes.post(
+    "/embed",
+    operation_id="embed",
+    summary="Embed a text",
+    responses=gives(shapes.Vector, body=True),
+)
 async def embed(asking: Asking, body: requests.EmbedRequest) -> JsonResponse:
     """A text's vector, as `nearest` takes it."""
 
@@ -72,7 +104,12 @@ async def embed(asking: Asking, body: requests.EmbedRequest) -> JsonResponse:
     return await asking.json(made)
 
 
-@routes.post("/count_tokens", operation_id="count_tokens", summary="Count tokens", responses=gives(shapes.Tokens, body=True))
+@routes.post(
+    "/count_tokens",
+    operation_id="count_tokens",
+    summary="Count tokens",
+    responses=gives(shapes.Tokens, body=True),
+)
 async def count_tokens(asking: Asking, body: requests.CountTokensRequest) -> JsonResponse:
     """How many tokens a text has for the embedder; budgets are counted in these."""
     return await asking.json(lambda view: {"tokens": view.count_tokens(body.text)})

@@ -1,4 +1,6 @@
-"""Running the service: what must be so before it listens, the socket, one process or several, and a quiet end."""
+"""Running the service: what must be so before it listens, the socket, one process or several,
+and a quiet end.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,21 @@ try:
     from unspool.interfaces.http.middleware import is_loopback
     from unspool.interfaces.http.protocol import BoundedProtocol
 except ModuleNotFoundError as error:
-    if (error.name or "").partition(".")[0] not in ("uvicorn", "fastapi", "starlette", "pydantic", "mcp"):
+    if (error.name or "").partition(".")[0] not in (
+        "uvicorn",
+        "fastapi",
+        "starlette",
+        "pydantic",
+        "mcp",
+    ):
         raise
-    raise MissingDependencyError(f"`unspool serve` needs the package {error.name}; pip install 'unspool[serve]'") from error
+    raise MissingDependencyError(
+        f"`unspool serve` needs the package {error.name}; pip install 'unspool[serve]'"
+    ) from error
 
 BACKLOG = 2048
-KEEP_ALIVE_S = 30  # longer than a client keeps a connection it does not use, so that it is not closed under a request
+# longer than a client keeps a connection it does not use, so that it is not closed under a request
+KEEP_ALIVE_S = 30
 _FACTORY = "unspool.interfaces.http.app:from_environment"
 _REASONS = {
     errno.EADDRINUSE: "is in use by another program; stop that, or choose another port with --port",
@@ -54,7 +65,8 @@ def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None])
     try:
         with open_corpus(settings=settings) as corpus:
             about = checked(corpus, without_keys=without_keys)
-        listening.listen(BACKLOG)  # whoever connects from now on waits until a process is up, and is not refused
+        # whoever connects from now on waits until a process is up, and is not refused
+        listening.listen(BACKLOG)
         host, port = listening.getsockname()[:2]
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, {about}")
         with shared_metrics(settings.serve_workers):
@@ -99,7 +111,10 @@ def bound(settings: Settings) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise ConfigError(f"serve_host is {host[:80]!r}, which is no address and no name of one; give one such as 127.0.0.1 with --host") from None
+        raise ConfigError(
+            f"serve_host is {host[:80]!r}, which is no address and no name of one; give one such "
+            f"as 127.0.0.1 with --host"
+        ) from None
     family, kind, protocol, _, address = min(found, key=lambda one: one[0] != socket.AF_INET)
     made = socket.socket(family, kind, protocol)
     try:
@@ -114,14 +129,23 @@ def bound(settings: Settings) -> socket.socket:
 
 
 def checked(corpus: Corpus, *, without_keys: bool) -> str:
-    """What is served and to whom. Other machines are let in only with keys, or by somebody who has said so twice."""
+    """What is served and to whom.
+
+    Other machines are let in only with keys, or by somebody who has said so twice.
+    """
     settings = corpus.settings
     now = datetime.now(UTC)
     has_keys, valid = corpus.keys.are_used(), sum(key.is_valid(now) for key in corpus.keys.list())
     if not has_keys and not without_keys and not is_loopback(settings.serve_host):
         raise ConfigError(
-            f"serve_host is {settings.serve_host}, where other machines reach it, and there are no keys; make one with `unspool key create "
-            "--project NAME`, or listen on 127.0.0.1, or give --without-keys twice to let everybody in"
+            f"serve_host is {settings.serve_host}, where other machines reach it, and there are "
+            f"no keys; make one with `unspool key create "
+            "--project NAME`, or listen on 127.0.0.1, or give --without-keys twice to let "
+            "everybody in"
         )
-    counted = f"{valid} {'key' if valid == 1 else 'keys'}" if has_keys else "no keys: everybody who reaches it may do everything"
+    counted = (
+        f"{valid} {'key' if valid == 1 else 'keys'}"
+        if has_keys
+        else "no keys: everybody who reaches it may do everything"
+    )
     return f"catalog {redact_address(settings.database_address)}, {counted}"

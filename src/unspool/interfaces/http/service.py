@@ -1,4 +1,6 @@
-"""What all requests of a process share: the corpus, its jobs, who watches, and the threads in which calls that block are made."""
+"""What all requests of a process share: the corpus, its jobs, who watches, and the threads in
+which calls that block are made.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ from unspool.observability import Observer
 from unspool.settings import Settings
 from unspool.views import View
 
-SEARCHES_AT_ONCE = 8  # 64 clients get as many answers from 4, 16 or 32 threads: Python does one thing at a time, a database 8 (`pool_size`)
-WRITES_AT_ONCE = 8  # they wait for each other and for embedders: in threads of their own, so that searches do not wait with them
+# 64 clients get as many answers from 4, 16 or 32 threads: Python does one thing at a time, a
+# database 8 (`pool_size`)
+SEARCHES_AT_ONCE = 8
+# they wait for each other and for embedders: in threads of their own, so that searches do not wait
+# with them
+WRITES_AT_ONCE = 8
 ANSWERS_AT_ONCE = 40  # they wait for models: the same
 LOOKS_AT_ONCE = 2  # at keys, which every request begins with: they must not wait for searches
 PARSED_AT_ONCE = 2  # large bodies: they are work for the processor alone
@@ -33,7 +39,11 @@ _T = TypeVar("_T")
 
 
 class Threads:
-    """So many threads and no more. A call whose request was given up keeps its thread until it ends: what nobody waits for is bounded, too."""
+    """So many threads and no more.
+
+    A call whose request was given up keeps its thread until it ends: what nobody waits for is
+    bounded, too.
+    """
 
     def __init__(self, name: str, at_once: int) -> None:
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
@@ -49,7 +59,10 @@ class Threads:
 
 
 class Service:
-    """An open service. `over` is set when it is told to stop: streams end then, and what else is under way may finish."""
+    """An open service.
+
+    `over` is set when it is told to stop: streams end then, and what else is under way may finish.
+    """
 
     def __init__(self, corpus: Corpus, jobs: Jobs, observer: Observer) -> None:
         self.corpus = corpus
@@ -89,7 +102,9 @@ class Caller:
         self._held = held  # its place among the requests under way
 
     def move(self, room: Room) -> None:
-        """Take a place among what takes long instead of that among the requests, which others wait for."""
+        """Take a place among what takes long instead of that among the requests, which others
+        wait for.
+        """
         with ExitStack() as taken:
             taken.enter_context(room.place(self.view.scope.caller))
             self._held.close()
@@ -103,7 +118,9 @@ class Caller:
         """The same for work that stores or removes something."""
         return await self._json(self.service.writes, work)
 
-    async def _json(self, threads: Threads, work: Callable[[View], Mapping[str, Any]]) -> JsonResponse:
+    async def _json(
+        self, threads: Threads, work: Callable[[View], Mapping[str, Any]]
+    ) -> JsonResponse:
         return JsonResponse(await threads.run(lambda: encoded(work(self.view))))
 
     @property
@@ -116,7 +133,9 @@ class Caller:
         return EventStream(events, over=self.service.over, last=event("error", body(stopping())))
 
     def failed(self, error: Exception) -> dict[str, Any]:
-        """An error within a stream that has begun, as the caller may know it; what is none of ours is told to the log alone."""
+        """An error within a stream that has begun, as the caller may know it; what is none of
+        ours is told to the log alone.
+        """
         own = error if isinstance(error, UnspoolError) else BugError(BUG)
         self.service.observer.error(own.code, None if own is error else error)
         return body(own, self.view.scope.role)

@@ -1,1 +1,3 @@
-"""The MCP door: tools and resources for agents, over stdio and over streamable HTTP. Importing it does not import the SDK."""
+"""The MCP door: tools and resources for agents, over stdio and over streamable HTTP. Importing
+it does not import the SDK.
+"""

@@ -1,4 +1,6 @@
-"""The addresses of resources: `unspool://PROJECT/documents/PATH` and `unspool://PROJECT/conversations/ID`, percent-encoded. Pure."""
+"""The addresses of resources: `unspool://PROJECT/documents/PATH` and
+`unspool://PROJECT/conversations/ID`, percent-encoded. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,10 @@ from urllib.parse import quote, unquote
 
 SCHEME = "unspool"
 DOCUMENTS, CONVERSATIONS = "documents", "conversations"
-_ADDRESS = re.compile(rf"{SCHEME}://(?P<project>[^/]+)/(?P<kind>{DOCUMENTS}|{CONVERSATIONS})/(?P<path>.+)", re.DOTALL | re.IGNORECASE)
+_ADDRESS = re.compile(
+    rf"{SCHEME}://(?P<project>[^/]+)/(?P<kind>{DOCUMENTS}|{CONVERSATIONS})/(?P<path>.+)",
+    re.DOTALL | re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,4 +34,8 @@ def parse(text: str) -> Address | None:
     found = _ADDRESS.fullmatch(text.strip())
     if found is None:
         return None
-    return Address(project=unquote(found["project"]), path=unquote(found["path"]), is_conversation=found["kind"].lower() == CONVERSATIONS)
+    return Address(
+        project=unquote(found["project"]),
+        path=unquote(found["path"]),
+        is_conversation=found["kind"].lower() == CONVERSATIONS,
+    )

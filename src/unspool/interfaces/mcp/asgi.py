@@ -1,4 +1,6 @@
-"""The MCP server as an ASGI app: streamable HTTP without sessions, so that any of several processes can answer any request."""
+"""The MCP server as an ASGI app: streamable HTTP without sessions, so that any of several
+processes can answer any request.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,20 @@ from unspool.views import View
 
 
 class McpApp:
-    """The application mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
+    """The application mounted at `/mcp`. It serves inside of `running()`, which can be entered
+    once.
 
-    Who asks and from where is checked before a request gets here: Host, Origin, key and body. `view_of` gives the view of a request's key;
-    it is asked for every message, with the very request that carried it, so that no request can see what another may.
+    Who asks and from where is checked before a request gets here: Host, Origin, key and body.
+    `view_of` gives the view of a request's key; it is asked for every message, with the very
+    request that carried it, so that no request can see what another may.
     """
 
-    def __init__(self, view_of: Callable[[Request], View], settings: Settings, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        view_of: Callable[[Request], View],
+        settings: Settings,
+        observer: Observer | None = None,
+    ) -> None:
         def admit(ctx: Context) -> Caller:
             assert isinstance(ctx.request, Request)
             return Caller(view=view_of(ctx.request))
@@ -46,20 +55,28 @@ class McpApp:
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["method"] != "POST":  # without sessions there is nothing to listen to, and none to end
-            refused = {"code": INVALID_REQUEST, "message": "messages are sent by POST; there is no session to listen to, and none to end"}
+        # without sessions there is nothing to listen to, and none to end
+        if scope["method"] != "POST":
+            refused = {
+                "code": INVALID_REQUEST,
+                "message": "messages are sent by POST; there is no session to listen to, and none to end",  # noqa: E501
+            }
             answer = {"jsonrpc": "2.0", "id": None, "error": refused}
-            await JSONResponse(answer, status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            await JSONResponse(answer, status_code=405, headers={"Allow": "POST"})(
+                scope, receive, send
+            )
             return
         body = await Request(scope, receive).body()
         try:
-            decode_message(body)  # the SDK answers some invalid requests as if they were notifications
+            # the SDK answers some invalid requests as if they were notifications
+            decode_message(body)
         except MessageError as error:
             content = error.response.model_dump_json(exclude_unset=True)
             response = Response(content, status_code=400, media_type="application/json")
             await response(scope, receive, send)
             return
-        # Spaces around a header's value are no part of it, and not every server takes them away; the SDK compares values with the body.
+        # Spaces around a header's value are no part of it, and not every server takes them away;
+        # the SDK compares values with the body.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         replay = _replay_body(body, receive)
         await self._sessions.handle_request({**scope, "headers": headers}, replay, send)

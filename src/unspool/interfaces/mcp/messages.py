@@ -1,4 +1,7 @@
-"""Decoding of JSON-RPC messages. Every message that a client may wait for gets an answer, also an invalid one."""
+"""Decoding of JSON-RPC messages.
+
+Every message that a client may wait for gets an answer, also an invalid one.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,23 @@ _LAST = re.compile(rf'"id"{_VALUE.pattern}\s*\}}\s*\Z', re.DOTALL)
 
 
 class MessageError(ValueError):
-    """A message that is no valid request, notification or response. `response` is the answer to it."""
+    """A message that is no valid request, notification or response.
+
+    `response` is the answer to it.
+    """
 
     def __init__(self, reason: str, *, request_id: RequestId | None, code: int) -> None:
         super().__init__(reason)
-        self.response = JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason))
+        self.response = JSONRPCError(
+            jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason)
+        )
 
 
 def decode_message(data: bytes) -> JSONRPCMessage:
-    """Return the message in some bytes. Raise `MessageError` with the id of the request where one can be found."""
+    """Return the message in some bytes.
+
+    Raise `MessageError` with the id of the request where one can be found.
+    """
     try:
         value = from_json(data)
     except ValueError as error:
@@ -45,7 +56,9 @@ def decode_message(data: bytes) -> JSONRPCMessage:
             code=PARSE_ERROR,
         ) from None
     if not isinstance(value, dict):
-        raise _invalid("the message is not an object; send one request at a time, batches are not supported")
+        raise _invalid(
+            "the message is not an object; send one request at a time, batches are not supported"
+        )
     request_id = _id_of(value)
     if "id" in value and request_id is None and "error" not in value:
         raise _invalid("the id of the message is not a text or a whole number; give one")
@@ -53,13 +66,17 @@ def decode_message(data: bytes) -> JSONRPCMessage:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
         reason = "the message is not valid JSON-RPC 2.0; give jsonrpc, id, method and params"
-        # The id of a reply is one of ours: with it, the answer would be taken for another request's.
+        # The id of a reply is one of ours: with it, the answer would be taken for another
+        # request's.
         is_reply = "result" in value or "error" in value
         raise _invalid(reason, None if is_reply else request_id) from None
 
 
 def read_message(stream: BinaryIO, *, max_bytes: int = MAX_BYTES) -> JSONRPCMessage | None:
-    """Read one line from a stream and decode it; None at the end of the stream. Empty lines are skipped."""
+    """Read one line from a stream and decode it; None at the end of the stream.
+
+    Empty lines are skipped.
+    """
     while line := stream.readline(max_bytes):
         if len(line) == max_bytes and not line.endswith(b"\n"):
             request_id = find_id(line + _skip_line(stream))
@@ -71,7 +88,9 @@ def read_message(stream: BinaryIO, *, max_bytes: int = MAX_BYTES) -> JSONRPCMess
 
 
 def find_id(data: bytes) -> RequestId | None:
-    """Return the id of a request that cannot be parsed; None for other messages and where no id is found."""
+    """Return the id of a request that cannot be parsed; None for other messages and where no id
+    is found.
+    """
     text = data.decode("utf-8", "replace")
     if '"method"' not in text:
         return None

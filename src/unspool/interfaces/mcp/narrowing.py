@@ -31,8 +31,9 @@ _ALSO = {  # names that are neither a language's own nor an ending of its files
 
 
 def paths(text: str, roots: Callable[[], Mapping[str, str]]) -> dict[str, Any]:
-    """A filter for globs between commas; `*.{ts,tsx}` is two of them. One without wildcards may also name a folder. `roots` tells where each of
-    the projects lies: a path of this machine is meant from there, in that project alone."""
+    """A filter for globs between commas; `*.{ts,tsx}` is two of them. One without wildcards may
+    also name a folder. `roots` tells where each of the projects lies: a path of this machine is
+    meant from there, in that project alone."""
     anywhere: list[str] = []
     inside: dict[str, list[str]] = {}
     for one in _written(text):
@@ -54,23 +55,35 @@ def _globs(path: str) -> list[str]:
     if _WILD.search(plain.replace("[[]", "")):
         return [path]
     places = [path] if plain == path else [path, plain]
-    return places if path.endswith("/") else [spelled for place in places for spelled in (place, f"{place}/")]
+    return (
+        places
+        if path.endswith("/")
+        else [spelled for place in places for spelled in (place, f"{place}/")]
+    )
 
 
 def _lies_in(path: str, roots: Mapping[str, str]) -> dict[str, str]:
-    """The projects that hold a path of this machine, each with what it is called there: with a slash in front, since a glob that has none is
-    looked for at any depth."""
+    """The projects that hold a path of this machine, each with what it is called there: with a
+    slash in front, since a glob that has none is looked for at any depth."""
     found = {project: locating.below(path, root) for project, root in roots.items()}
-    return {project: f"/{inner}" if inner not in _EVERYTHING else inner for project, inner in found.items() if inner}
+    return {
+        project: f"/{inner}" if inner not in _EVERYTHING else inner
+        for project, inner in found.items()
+        if inner
+    }
 
 
 def _written(text: str) -> Iterator[str]:
     if len(text) > arguments.MAX_PLACE:
-        raise InputError(f"path has {len(text)} characters; give globs of at most {arguments.MAX_PLACE} together")
+        raise InputError(
+            f"path has {len(text)} characters; give globs of at most {arguments.MAX_PLACE} together"
+        )
     count = 0
     for part in filter(None, (part.strip() for part in _BETWEEN.split(text))):
         pieces = _BRACES.split(part)
-        choices = [piece.split(",") if number % 2 else [piece] for number, piece in enumerate(pieces)]
+        choices = [
+            piece.split(",") if number % 2 else [piece] for number, piece in enumerate(pieces)
+        ]
         for combination in product(*choices):
             count += 1
             if count > MAX_GLOBS:
@@ -86,7 +99,9 @@ def endings(text: str) -> dict[str, Any]:
 
 
 def languages(text: str) -> list[str]:
-    """Languages by their names; one that is called by an ending of its files, or as people say it, is meant as well as what was written."""
+    """Languages by their names; one that is called by an ending of its files, or as people say
+    it, is meant as well as what was written.
+    """
     out: list[str] = []
     for name in (name.lower() for name in arguments.names(text)):
         by_ending = language_of(f"x.{name.lstrip('*.')}")

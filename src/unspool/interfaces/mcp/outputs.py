@@ -1,4 +1,7 @@
-"""What the tools give back, as JSON Schema. Descriptions are there for what a name does not say; they are sent with every conversation, too."""
+"""What the tools give back, as JSON Schema.
+
+Descriptions are there for what a name does not say; they are sent with every conversation, too.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,11 @@ def _of(kind: str, about: str = "") -> Schema:
 
 
 def _list(of: Schema, about: str = "") -> Schema:
-    return {"type": "array", "items": of, "description": about} if about else {"type": "array", "items": of}
+    return (
+        {"type": "array", "items": of, "description": about}
+        if about
+        else {"type": "array", "items": of}
+    )
 
 
 _STRING, _INTEGER, _BOOLEAN = _of("string"), _of("integer"), _of("boolean")
@@ -61,7 +68,13 @@ PROJECTS = _object(
     ("projects",),
     projects=_list(
         _object(
-            ("name",), name=_STRING, documents=_INTEGER, pending=_of("integer", "not indexed yet"), failed=_INTEGER, chunks=_INTEGER, root=_STRING
+            ("name",),
+            name=_STRING,
+            documents=_INTEGER,
+            pending=_of("integer", "not indexed yet"),
+            failed=_INTEGER,
+            chunks=_INTEGER,
+            root=_STRING,
         )
     ),
     after=_of("string", "pass it as after for the next ones; absent at the end"),
@@ -76,7 +89,11 @@ HISTORY = _object(
             ("number", "at"),
             number=_INTEGER,
             at=_STRING,
-            body=_of("string", "ends in ...[truncated] where it was cut; absent where it is the same as the newer one"),
+            body=_of(
+                "string",
+                "ends in ...[truncated] where it was cut; absent where it is the same as the "
+                "newer one",
+            ),
             length=_of("integer", "of the whole body, where it was cut"),
             same_as_newer=_BOOLEAN,
         ),
@@ -88,7 +105,13 @@ HISTORY = _object(
     notes=_NOTES,
 )
 
-REMEMBERED = _object(("conversation", "new"), project=_STRING, conversation=_STRING, new=_of("integer", "messages stored"), notes=_NOTES)
+REMEMBERED = _object(
+    ("conversation", "new"),
+    project=_STRING,
+    conversation=_STRING,
+    new=_of("integer", "messages stored"),
+    notes=_NOTES,
+)
 
 INDEXED = _object(
     ("project",),

@@ -14,12 +14,16 @@ EVERY_S = 0.25  # between two reports
 
 
 class Reporter:
-    """Called with every step of a task, in its thread. It ends the task where the client cancelled the call or went away.
+    """Called with every step of a task, in its thread. It ends the task where the client cancelled
+    the call or went away.
 
-    What a client is told only ever grows, as the protocol wants it, although a task begins to count anew with each of its parts.
+    What a client is told only ever grows, as the protocol wants it, although a task begins to count
+    anew with each of its parts.
     """
 
-    def __init__(self, send: Callable[[float, float | None, str | None], Coroutine[Any, Any, None]]) -> None:
+    def __init__(
+        self, send: Callable[[float, float | None, str | None], Coroutine[Any, Any, None]]
+    ) -> None:
         self._send = send
         self._told_at = 0.0
         self._task = ""
@@ -38,4 +42,9 @@ class Reporter:
         self._told_at, self._told = now, done
         of = f" of {progress.total}" if progress.total else ""
         total = self._before + progress.total if progress.total else None
-        anyio.from_thread.run(self._send, float(done), None if total is None else float(total), f"{progress.task} {progress.done}{of}")
+        anyio.from_thread.run(
+            self._send,
+            float(done),
+            None if total is None else float(total),
+            f"{progress.task} {progress.done}{of}",
+        )

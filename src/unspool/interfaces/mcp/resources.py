@@ -19,7 +19,11 @@ PAGE = 100
 MAX_LINES = 5_000  # of a document, or messages of a conversation, that are looked at
 TEMPLATES = (
     ("document", f"{SCHEME}://{{project}}/{DOCUMENTS}/{{+path}}", "An indexed document"),
-    ("conversation", f"{SCHEME}://{{project}}/{CONVERSATIONS}/{{+id}}", "What was said in a conversation"),
+    (
+        "conversation",
+        f"{SCHEME}://{{project}}/{CONVERSATIONS}/{{+id}}",
+        "What was said in a conversation",
+    ),
 )
 
 
@@ -57,7 +61,8 @@ def listed(view: View, cursor: str | None, *, limit: int = PAGE) -> Listing:
     for name in sorted(one for one in view.projects() if one >= project):
         after = path if name == project and path else None
         while some := view.documents(project=name, after=after, limit=limit + 1):
-            found += [record for record in some if record.chunk_count]  # the others have no text yet
+            # the others have no text yet
+            found += [record for record in some if record.chunk_count]
             if len(found) > limit:
                 return Listing(entries=_entries(found[:limit]), cursor=_cursor(found[limit - 1]))
             after = some[-1].path
@@ -69,7 +74,8 @@ def read(view: View, uri: str) -> Content:
     address = parse(uri)
     if address is None:
         raise NotFoundError(
-            f"no resource {uri[:200]!r}; resources are called {SCHEME}://PROJECT/{DOCUMENTS}/PATH or {SCHEME}://PROJECT/{CONVERSATIONS}/ID"
+            f"no resource {uri[:200]!r}; resources are called "
+            f"{SCHEME}://PROJECT/{DOCUMENTS}/PATH or {SCHEME}://PROJECT/{CONVERSATIONS}/ID"
         )
     record = view.document(address.path, project=address.project)
     if address.is_conversation != (record.kind is Kind.CHAT):
@@ -80,7 +86,10 @@ def read(view: View, uri: str) -> Content:
     text = clipped(passage.text, view.count_tokens, MOST_TOKENS - 60)
     if text != passage.text or not passage.is_whole:
         shown = text.count("\n") + 1
-        text += f"\n[truncated: lines 1-{shown} of {passage.last_line} are shown; the tool `read` gives the others]"
+        text += (
+            f"\n[truncated: lines 1-{shown} of {passage.last_line} are shown; the tool `read` "
+            f"gives the others]"
+        )
     return Content(text=text, mime_type=_mime_type(record))
 
 
@@ -90,12 +99,14 @@ def _said(view: View, record: DocumentRecord) -> str:
     lines: list[str] = []
     left = MOST_TOKENS - 60
     for message in reversed(messages):
-        line = f"{message.speaker}{'' if message.at is None else f' ({message.at:%Y-%m-%d %H:%M} UTC)'}: {message.text}"
+        line = f"{message.speaker}{'' if message.at is None else f' ({message.at:%Y-%m-%d %H:%M} UTC)'}: {message.text}"  # noqa: E501
         cost = view.count_tokens(line) + 1
         if cost > left:
             line = clipped(line, view.count_tokens, left) if not lines else ""
             lines += [line] if line else []
-            lines.append("[truncated: the messages before are not shown; the tool `read` gives them]")
+            lines.append(
+                "[truncated: the messages before are not shown; the tool `read` gives them]"
+            )
             break
         left -= cost
         lines.append(line)
@@ -116,7 +127,9 @@ def _entries(records: Sequence[DocumentRecord]) -> list[Entry]:
 
 
 def _address(record: DocumentRecord) -> str:
-    return str(Address(project=record.project, path=record.path, is_conversation=record.kind is Kind.CHAT))
+    return str(
+        Address(project=record.project, path=record.path, is_conversation=record.kind is Kind.CHAT)
+    )
 
 
 def _mime_type(record: DocumentRecord) -> str:
@@ -124,12 +137,20 @@ def _mime_type(record: DocumentRecord) -> str:
 
 
 def _cursor(last: DocumentRecord) -> str:
-    return base64.urlsafe_b64encode(json.dumps([last.project, last.path]).encode()).decode().rstrip("=")
+    return (
+        base64.urlsafe_b64encode(json.dumps([last.project, last.path]).encode())
+        .decode()
+        .rstrip("=")
+    )
 
 
 def _read_cursor(cursor: str) -> tuple[str, str]:
     try:
-        project, path = json.loads(base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+        project, path = json.loads(
+            base64.b64decode(
+                cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+            )
+        )
     except (UnicodeEncodeError, binascii.Error, ValueError, TypeError, RecursionError):
         raise InputError("this cursor was not given out here; list again without one") from None
     if not all(isinstance(part, str) and storable(part) for part in (project, path)):

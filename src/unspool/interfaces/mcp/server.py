@@ -1,4 +1,7 @@
-"""The MCP server: which tools and resources a caller has, and what becomes of a call. Both transports use it."""
+"""The MCP server: which tools and resources a caller has, and what becomes of a call.
+
+Both transports use it.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ from unspool.views import View
 Context = ServerRequestContext[Any, Any]
 ROOTS = "roots"  # under which a client of the current protocol hands in its roots
 ROOTS_TIMEOUT_S = 20
-AT_ONCE, INDEXING_AT_ONCE = 8, 2  # calls in threads: more searches only wait for each other, and indexing must not keep them waiting
+# calls in threads: more searches only wait for each other, and indexing must not keep them waiting
+AT_ONCE, INDEXING_AT_ONCE = 8, 2
 BUG, CANCELLED = "bug", "cancelled"
 
 
@@ -40,8 +44,9 @@ BUG, CANCELLED = "bug", "cancelled"
 class Caller:
     """Who calls. `home` finds the project that is meant where none is named.
 
-    A local caller is the user of this machine: `confined` makes its view one that may index in the roots that its client names, and `root_of`
-    tells it where a project lies, even if it may only read.
+    A local caller is the user of this machine: `confined` makes its view one that may index in the
+    roots that its client names, and `root_of` tells it where a project lies, even if it may only
+    read.
     """
 
     view: View
@@ -51,12 +56,15 @@ class Caller:
 
     @property
     def reads_as(self) -> Role:
-        """Whose words of errors it may read: the user of this machine is the operator of what runs here."""
+        """Whose words of errors it may read: the user of this machine is the operator of what
+        runs here.
+        """
         return self.view.scope.role if self.confined is None else Role.ADMIN
 
 
 class _Root(BaseModel):
-    uri: str  # of any scheme: the SDK's own model refuses all that is said for one root that is no file
+    # of any scheme: the SDK's own model refuses all that is said for one root that is no file
+    uri: str
 
 
 class _Roots(BaseModel):
@@ -70,13 +78,26 @@ class _Params(types.CallToolRequestParams):
 
 
 class Door:
-    """What the server answers. `admit` says who a request comes from; nothing about a caller is kept from one request to the next."""
+    """What the server answers.
 
-    def __init__(self, admit: Callable[[Context], Caller], *, max_tokens: int, observer: Observer | None = None) -> None:
+    `admit` says who a request comes from; nothing about a caller is kept from one request to the
+    next.
+    """
+
+    def __init__(
+        self,
+        admit: Callable[[Context], Caller],
+        *,
+        max_tokens: int,
+        observer: Observer | None = None,
+    ) -> None:
         self._admit = admit
         self._observer = observer
         self._tools = catalogue(max_tokens)
-        self._threads, self._slow = anyio.CapacityLimiter(AT_ONCE), anyio.CapacityLimiter(INDEXING_AT_ONCE)
+        self._threads, self._slow = (
+            anyio.CapacityLimiter(AT_ONCE),
+            anyio.CapacityLimiter(INDEXING_AT_ONCE),
+        )
 
     def server(self) -> Server[Any]:
         """A server of the SDK that speaks the current protocol and the ones before it."""
@@ -97,16 +118,29 @@ class Door:
     def _schema(self, name: str) -> dict[str, Any] | None:
         return arguments.schema(self._tools[name].arguments) if name in self._tools else None
 
-    async def _list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+    async def _list_tools(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
         role = self._admit(ctx).view.scope.role
-        return types.ListToolsResult(tools=[_described(one) for one in self._tools.values() if role.allows(one.needs)])
+        return types.ListToolsResult(
+            tools=[_described(one) for one in self._tools.values() if role.allows(one.needs)]
+        )
 
-    async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult | types.InputRequiredResult:
+    async def _call_tool(
+        self, ctx: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         caller = self._admit(ctx)
         tool = self._tools.get(params.name)
         if tool is None or not caller.view.scope.role.allows(tool.needs):
-            known = ", ".join(name for name, one in self._tools.items() if caller.view.scope.role.allows(one.needs))
-            raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name[:80]}; there are: {known}")
+            known = ", ".join(
+                name
+                for name, one in self._tools.items()
+                if caller.view.scope.role.allows(one.needs)
+            )
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message=f"Unknown tool: {params.name[:80]}; there are: {known}",
+            )
         begun, outcome = time.perf_counter(), CANCELLED
         try:
             result = await self._run(ctx, params, caller, tool)
@@ -116,7 +150,11 @@ class Door:
             result = self._failed(error.code, tools.error_text(error, caller.reads_as))
         except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what is stored, so it is not told
             outcome = BUG
-            result = self._failed(BUG, f"error ({BUG}): this is a bug in unspool; the log of the server says more", error)
+            result = self._failed(
+                BUG,
+                f"error ({BUG}): this is a bug in unspool; the log of the server says more",
+                error,
+            )
         finally:
             if self._observer is not None:
                 self._observer.tool(tool.name, outcome, time.perf_counter() - begun)
@@ -130,12 +168,21 @@ class Door:
             if declared is None:
                 return types.InputRequiredResult(input_requests={ROOTS: types.ListRootsRequest()})
             caller = replace(caller, view=caller.confined(declared))
-        work = partial(_answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress))
-        answer = await anyio.to_thread.run_sync(work, limiter=self._slow if tool.name == "index" else self._threads)
-        return types.CallToolResult(content=[types.TextContent(text=answer.text)], structured_content=answer.values)
+        work = partial(
+            _answered, caller, tool, params.arguments, Reporter(ctx.session.report_progress)
+        )
+        answer = await anyio.to_thread.run_sync(
+            work, limiter=self._slow if tool.name == "index" else self._threads
+        )
+        return types.CallToolResult(
+            content=[types.TextContent(text=answer.text)], structured_content=answer.values
+        )
 
     def _failed(self, code: str, text: str, cause: Exception | None = None) -> types.CallToolResult:
-        """An error that the model can read and act upon. It is text alone: clients do not forward the values of one that failed."""
+        """An error that the model can read and act upon.
+
+        It is text alone: clients do not forward the values of one that failed.
+        """
         self._tell(code, cause)
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
@@ -143,58 +190,107 @@ class Door:
         if self._observer is not None:
             self._observer.error(code, cause)
 
-    async def _list_resources(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
+    async def _list_resources(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
         cursor = None if params is None else params.cursor
         page = await self._resource(ctx, lambda caller: resources.listed(caller.view, cursor))
         found = [
-            types.Resource(uri=one.address, name=one.name, title=one.title or None, mime_type=one.mime_type, size=one.size_bytes)
+            types.Resource(
+                uri=one.address,
+                name=one.name,
+                title=one.title or None,
+                mime_type=one.mime_type,
+                size=one.size_bytes,
+            )
             for one in page.entries
         ]
         return types.ListResourcesResult(resources=found, next_cursor=page.cursor)
 
-    async def _list_templates(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListResourceTemplatesResult:
-        found = [types.ResourceTemplate(uri_template=address, name=name, description=about) for name, address, about in resources.TEMPLATES]
+    async def _list_templates(
+        self, ctx: Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourceTemplatesResult:
+        found = [
+            types.ResourceTemplate(uri_template=address, name=name, description=about)
+            for name, address, about in resources.TEMPLATES
+        ]
         return types.ListResourceTemplatesResult(resource_templates=found)
 
-    async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def _read_resource(
+        self, ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
         found = await self._resource(ctx, lambda caller: resources.read(caller.view, params.uri))
-        return types.ReadResourceResult(contents=[types.TextResourceContents(uri=params.uri, mime_type=found.mime_type, text=found.text)])
+        return types.ReadResourceResult(
+            contents=[
+                types.TextResourceContents(
+                    uri=params.uri, mime_type=found.mime_type, text=found.text
+                )
+            ]
+        )
 
     async def _resource(self, ctx: Context, work: Callable[[Caller], Any]) -> Any:
-        """What is known of resources; errors as the protocol has them, for there is no model here to read them."""
+        """What is known of resources; errors as the protocol has them, for there is no model
+        here to read them.
+        """
         caller = self._admit(ctx)
         try:
             return await anyio.to_thread.run_sync(work, caller, limiter=self._threads)
         except UnspoolError as error:
             self._tell(error.code)
-            raise MCPError(code=types.INVALID_PARAMS, message=disclosure.words(error, caller.reads_as), data={"code": error.code}) from None
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message=disclosure.words(error, caller.reads_as),
+                data={"code": error.code},
+            ) from None
         except Exception as error:  # noqa: BLE001 - see above
             self._tell(BUG, error)
-            raise MCPError(code=types.INTERNAL_ERROR, message="this is a bug in unspool; the log of the server says more") from None
+            raise MCPError(
+                code=types.INTERNAL_ERROR,
+                message="this is a bug in unspool; the log of the server says more",
+            ) from None
 
 
-def _answered(caller: Caller, tool: Tool, given: dict[str, Any] | None, reporter: Reporter) -> Answer:
+def _answered(
+    caller: Caller, tool: Tool, given: dict[str, Any] | None, reporter: Reporter
+) -> Answer:
     understood = arguments.understand(tool.name, tool.arguments, given)
-    return tools.RUN[tool.name](tools.Call(view=caller.view, given=understood, home=caller.home(), root_of=caller.root_of, on_progress=reporter))
+    return tools.RUN[tool.name](
+        tools.Call(
+            view=caller.view,
+            given=understood,
+            home=caller.home(),
+            root_of=caller.root_of,
+            on_progress=reporter,
+        )
+    )
 
 
 async def _declared_roots(ctx: Context, params: types.CallToolRequestParams) -> list[Path] | None:
-    """The roots that the client declares; None where it has to be asked first, in an answer of its own as the current protocol has it."""
+    """The roots that the client declares; None where it has to be asked first, in an answer of
+    its own as the current protocol has it.
+    """
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.roots is None:
         return []
     try:
         if ctx.session.can_send_request:
-            found = await ctx.session.send_request(types.ListRootsRequest(), _Roots, request_read_timeout_seconds=ROOTS_TIMEOUT_S)
+            found = await ctx.session.send_request(
+                types.ListRootsRequest(), _Roots, request_read_timeout_seconds=ROOTS_TIMEOUT_S
+            )
         elif ROOTS in (params.input_responses or {}):
             found = _Roots.model_validate((params.input_responses or {})[ROOTS])
         else:
             return None
     except (MCPError, ValidationError) as error:
-        raise ForbiddenError("the client declares roots and does not say which, so nothing may be indexed; try again") from error
+        raise ForbiddenError(
+            "the client declares roots and does not say which, so nothing may be indexed; try again"
+        ) from error
     paths = confinement.paths_of([root.uri for root in found.roots])
     if found.roots and not paths:
-        raise ForbiddenError("none of the roots that the client declares is a folder of this machine, so nothing may be indexed; open one there")
+        raise ForbiddenError(
+            "none of the roots that the client declares is a folder of this machine, so nothing "
+            "may be indexed; open one there"
+        )
     return paths
 
 

@@ -1,4 +1,7 @@
-"""What of a hit a model is shown: all of a short one, of a longer one the lines that matched. Pure."""
+"""What of a hit a model is shown: all of a short one, of a longer one the lines that matched.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from unspool.domain.documents import Lines
 from unspool.domain.queries import Hit
 
 SHOWN_TOKENS, BEST = 160, 2  # of each of the best hits of a search, and how many those are
-LATER_TOKENS = 80  # of each of the others: enough to see whether to read it. Search, more, read and two histories came to 6600 tokens without
+# of each of the others: enough to see whether to read it. Search, more, read and two histories came
+# to 6600 tokens without
+LATER_TOKENS = 80
 MAX_COPIES = 3
 MAX_WITHIN = 160  # characters: headings can be whole sentences
 Count = Callable[[str], int]
@@ -17,7 +22,10 @@ Count = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A hit as a model gets it. `lines` are those of the document that `text` holds; None where that is all of the hit."""
+    """A hit as a model gets it.
+
+    `lines` are those of the document that `text` holds; None where that is all of the hit.
+    """
 
     at: str
     project: str
@@ -34,10 +42,14 @@ def room_for(rank: int) -> int:
     return SHOWN_TOKENS if rank <= BEST else LATER_TOKENS
 
 
-def shorten_hit(hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: bool = False) -> Shown:
+def shorten_hit(
+    hit: Hit, count: Count, *, most: int = SHOWN_TOKENS, with_project: bool = False
+) -> Shown:
     """Return a hit with at most that many tokens of text."""
     chunk = hit.chunk
-    text, lines = _message(hit, count, most) if hit.message is not None else _lines(hit, count, most)
+    text, lines = (
+        _message(hit, count, most) if hit.message is not None else _lines(hit, count, most)
+    )
     return Shown(
         at=chunk.location,
         project=chunk.project if with_project else "",
@@ -63,11 +75,19 @@ def _lines(hit: Hit, count: Count, most: int) -> tuple[str, Lines | None]:
 
 
 def _message(hit: Hit, count: Count, most: int) -> tuple[str, Lines | None]:
-    """A message with what was said around it, if there is room; of a long one the part that matched."""
+    """A message with what was said around it, if there is room; of a long one the part that
+    matched.
+    """
     assert hit.message is not None
     whole = hit.chunk.text
     if hit.before or hit.after:
-        exchange = "\n".join([*(one.line for one in hit.before), f"> {hit.message.speaker}: {whole}", *(one.line for one in hit.after)])
+        exchange = "\n".join(
+            [
+                *(one.line for one in hit.before),
+                f"> {hit.message.speaker}: {whole}",
+                *(one.line for one in hit.after),
+            ]
+        )
         if count(exchange) <= most:
             return exchange, None
     if hit.chunk.token_count <= most:
@@ -76,7 +96,9 @@ def _message(hit: Hit, count: Count, most: int) -> tuple[str, Lines | None]:
 
 
 def fitted(rows: Sequence[str], wanted: set[int], count: Count, most: int) -> tuple[str, int]:
-    """The lines around the wanted ones that have room, and the first of them; of a single line that is too long, its beginning."""
+    """The lines around the wanted ones that have room, and the first of them; of a single line
+    that is too long, its beginning.
+    """
     begin, end = 0, len(rows)
     while end - begin > 1 and count("\n".join(rows[begin:end])) > most:
         # The end without a match goes first, the last line where both or neither have one.

@@ -21,29 +21,45 @@ from unspool.settings import Settings
 from unspool.sources import git
 from unspool.views import View
 
-READY_S = 30  # that a corpus which is still being opened may take to come to rest when the client leaves
+# that a corpus which is still being opened may take to come to rest when the client leaves
+READY_S = 30
 
 
-def serve(settings: Settings, *, projects: Sequence[str] = (), read_only: bool = False, warn: Callable[[str], None]) -> None:
+def serve(
+    settings: Settings,
+    *,
+    projects: Sequence[str] = (),
+    read_only: bool = False,
+    warn: Callable[[str], None],
+) -> None:
     """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
     scope = Scope.everything(role=Role.READ if read_only else Role.ADMIN, roots=roots_of(settings))
     scope = scope.narrowed(projects) if projects else scope
-    with Corpus(settings) as corpus, closing(install(corpus, _quiet(settings), metrics=False)) as observer:
+    with (
+        Corpus(settings) as corpus,
+        closing(install(corpus, _quiet(settings), metrics=False)) as observer,
+    ):
         missing = naming.missing(projects, corpus.projects() if projects else ())
         if missing:
             warn(missing)
-        # The SDK takes about as long to import as the corpus to open: the one does not wait for the other.
+        # The SDK takes about as long to import as the corpus to open: the one does not wait for the
+        # other.
         opening = threading.Thread(target=_warm, args=(corpus,), daemon=True)
-        gc.disable()  # nothing of what is imported is ever given up: looking for what is takes a tenth of the start
+        # nothing of what is imported is ever given up: looking for what is takes a tenth of the
+        # start
+        gc.disable()
         opening.start()
         try:
             _run(corpus, scope, observer, _current_folder())
         finally:
-            opening.join(READY_S)  # Python does not end well while a thread is in the middle of an extension
+            # Python does not end well while a thread is in the middle of an extension
+            opening.join(READY_S)
 
 
 def _quiet(settings: Settings) -> Settings:
-    """Clients show whatever comes on stderr as if something were wrong: without being asked, only what is goes there."""
+    """Clients show whatever comes on stderr as if something were wrong: without being asked,
+    only what is goes there.
+    """
     is_asked = settings.origins.get("log_level", "default") != "default"
     return settings if is_asked else settings.with_arguments({"log_level": "warning"})
 
@@ -71,20 +87,28 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
-        raise MissingDependencyError("the MCP server needs the package mcp; install it with: pip install 'unspool[mcp]'") from error
+        raise MissingDependencyError(
+            "the MCP server needs the package mcp; install it with: pip install 'unspool[mcp]'"
+        ) from error
 
     gc.freeze()
     gc.enable()
 
     def home() -> str:
-        name = corpus.settings.project or (corpus.project_of(here) if here is not None else None) or ""
+        name = (
+            corpus.settings.project or (corpus.project_of(here) if here is not None else None) or ""
+        )
         return name if scope.holds(name) else ""
 
     def confined(declared: Sequence[Path]) -> View:
-        return View(corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots, here=here)))
+        return View(
+            corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots, here=here))
+        )
 
     caller = Caller(view=View(corpus, scope), home=home, confined=confined, root_of=corpus.root_of)
-    server = Door(lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer).server()
+    server = Door(
+        lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer
+    ).server()
 
     async def answer() -> None:
         async with connect_stdio() as (read, write):
@@ -99,7 +123,9 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends the process at once: the thread that waits for stdin would be waited for otherwise, and no run minds being killed."""
+    """Ctrl-C ends the process at once: the thread that waits for stdin would be waited for
+    otherwise, and no run minds being killed.
+    """
 
     def end(number: int, frame: object) -> None:
         git.end_all()  # which is in sessions of its own, and does not hear of it

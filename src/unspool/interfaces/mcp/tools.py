@@ -1,4 +1,7 @@
-"""What each tool does: one call of a view, rendered within its budget. All of it blocks and runs in a thread."""
+"""What each tool does: one call of a view, rendered within its budget.
+
+All of it blocks and runs in a thread.
+"""
 
 from __future__ import annotations
 
@@ -22,23 +25,27 @@ from unspool.interfaces.mcp.catalogue import LINES
 from unspool.sources import git
 from unspool.views import View
 
-MAX_ID = 100  # characters of a title that a conversation is called by: with each hit it is told anew
-MAX_ERROR, ERROR_END = 1_000, 300  # characters of an error, and how many of them are its last, where the cure is
+# characters of a title that a conversation is called by: with each hit it is told anew
+MAX_ID = 100
+# characters of an error, and how many of them are its last, where the cure is
+MAX_ERROR, ERROR_END = 1_000, 300
 
 # What an error advises to people at a command line, and what an agent can do instead
 _CURES = {
     "`unspool documents` lists them": "give a path as search names it",
     "the list of documents names them": "give a path as search names it",
     " (--project on the command line)": "",
-    "give this one another name with --project, or forget that one first": "give this one another name as project",
+    "give this one another name with --project, or forget that one first": "give this one another name as project",  # noqa: E501
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of a tool. `home` is the project that is meant where none is named; empty, the view decides.
+    """One call of a tool. `home` is the project that is meant where none is named; empty, the view
+    decides.
 
-    `root_of` tells a local caller, the user of this machine, where a project lies; one from elsewhere has none.
+    `root_of` tells a local caller, the user of this machine, where a project lies; one from
+    elsewhere has none.
     """
 
     view: View
@@ -80,28 +87,65 @@ class Call:
             roots = {one.name: one.root for one in self.view.status()}
         else:
             roots = {name: self.root_of(name) for name in self.view.projects()}
-        return roots if projects is None or "*" in projects else {name: roots[name] for name in projects if name in roots}
+        return (
+            roots
+            if projects is None or "*" in projects
+            else {name: roots[name] for name in projects if name in roots}
+        )
 
     def located(self) -> tuple[str, arguments.Place]:
         """The project and the place that the path names."""
-        return locating.located(self.view, self.given.text("path"), project=self.project(), home=self.home, root=self.root)
+        return locating.located(
+            self.view,
+            self.given.text("path"),
+            project=self.project(),
+            home=self.home,
+            root=self.root,
+        )
 
     def page(
-        self, ask: Callable[[int], Page], notes: Sequence[str] = (), *, end: str = answers.ALL, conditions: Mapping[str, str] | None = None
+        self,
+        ask: Callable[[int], Page],
+        notes: Sequence[str] = (),
+        *,
+        end: str = answers.ALL,
+        conditions: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Hits within the budget. `conditions` are those that were set, as the caller wrote them."""
-        render = partial(answers.page, notes=(*self.given.notes, *notes), end=end, conditions=conditions or {})
-        return budgets.page(ask, self.given.number("limit"), most=self.most, count=self.view.count_tokens, render=render)
+        """Hits within the budget.
+
+        `conditions` are those that were set, as the caller wrote them.
+        """
+        render = partial(
+            answers.page, notes=(*self.given.notes, *notes), end=end, conditions=conditions or {}
+        )
+        return budgets.page(
+            ask,
+            self.given.number("limit"),
+            most=self.most,
+            count=self.view.count_tokens,
+            render=render,
+        )
 
 
 def search(call: Call) -> Answer:
     """The best hits for a query."""
     given, projects = call.given, call.projects()
-    asked = {name: given.text(name) for name in ("path", "extensions", "kind", "language") if given.text(name).strip()}
+    asked = {
+        name: given.text(name)
+        for name in ("path", "extensions", "kind", "language")
+        if given.text(name).strip()
+    }
     where = _where(call, asked, projects)
 
     def ask(size: int) -> Page:
-        return call.view.search(given.text("query"), projects=projects, limit=size, max_tokens=0, where=where, on_progress=call.on_progress)
+        return call.view.search(
+            given.text("query"),
+            projects=projects,
+            limit=size,
+            max_tokens=0,
+            where=where,
+            on_progress=call.on_progress,
+        )
 
     return call.page(ask, conditions=asked)
 
@@ -162,7 +206,8 @@ def _range(given: Understood, place: arguments.Place) -> tuple[int, int]:
     """The lines that are meant, however they were named."""
     first, last = given.number("first_line"), given.number("last_line")
     for begin, end in (arguments.lines(given.text("lines")), (place.first, place.last)):
-        if end and not last and (not first or begin <= first <= end):  # the end of a range that begins elsewhere is none of this one
+        # the end of a range that begins elsewhere is none of this one
+        if end and not last and (not first or begin <= first <= end):
             last = end
         first = first or begin
     if given.number("line") and not first:
@@ -176,8 +221,17 @@ def _range(given: Understood, place: arguments.Place) -> tuple[int, int]:
 def list_projects(call: Call) -> Answer:
     """The projects there are."""
     after = call.given.text("after")
-    found = sorted((one for one in call.view.status() if not after or one.name > after), key=lambda one: one.name)
-    return budgets.projects(found, call.given.number("limit") or len(found), most=call.most, count=call.view.count_tokens, notes=call.given.notes)
+    found = sorted(
+        (one for one in call.view.status() if not after or one.name > after),
+        key=lambda one: one.name,
+    )
+    return budgets.projects(
+        found,
+        call.given.number("limit") or len(found),
+        most=call.most,
+        count=call.view.count_tokens,
+        notes=call.given.notes,
+    )
 
 
 def get_response_history(call: Call) -> Answer:
@@ -185,7 +239,13 @@ def get_response_history(call: Call) -> Answer:
     given, view, project = call.given, call.view, call.project() or None
     stream = given.text("stream").strip()
     if not stream:
-        return budgets.streams(view.streams(project=project), given.number("offset"), most=call.most, count=view.count_tokens, notes=given.notes)
+        return budgets.streams(
+            view.streams(project=project),
+            given.number("offset"),
+            most=call.most,
+            count=view.count_tokens,
+            notes=given.notes,
+        )
     history = view.history(stream, project=project)
     notes = list(given.notes)
     if not history.count():
@@ -194,25 +254,42 @@ def get_response_history(call: Call) -> Answer:
         if len(same) == 1:
             history = view.history(stream, project=same[0])
         elif same:
-            raise InputError(f"several projects have a stream {stream[:200]!r}; name one of: {', '.join(same[:20])}")
+            raise InputError(
+                f"several projects have a stream {stream[:200]!r}; name one of: "
+                f"{', '.join(same[:20])}"
+            )
         else:
             names = ", ".join(dict.fromkeys(one.stream for one in known[:20]))
-            notes.append(f"there is no stream {stream[:80]!r}; there are: {names}" if names else "there are no streams of responses yet")
+            notes.append(
+                f"there is no stream {stream[:80]!r}; there are: {names}"
+                if names
+                else "there are no streams of responses yet"
+            )
     offset = given.number("offset")
-    return budgets.history(lambda size: history.page(size, offset), given.number("limit"), most=call.most, count=view.count_tokens, notes=notes)
+    return budgets.history(
+        lambda size: history.page(size, offset),
+        given.number("limit"),
+        most=call.most,
+        count=view.count_tokens,
+        notes=notes,
+    )
 
 
 def remember(call: Call) -> Answer:
-    """Store a note as a message of a conversation: the one that is named, else one called as its title, else that of the day.
+    """Store a note as a message of a conversation: the one that is named, else one called as its
+    title, else that of the day.
 
-    A title is the first line of the message, where it is found. The message's id follows from what it says, so that whoever is not sure that it
-    arrived can send it again: the same words in the same conversation are one message.
+    A title is the first line of the message, where it is found. The message's id follows from what
+    it says, so that whoever is not sure that it arrived can send it again: the same words in the
+    same conversation are one message.
     """
     given, view = call.given, call.view
     title, project = " ".join(given.text("title").split()), call.project() or call.home or None
     text = "\n\n".join(filter(None, (title, given.text("text").strip())))
     now = datetime.now(UTC)
-    conversation = given.text("conversation").strip() or title[:MAX_ID].rstrip() or f"notes/{now:%Y-%m-%d}"
+    conversation = (
+        given.text("conversation").strip() or title[:MAX_ID].rstrip() or f"notes/{now:%Y-%m-%d}"
+    )
     speaker = " ".join(given.text("speaker").split()) or AuthorKind.ASSISTANT.value
     is_kind = speaker.lower() in list(AuthorKind)
     message = Message(
@@ -248,15 +325,22 @@ def index(call: Call) -> Answer:
 
 
 def _source(call: Call, project: str) -> str:
-    """What is meant where no path was given: where the project came from, else, for the user of this machine, the folder that is worked in."""
+    """What is meant where no path was given: where the project came from, else, for the user of
+    this machine, the folder that is worked in.
+    """
     if not project:
         if call.root_of is None:
-            raise InputError("index needs a path, or the project that is to be brought up to date; name one of them")
+            raise InputError(
+                "index needs a path, or the project that is to be brought up to date; name one "
+                "of them"
+            )
         return ""
     try:
         return call.view.source_of(project)
     except UnknownProjectError as error:
-        raise UnknownProjectError(f"{error}; to make it, give the path that it is to hold", project=project) from None
+        raise UnknownProjectError(
+            f"{error}; to make it, give the path that it is to hold", project=project
+        ) from None
 
 
 RUN: Mapping[str, Callable[[Call], Answer]] = {
@@ -272,7 +356,9 @@ RUN: Mapping[str, Callable[[Call], Answer]] = {
 
 
 def error_text(error: UnspoolError, role: Role) -> str:
-    """What went wrong, for a model: what happened and what to do, and a code that stays the same."""
+    """What went wrong, for a model: what happened and what to do, and a code that stays the
+    same.
+    """
     text = disclosure.words(error, role)
     for advice, instead in _CURES.items():
         text = text.replace(advice, instead)

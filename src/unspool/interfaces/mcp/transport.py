@@ -1,4 +1,7 @@
-"""The stdio transport. The SDK writes; messages are read here, because the SDK drops those that it cannot parse."""
+"""The stdio transport.
+
+The SDK writes; messages are read here, because the SDK drops those that it cannot parse.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,13 @@ Incoming = SessionMessage | Exception  # as the SDK has it; no exception is ever
 
 
 @asynccontextmanager
-async def connect_stdio() -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], WriteStream[SessionMessage]]]:
-    """Yield the streams of messages from stdin and to stdout. An invalid message is answered at once."""
+async def connect_stdio() -> AsyncIterator[
+    tuple[MemoryObjectReceiveStream[Incoming], WriteStream[SessionMessage]]
+]:
+    """Yield the streams of messages from stdin and to stdout.
+
+    An invalid message is answered at once.
+    """
     sender, incoming = anyio.create_memory_object_stream[Incoming](0)
     with take_stdin() as stdin:
         async with stdio_server(anyio.wrap_file(io.StringIO())) as (unused, write):
@@ -53,7 +61,10 @@ async def _receive(
 
 @contextmanager
 def take_stdin() -> Iterator[BinaryIO]:
-    """Yield stdin for the protocol alone. Programs that are started meanwhile read an empty file instead."""
+    """Yield stdin for the protocol alone.
+
+    Programs that are started meanwhile read an empty file instead.
+    """
     own = os.dup(0)
     with open(os.devnull, "rb") as empty:
         os.dup2(empty.fileno(), 0)

@@ -1,4 +1,6 @@
-"""What the corpus gives back, as plain values for JSON. Every door that speaks JSON goes through here; docs/json.md describes it."""
+"""What the corpus gives back, as plain values for JSON. Every door that speaks JSON goes through
+here; docs/json.md describes it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,16 @@ from unspool.interfaces.render.service import (
     trust,
     trusted_folders,
 )
-from unspool.interfaces.render.stored import conversation, conversation_record, document, index_report, message, passage, reembed, remember_report
+from unspool.interfaces.render.stored import (
+    conversation,
+    conversation_record,
+    document,
+    index_report,
+    message,
+    passage,
+    reembed,
+    remember_report,
+)
 from unspool.interfaces.render.values import line
 
 __all__ = [

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def page(page: Page, *, explained: bool = False, full: bool = False) -> shapes.Page:
-    """A page of hits. With `explained` each hit carries its reason, with `full` what is stored of its chunk."""
+    """A page of hits.
+
+    With `explained` each hit carries its reason, with `full` what is stored of its chunk.
+    """
     return {
         "query": page.query,
         "projects": list(page.projects),
@@ -51,7 +54,10 @@ def page(page: Page, *, explained: bool = False, full: bool = False) -> shapes.P
 
 
 def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
-    """Return a hit; `text` is limited by the budget. With `full` a program gets the rest of the chunk, too."""
+    """Return a hit; `text` is limited by the budget.
+
+    With `full` a program gets the rest of the chunk, too.
+    """
     chunk = hit.chunk
     values: shapes.Hit = {
         "rank": hit.rank,
@@ -69,7 +75,11 @@ def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
         "start": chunk.start,
         "end": chunk.end,
         "text": hit.text,
-        "snippet": {"text": hit.snippet.text, "first_line": hit.snippet.first_line, "marks": [list(mark) for mark in hit.snippet.marks]},
+        "snippet": {
+            "text": hit.snippet.text,
+            "first_line": hit.snippet.first_line,
+            "marks": [list(mark) for mark in hit.snippet.marks],
+        },
         "tokens": hit.tokens,
         "modified": moment(chunk.modified),
         "metadata": metadata(chunk.metadata),
@@ -83,7 +93,10 @@ def hit(hit: Hit, *, explained: bool = False, full: bool = False) -> shapes.Hit:
     if explained:
         values["reason"] = hit.reason
     if full:
-        values["chunk"] = {**_unshown(chunk), "text": None if hit.form is Form.WHOLE else chunk.text}
+        values["chunk"] = {
+            **_unshown(chunk),
+            "text": None if hit.form is Form.WHOLE else chunk.text,
+        }
     return values
 
 
@@ -108,7 +121,10 @@ def chunk(chunk: Chunk) -> shapes.Chunk:
 
 
 def _unshown(chunk: Chunk) -> shapes.ChunkRest:
-    """What a page does not show of a chunk. Its id is text: not every reader of JSON keeps 63 bits of a number."""
+    """What a page does not show of a chunk.
+
+    Its id is text: not every reader of JSON keeps 63 bits of a number.
+    """
     return {
         "id": str(chunk.id),
         "index": chunk.index,

@@ -1,4 +1,6 @@
-"""What a service keeps and says of itself: histories, projects, keys, jobs, stores, findings, errors."""
+"""What a service keeps and says of itself: histories, projects, keys, jobs, stores, findings,
+errors.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ if TYPE_CHECKING:
 
 def record(record: Record) -> shapes.Record:
     """A record of a stream with its whole body."""
-    return {"stream": record.stream, "number": record.number, "at": record.at.isoformat(), "body": record.body}
+    return {
+        "stream": record.stream,
+        "number": record.number,
+        "at": record.at.isoformat(),
+        "body": record.body,
+    }
 
 
 def store(store: StoreStatus) -> shapes.Store:
@@ -41,8 +48,16 @@ def job(job: Job) -> shapes.Job:
         "created_at": job.created_at.isoformat(),
         "started_at": moment(job.started_at),
         "finished_at": moment(job.finished_at),
-        "progress": None if progress is None else {"task": progress.task, "done": progress.done, "total": progress.total, "chunks": progress.chunks},
-        "report": cast("shapes.IndexReport", dict(job.report)) if job.report else None,  # as it was kept
+        "progress": None
+        if progress is None
+        else {
+            "task": progress.task,
+            "done": progress.done,
+            "total": progress.total,
+            "chunks": progress.chunks,
+        },
+        # as it was kept
+        "report": cast("shapes.IndexReport", dict(job.report)) if job.report else None,
         "error": {"code": job.error_code, "message": job.error} if job.error_code else None,
     }
 
@@ -87,7 +102,13 @@ def appended(record: Record) -> shapes.Appended:
 def streams(found: Sequence[StreamStatus]) -> shapes.Streams:
     """Every stream with its count."""
     rows: list[shapes.Stream] = [
-        {"project": one.project, "stream": one.stream, "records": one.records, "newest": moment(one.newest)} for one in found
+        {
+            "project": one.project,
+            "stream": one.stream,
+            "records": one.records,
+            "newest": moment(one.newest),
+        }
+        for one in found
     ]
     return {"streams": rows}
 
@@ -108,7 +129,9 @@ def key(key: Key, *, text: str = "") -> shapes.Key:
     return values
 
 
-def status(projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int) -> shapes.CatalogStatus:
+def status(
+    projects: Sequence[ProjectStatus], *, catalog: str, size_bytes: int
+) -> shapes.CatalogStatus:
     """All projects, and what they come to."""
     return {
         "catalog": catalog,
@@ -151,11 +174,19 @@ def check(check: Check) -> shapes.Check:
     return {"name": check.name, "ok": check.ok, "detail": check.detail, "cure": check.cure}
 
 
-def settings(rows: Sequence[tuple[str, str, str, str]], ignored: Sequence[IgnoredSetting]) -> shapes.Settings:
+def settings(
+    rows: Sequence[tuple[str, str, str, str]], ignored: Sequence[IgnoredSetting]
+) -> shapes.Settings:
     """Encode every setting, and the ignored ones, as text with secrets masked."""
     return {
-        "settings": [{"name": name, "value": value, "origin": origin, "about": about} for name, value, origin, about in rows],
-        "ignored": [{"name": one.name, "value": one.value, "file": one.file, "reason": one.reason} for one in ignored],
+        "settings": [
+            {"name": name, "value": value, "origin": origin, "about": about}
+            for name, value, origin, about in rows
+        ],
+        "ignored": [
+            {"name": one.name, "value": one.value, "file": one.file, "reason": one.reason}
+            for one in ignored
+        ],
     }
 
 
@@ -164,13 +195,21 @@ def trust(folder: Path, reviewed: Sequence[ReviewedSetting], *, is_trusted: bool
     return {
         "folder": str(folder),
         "trusted": is_trusted,
-        "settings": [{"name": one.name, "value": one.value, "file": one.file, "state": one.state} for one in reviewed],
+        "settings": [
+            {"name": one.name, "value": one.value, "file": one.file, "state": one.state}
+            for one in reviewed
+        ],
     }
 
 
 def trusted_folders(folders: Sequence[tuple[TrustedFolder, FolderState]]) -> shapes.TrustedFolders:
     """Encode the list of trusted folders."""
-    return {"folders": [{"folder": one.folder, "state": str(state), "trusted_at": one.trusted_at.isoformat()} for one, state in folders]}
+    return {
+        "folders": [
+            {"folder": one.folder, "state": str(state), "trusted_at": one.trusted_at.isoformat()}
+            for one, state in folders
+        ]
+    }
 
 
 def error(code: str, message: str) -> shapes.Error:

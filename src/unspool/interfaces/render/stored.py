@@ -32,7 +32,9 @@ def index_report(report: IndexReport, *, with_skips: bool = False) -> shapes.Ind
         "warnings": list(report.warnings),
     }
     if with_skips:
-        values["skips"] = [{"path": one.path, "reason": one.reason, "detail": one.detail} for one in report.skips]
+        values["skips"] = [
+            {"path": one.path, "reason": one.reason, "detail": one.detail} for one in report.skips
+        ]
     return values
 
 
@@ -48,7 +50,10 @@ def remember_report(report: RememberReport) -> shapes.RememberReport:
         "embedded": report.embedded,
         "duplicates": report.duplicates,
         "bad_count": report.bad_count,
-        "bad": [{"source": one.source, "position": one.position, "reason": one.reason} for one in report.bad],
+        "bad": [
+            {"source": one.source, "position": one.position, "reason": one.reason}
+            for one in report.bad
+        ],
         "seconds": report.seconds,
         "masked": [{"path": one.path, "line": one.line, "kind": one.kind} for one in report.masked],
         "warnings": list(report.warnings),
@@ -123,7 +128,13 @@ def conversation(conversation: Conversation) -> shapes.Conversation:
 
 def message(message: Message) -> shapes.Message:
     """One turn of a conversation."""
-    return {"text": message.text, "author": message.author, "kind": message.kind.value, "at": moment(message.at), "id": message.id}
+    return {
+        "text": message.text,
+        "author": message.author,
+        "kind": message.kind.value,
+        "at": moment(message.at),
+        "id": message.id,
+    }
 
 
 def conversation_record(record: ConversationRecord) -> shapes.ConversationRecord:

@@ -28,4 +28,6 @@ def finite(value: float) -> float | None:
 
 def metadata(metadata: Mapping[str, Scalar]) -> dict[str, Scalar | None]:
     """A document's own metadata."""
-    return {key: finite(value) if isinstance(value, float) else value for key, value in metadata.items()}
+    return {
+        key: finite(value) if isinstance(value, float) else value for key, value in metadata.items()
+    }

@@ -1,4 +1,5 @@
-"""The shapes of what `render` gives, key by key: mypy holds it to them, the HTTP door publishes them, and `unspool.client` reads them back.
+"""The shapes of what `render` gives, key by key: mypy holds it to them, the HTTP door publishes
+them, and `unspool.client` reads them back.
 
 docs/json.md says what each key means. Times are text: ISO 8601 with an offset.
 """

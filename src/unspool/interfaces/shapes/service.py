@@ -43,7 +43,9 @@ class Record(TypedDict):
 
 
 class Records(TypedDict):
-    """Whole records of a stream, newest first, how many there are in all, and the offset of those that follow."""
+    """Whole records of a stream, newest first, how many there are in all, and the offset of
+    those that follow.
+    """
 
     records: list[Record]
     count: int
@@ -221,7 +223,10 @@ class Setting(TypedDict):
 
 
 class IgnoredEntry(TypedDict):
-    """Setting of a folder's file that does not count. `name` is empty where the whole file is ignored."""
+    """Setting of a folder's file that does not count.
+
+    `name` is empty where the whole file is ignored.
+    """
 
     name: str
     value: str

@@ -115,7 +115,9 @@ class Document(TypedDict):
 
 
 class Documents(TypedDict):
-    """Documents of a project by path; `next` is what to give as `after` for those behind them, or null."""
+    """Documents of a project by path; `next` is what to give as `after` for those behind them,
+    or null.
+    """
 
     documents: list[Document]
     next: str | None

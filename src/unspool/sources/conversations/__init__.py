@@ -1,4 +1,6 @@
-"""Exports of conversations, read piece by piece: whatever their size, a bounded part of them is in memory."""
+"""Exports of conversations, read piece by piece: whatever their size, a bounded part of them is
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,18 @@ _SHAPES = (chatgpt, claude, plain)
 
 
 def detect(path: Path) -> Format:
-    """The format, by what is in the file, folder or archive. Raises `NotFoundError` or `InputError` where it is none."""
+    """The format, by what is in the file, folder or archive.
+
+    Raises `NotFoundError` or `InputError` where it is none.
+    """
     return find(path).format
 
 
 def size(path: Path) -> int:
-    """How many bytes `read` will read: of an archive what comes out of it. Raises as `detect` does."""
+    """How many bytes `read` will read: of an archive what comes out of it.
+
+    Raises as `detect` does.
+    """
     found = find(path)
     with container(path) as export:
         if export is None:
@@ -40,22 +48,35 @@ def size(path: Path) -> int:
 
 
 def read(
-    path: Path, *, project: str, on_bytes: Callable[[int], None] | None = None, tally: Tally | None = None
+    path: Path,
+    *,
+    project: str,
+    on_bytes: Callable[[int], None] | None = None,
+    tally: Tally | None = None,
 ) -> Iterator[Conversation | BadRecord]:
     """The conversations of an export as they are read, and between them what could not be.
 
-    `on_bytes` is called with how many bytes have been read so far; `tally` counts what was left out because it was there already.
-    Raises `NotFoundError` or `InputError`, before anything is read, for what cannot be opened or is no export.
+    `on_bytes` is called with how many bytes have been read so far; `tally` counts what was left out
+    because it was there already. Raises `NotFoundError` or `InputError`, before anything is read,
+    for what cannot be opened or is no export.
     """
     check_project(project)
     found = find(path)
-    return _Reader(path, found, project=project, meter=Meter(on_bytes), tally=tally if tally is not None else Tally()).read()
+    return _Reader(
+        path,
+        found,
+        project=project,
+        meter=Meter(on_bytes),
+        tally=tally if tally is not None else Tally(),
+    ).read()
 
 
 class _Reader:
     """One pass over an export."""
 
-    def __init__(self, path: Path, found: Found, *, project: str, meter: Meter, tally: Tally) -> None:
+    def __init__(
+        self, path: Path, found: Found, *, project: str, meter: Meter, tally: Tally
+    ) -> None:
         self._path = path
         self._found = found
         self._meter = meter
@@ -71,7 +92,10 @@ class _Reader:
             if longest <= MAX_CHARS:
                 yield conversation
             else:  # the message is alone: conversations are split before they become too long
-                self._complain(f"conversation {conversation.id}", f"a message has {longest} characters; the limit is {MAX_CHARS}")
+                self._complain(
+                    f"conversation {conversation.id}",
+                    f"a message has {longest} characters; the limit is {MAX_CHARS}",
+                )
         yield from self._complaints()
 
     def _complaints(self) -> Iterator[BadRecord]:
@@ -97,7 +121,9 @@ class _Reader:
                         self._complain(name, str(error))
 
     def _stream(self, stream: BinaryIO, prefix: str) -> Iterator[Conversation | None]:
-        """A document or lines; None after each of them, so that complaints are not kept until a conversation is whole."""
+        """A document or lines; None after each of them, so that complaints are not kept until a
+        conversation is whole.
+        """
         shelf = Shelf(self._binder)
         transcripts = Transcripts(shelf) if self._found.format is Format.TRANSCRIPT else None
         unit = "line" if self._found.by_line else "conversation"
@@ -116,7 +142,9 @@ class _Reader:
             yield None
         yield from shelf.close()
 
-    def _record(self, record: Any, shelf: Shelf, complain: plain.Complaint) -> Iterator[Conversation]:
+    def _record(
+        self, record: Any, shelf: Shelf, complain: plain.Complaint
+    ) -> Iterator[Conversation]:
         if not isinstance(record, dict):
             complain("", f"it is {named(record)}; an object was expected")
             return
@@ -132,5 +160,13 @@ class _Reader:
         key = plain.session_of(record)
         draft = shelf.draft(key)
         draft.id = key
-        plain.describe(draft, {name: value for name, value in record.items() if name not in ("created_at", "metadata")}, complain)
+        plain.describe(
+            draft,
+            {
+                name: value
+                for name, value in record.items()
+                if name not in ("created_at", "metadata")
+            },
+            complain,
+        )
         yield from shelf.put(key, plain.message(draft, record, complain))

@@ -1,4 +1,6 @@
-"""Conversations of a ChatGPT export: a tree of messages, of which the branch that was read last is kept. Pure."""
+"""Conversations of a ChatGPT export: a tree of messages, of which the branch that was read last
+is kept. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,23 @@ from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft
 from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, named, one_line, shortened, word
+from unspool.sources.conversations.values import (
+    author_name,
+    clean,
+    identity,
+    kind_of,
+    metadata_of,
+    named,
+    one_line,
+    shortened,
+    word,
+)
 
 _PAGE = "https://chatgpt.com/c/"
 # What the model thought to itself, and what is told to it in every conversation.
-_SILENT = frozenset({"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context"})
+_SILENT = frozenset(
+    {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context"}
+)
 
 
 def is_conversation(record: dict[str, Any]) -> bool:
@@ -29,13 +43,23 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
     given = identity(record.get("conversation_id")) or identity(record.get("id"))
     draft = Draft(id=given, title=one_line(record.get("title")), url=_PAGE + given if given else "")
     draft.created_at = when(record.get("create_time"), complain)
-    draft.metadata = {"source": "chatgpt", **metadata_of({"model": record.get("default_model_slug"), "gizmo": record.get("gizmo_id")})}
+    draft.metadata = {
+        "source": "chatgpt",
+        **metadata_of({"model": record.get("default_model_slug"), "gizmo": record.get("gizmo_id")}),
+    }
     for name in _branch(mapping, record.get("current_node")):
         node = mapping[name]
         if not isinstance(node, dict) or not isinstance(node.get("message"), dict | None):
-            complain(f"message {one_line(name, 40)}", f"it is {named(node)} without a message; an object was expected")
+            complain(
+                f"message {one_line(name, 40)}",
+                f"it is {named(node)} without a message; an object was expected",
+            )
         elif node.get("message"):
-            draft.messages += _messages(draft, node["message"], lambda _, reason, name=name: complain(f"message {one_line(name, 40)}", reason))  # type: ignore[misc]
+            draft.messages += _messages(
+                draft,
+                node["message"],
+                lambda _, reason, name=name: complain(f"message {one_line(name, 40)}", reason),  # type: ignore[misc]
+            )
     return draft
 
 
@@ -53,7 +77,11 @@ def _branch(mapping: dict[str, Any], current: Any) -> list[str]:
 
 def _latest(mapping: dict[str, Any]) -> str | None:
     """The youngest of the nodes that nothing follows; of equals the last."""
-    parents = {node.get("parent") for node in mapping.values() if isinstance(node, dict) and isinstance(node.get("parent"), str)}
+    parents = {
+        node.get("parent")
+        for node in mapping.values()
+        if isinstance(node, dict) and isinstance(node.get("parent"), str)
+    }
     latest, best = None, float("-inf")
     for name, node in mapping.items():
         said = node.get("message") if isinstance(node, dict) else None
@@ -77,7 +105,7 @@ def _messages(draft: Draft, said: dict[str, Any], complain: Complaint) -> list[M
     if kind is None:
         kind, name = AuthorKind.USER, name or author_name(role)
     at = when(said.get("create_time"), complain)
-    id = identity(said.get("id"))  # noqa: A001 - what it is called there
+    id = identity(said.get("id"))
     try:
         made = content.messages(draft, _body(body), kind=kind, author=name, at=at, id=id)
     except content.ContentError as error:
@@ -87,7 +115,10 @@ def _messages(draft: Draft, said: dict[str, Any], complain: Complaint) -> list[M
     if kind is AuthorKind.ASSISTANT and isinstance(recipient, str) and recipient not in ("", "all"):
         tool = author_name(recipient)
         return [_short(one, tool, content.call(tool, one.text)) for one in made]
-    return [_short(one, one.author, clean(shortened(one.text))) if kind is AuthorKind.TOOL else one for one in made]
+    return [
+        _short(one, one.author, clean(shortened(one.text))) if kind is AuthorKind.TOOL else one
+        for one in made
+    ]
 
 
 def _short(message: Message, author: str, text: str) -> Message:
@@ -96,6 +127,13 @@ def _short(message: Message, author: str, text: str) -> Message:
 
 def _body(body: Any) -> Any:
     """The content in a shape that all formats share."""
-    if not isinstance(body, dict) or isinstance(body.get("parts"), list) or isinstance(body.get("text"), str):
+    if (
+        not isinstance(body, dict)
+        or isinstance(body.get("parts"), list)
+        or isinstance(body.get("text"), str)
+    ):
         return body
-    return next((body[key] for key in ("result", "summary", "content") if isinstance(body.get(key), str)), body)
+    return next(
+        (body[key] for key in ("result", "summary", "content") if isinstance(body.get(key), str)),
+        body,
+    )

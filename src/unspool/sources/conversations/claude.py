@@ -9,7 +9,14 @@ from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft
 from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, named, one_line
+from unspool.sources.conversations.values import (
+    author_name,
+    clean,
+    identity,
+    kind_of,
+    named,
+    one_line,
+)
 
 _PAGE = "https://claude.ai/chat/"
 
@@ -26,10 +33,19 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
         complain("", f"its chat_messages are {named(said)}; a list was expected")
         return None
     given = identity(record.get("uuid"))
-    draft = Draft(id=given, title=one_line(record.get("name")), url=_PAGE + given if given else "", metadata={"source": "claude"})
+    draft = Draft(
+        id=given,
+        title=one_line(record.get("name")),
+        url=_PAGE + given if given else "",
+        metadata={"source": "claude"},
+    )
     draft.created_at = when(record.get("created_at"), complain)
     for number, one in enumerate(said, start=1):
-        draft.messages += _messages(draft, one, lambda _, reason, number=number: complain(f"message {number}", reason))  # type: ignore[misc]
+        draft.messages += _messages(
+            draft,
+            one,
+            lambda _, reason, number=number: complain(f"message {number}", reason),  # type: ignore[misc]
+        )
     return draft
 
 
@@ -42,11 +58,16 @@ def _messages(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
     author = "" if kind else author_name(sender)
     kind = kind or AuthorKind.USER
     at = when(one.get("created_at"), complain)
-    id = identity(one.get("uuid"))  # noqa: A001 - what it is called there
+    id = identity(one.get("uuid"))
     try:
-        made = content.messages(draft, one.get("content"), kind=kind, author=author, at=at, id=id) if one.get("content") else []
+        made = (
+            content.messages(draft, one.get("content"), kind=kind, author=author, at=at, id=id)
+            if one.get("content")
+            else []
+        )
         if not made and isinstance(one.get("text"), str):
-            made = content.messages(draft, one["text"], kind=kind, author=author, at=at, id=id)  # as exports were before they had blocks
+            # as exports were before they had blocks
+            made = content.messages(draft, one["text"], kind=kind, author=author, at=at, id=id)
     except content.ContentError as error:
         complain("", str(error))
         return []
@@ -58,7 +79,9 @@ def _messages(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
 
 
 def _pasted(one: dict[str, Any]) -> str:
-    """Text that came with a message, as long ones that are pasted do; under the file's name, if it has one."""
+    """Text that came with a message, as long ones that are pasted do; under the file's name, if
+    it has one.
+    """
     files = one.get("attachments")
     parts = []
     for file in files if isinstance(files, list) else ():

@@ -1,4 +1,6 @@
-"""What a message says: text, calls of tools and their answers, out of the shapes in which exports write content. Pure."""
+"""What a message says: text, calls of tools and their answers, out of the shapes in which
+exports write content. Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,17 @@ from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations.drafts import Draft
 from unspool.sources.conversations.values import as_json, author_name, clean, named, shortened, word
 
-_SILENT = frozenset({"thinking", "redacted_thinking", "reasoning", "thoughts", "reasoning_recap", "token_budget", "flag"})
+_SILENT = frozenset(
+    {
+        "thinking",
+        "redacted_thinking",
+        "reasoning",
+        "thoughts",
+        "reasoning_recap",
+        "token_budget",
+        "flag",
+    }
+)
 _TEXTS = frozenset({"", "text", "input_text", "output_text", "markdown", "summary_text", "refusal"})
 _DEEPEST = 8  # answers of tools hold blocks that hold blocks
 
@@ -28,19 +40,31 @@ class Turn(NamedTuple):
     is_mark: bool = False  # stands for what is no text, such as an image
 
 
-def messages(draft: Draft, content: Any, *, kind: AuthorKind, author: str = "", at: datetime | None = None, id: str = "") -> list[Message]:  # noqa: A002
-    """The messages that content comes to: what is said as one, each call of a tool and each answer as its own.
+def messages(
+    draft: Draft,
+    content: Any,
+    *,
+    kind: AuthorKind,
+    author: str = "",
+    at: datetime | None = None,
+    id: str = "",
+) -> list[Message]:
+    """The messages that content comes to: what is said as one, each call of a tool and each answer
+    as its own.
 
     The first has the id; the others have a number behind it.
     """
     turns = list(_turns(draft, content, 0))
-    turns = [turn for turn in turns if not turn.is_mark] or turns[:1]  # a mark stands only where nothing else does
+    # a mark stands only where nothing else does
+    turns = [turn for turn in turns if not turn.is_mark] or turns[:1]
     made: list[Message] = []
     spoken: list[str] = []
 
     def add(text: str, kind: AuthorKind, author: str) -> None:
         name = (id if not made else f"{id}/{len(made) + 1}") if id else ""
-        made.append(Message(text=clean(text), author=author_name(author), kind=kind, at=at, id=name))
+        made.append(
+            Message(text=clean(text), author=author_name(author), kind=kind, at=at, id=name)
+        )
 
     for turn in turns:
         if not turn.is_tool:
@@ -70,7 +94,14 @@ def answer(output: Any) -> str:
     if isinstance(output, str):
         return shortened(output)
     if isinstance(output, list):
-        parts = [one if isinstance(one, str) else one["text"] if isinstance(one, dict) and isinstance(one.get("text"), str) else "" for one in output]
+        parts = [
+            one
+            if isinstance(one, str)
+            else one["text"]
+            if isinstance(one, dict) and isinstance(one.get("text"), str)
+            else ""
+            for one in output
+        ]
         text = "\n".join(part for part in parts if part)
         return shortened(text) if text else "[image]" if output else ""
     return shortened(as_json(output)) if output is not None else ""
@@ -103,7 +134,11 @@ def _block(draft: Draft, block: dict[str, Any], depth: int) -> Iterator[Turn]:
     elif kind.endswith("tool_result"):
         text = answer(block.get("content"))
         if text:
-            yield Turn(text, is_tool=True, tool=draft.tools.get(str(block.get("tool_use_id")), author_name(block.get("name"))))
+            yield Turn(
+                text,
+                is_tool=True,
+                tool=draft.tools.get(str(block.get("tool_use_id")), author_name(block.get("name"))),
+            )
     elif isinstance(block.get("parts"), list):
         yield from _turns(draft, block["parts"], depth + 1)
     elif isinstance(block.get("text"), str):

@@ -18,7 +18,10 @@ _SAMPLE_BYTES = 2**20
 _SAMPLE_LINES = 50
 _KEY_DEPTH = 3  # of a conversation's keys: in a list, or in the list of an object
 _EXPORTED = re.compile(r"(?:[^/]+/)*conversations(?:[-_]\d+)?\.json")
-KNOWN = "exports of ChatGPT, Claude and Slack, JSON and JSON lines as docs/conversations.md describes them, and transcripts of Claude Code and Codex"
+KNOWN = (
+    "exports of ChatGPT, Claude and Slack, JSON and JSON lines as docs/conversations.md "
+    "describes them, and transcripts of Claude Code and Codex"
+)
 
 
 class Format(StrEnum):
@@ -33,7 +36,9 @@ class Format(StrEnum):
 
 
 class Found(NamedTuple):
-    """The format, whether it comes line by line, and for an export of several files which of them to read."""
+    """The format, whether it comes line by line, and for an export of several files which of
+    them to read.
+    """
 
     format: Format
     by_line: bool = False
@@ -41,7 +46,10 @@ class Found(NamedTuple):
 
 
 def find(path: Path) -> Found:
-    """What a path is. Raises `NotFoundError` where there is nothing, `InputError` for what is no conversations."""
+    """What a path is.
+
+    Raises `NotFoundError` where there is nothing, `InputError` for what is no conversations.
+    """
     with container(path) as export:
         if export is not None:
             return _in_export(path, export)
@@ -53,7 +61,11 @@ def _in_export(path: Path, export: Export) -> Found:
     names = export.names()
     if slack.days(names):
         return Found(Format.SLACK)
-    exported = tuple(sorted(name for name in names if _EXPORTED.fullmatch(name) and not name.startswith("__MACOSX/")))
+    exported = tuple(
+        sorted(
+            name for name in names if _EXPORTED.fullmatch(name) and not name.startswith("__MACOSX/")
+        )
+    )
     problem: InputError | None = None
     for name in exported:
         try:
@@ -61,14 +73,19 @@ def _in_export(path: Path, export: Export) -> Found:
                 found = _in_stream(f"{path} ({name})", stream)
             return Found(found.format, found.by_line, exported)
         except StreamError as error:
-            problem = InputError(f"{path} ({name}) cannot be read: {error}; download or copy it again")
+            problem = InputError(
+                f"{path} ({name}) cannot be read: {error}; download or copy it again"
+            )
         except InputError as error:
             problem = error
     if problem is not None:
         raise problem
     if slack.is_export(names):
         return Found(Format.SLACK)
-    raise InputError(f"{path} holds no conversations: neither conversations.json nor the folders of a Slack export; unspool reads {KNOWN}")
+    raise InputError(
+        f"{path} holds no conversations: neither conversations.json nor the folders of a Slack "
+        f"export; unspool reads {KNOWN}"
+    )
 
 
 def _in_stream(name: str, stream: BinaryIO) -> Found:
@@ -87,9 +104,18 @@ def _in_stream(name: str, stream: BinaryIO) -> Found:
         found = _of_records(records, alone=len(sample) == 1)
     elif first in (b"{", b"["):
         fault, keys = _keys(b"".join(sample))
-        # Where the first line is broken off, the next may look like a part of it; but a document that is spread over lines is indented.
-        whole = any(isinstance(parsed(0, line).value, dict) for line in sample[1:] if line[:1] == b"{")
-        by_line = first == b"{" and fault is not None and (whole or (not is_premature(fault) and any(isinstance(one, dict) for one in records)))
+        # Where the first line is broken off, the next may look like a part of it; but a document
+        # that is spread over lines is indented.
+        whole = any(
+            isinstance(parsed(0, line).value, dict) for line in sample[1:] if line[:1] == b"{"
+        )
+        by_line = (
+            first == b"{"
+            and fault is not None
+            and (
+                whole or (not is_premature(fault) and any(isinstance(one, dict) for one in records))
+            )
+        )
         found = _of_records(records) if by_line else _of_keys(keys, b"".join(sample))
     elif any(isinstance(record, dict) for record in records):
         found = _of_records(records)
@@ -99,7 +125,10 @@ def _in_stream(name: str, stream: BinaryIO) -> Found:
 
 
 def _lines(stream: BinaryIO) -> list[bytes]:
-    """The first lines that are not blank. If the first is an object it is there whole, so that it can be told whether more follow."""
+    """The first lines that are not blank.
+
+    If the first is an object it is there whole, so that it can be told whether more follow.
+    """
     sample: list[bytes] = []
     size = 0
     while size < _SAMPLE_BYTES and len(sample) < _SAMPLE_LINES:
@@ -129,7 +158,8 @@ def _is_text(line: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        return error.start > len(head) // 2 or head.lstrip()[:1] in (b"{", b"[")  # a wrong byte far in is a line to report
+        # a wrong byte far in is a line to report
+        return error.start > len(head) // 2 or head.lstrip()[:1] in (b"{", b"[")
     return True
 
 
@@ -144,7 +174,11 @@ def _of_records(records: list[Any], *, alone: bool = False) -> Found | None:
             return Found(Format.CLAUDE, by_line=True)
         if isinstance(record.get("conversations"), list):
             inner = _of_records(record["conversations"])
-            return Found(inner.format if inner and inner.format in (Format.CHATGPT, Format.CLAUDE) else Format.JSON)
+            return Found(
+                inner.format
+                if inner and inner.format in (Format.CHATGPT, Format.CLAUDE)
+                else Format.JSON
+            )
         if plain.is_conversation(record) or plain.is_message(record):
             return Found(Format.JSON if alone else Format.JSONL, by_line=True)
     return None
@@ -154,12 +188,22 @@ def _of_keys(keys: list[str], sample: bytes) -> Found | None:
     for key in keys:
         if key in ("mapping", "chat_messages", "messages", "text", "content"):
             record = {key: None}
-            return Found(Format.CHATGPT if chatgpt.is_conversation(record) else Format.CLAUDE if claude.is_conversation(record) else Format.JSON)
-    return Found(Format.JSON) if b"".join(sample.split()) in (b"[]", b'{"conversations":[]}') else None
+            return Found(
+                Format.CHATGPT
+                if chatgpt.is_conversation(record)
+                else Format.CLAUDE
+                if claude.is_conversation(record)
+                else Format.JSON
+            )
+    return (
+        Found(Format.JSON) if b"".join(sample.split()) in (b"[]", b'{"conversations":[]}') else None
+    )
 
 
 def _keys(sample: bytes) -> tuple[Exception | None, list[str]]:
-    """The keys near the top of a document in their order, and what ended the sample, if anything did."""
+    """The keys near the top of a document in their order, and what ended the sample, if anything
+    did.
+    """
     keys: list[str] = []
     depth = 0
     try:

@@ -1,4 +1,6 @@
-"""Conversations in the making: they get their names, lose what they hold twice, and are split where they are too long."""
+"""Conversations in the making: they get their names, lose what they hold twice, and are split
+where they are too long.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from unspool.domain.conversations import AuthorKind, Conversation, Message, fing
 from unspool.domain.documents import Scalar
 
 MAX_MESSAGES = 20_000  # of one conversation; what follows is another one, "id#2"
-MAX_CHARS = 8 * 2**20  # a conversation is chunked and embedded as a whole, in the process that imports it
+# a conversation is chunked and embedded as a whole, in the process that imports it
+MAX_CHARS = 8 * 2**20
 # What open sessions may hold together; then the one that has been silent longest is closed.
 OPEN_MESSAGES = 200_000
 OPEN_CHARS = 64 * 2**20
@@ -39,7 +42,8 @@ class Draft:
     created_at: datetime | None = None
     metadata: dict[str, Scalar] = field(default_factory=dict)
     messages: list[Message] = field(default_factory=list)
-    tools: dict[str, str] = field(default_factory=dict)  # the name of a call, by its id, for the answer that follows
+    # the name of a call, by its id, for the answer that follows
+    tools: dict[str, str] = field(default_factory=dict)
 
     def called(self, call: str, name: str) -> None:
         """Remember which tool a call went to."""
@@ -49,7 +53,10 @@ class Draft:
 
 
 class Binder:
-    """Makes conversations of drafts. The first conversation with an id stands; a later one with the same id is a duplicate."""
+    """Makes conversations of drafts.
+
+    The first conversation with an id stands; a later one with the same id is a duplicate.
+    """
 
     def __init__(self, *, project: str, tally: Tally) -> None:
         self._project = project
@@ -85,7 +92,9 @@ class Binder:
         )
 
     def unique(self, messages: list[Message], seen: set[str]) -> list[Message]:
-        """The messages whose id is not among those seen; the ids of those that are kept are added to them."""
+        """The messages whose id is not among those seen; the ids of those that are kept are
+        added to them.
+        """
         kept = []
         for message in messages:
             if message.id and message.id in seen:
@@ -108,17 +117,21 @@ class Binder:
         if draft.id:
             return draft.id if self.claim(draft.id) else ""
         name = derived_id(draft)
-        whole = hashlib.blake2b(b"".join(fingerprint(message) for message in draft.messages), digest_size=16).digest()
+        whole = hashlib.blake2b(
+            b"".join(fingerprint(message) for message in draft.messages), digest_size=16
+        ).digest()
         others = self._derived.setdefault(name, set())
         if whole in others:
             return ""
         others.add(whole)
-        # Two that begin alike and go on differently are two: the order in the file tells them apart.
+        # Two that begin alike and go on differently are two: the order in the file tells them
+        # apart.
         return name if len(others) == 1 else f"{name}-{len(others)}"
 
 
 def derived_id(draft: Draft) -> str:
-    """An id for a conversation that has none: from its title, its time, and its messages up to the first that is not the system's.
+    """An id for a conversation that has none: from its title, its time, and its messages up to the
+    first that is not the system's.
 
     It stays the same when messages are added at the end.
     """
@@ -128,7 +141,12 @@ def derived_id(draft: Draft) -> str:
         if message.kind is not AuthorKind.SYSTEM:
             break
     created = draft.created_at.isoformat() if draft.created_at else ""
-    return "c-" + hashlib.sha256(json.dumps([draft.title, created, *head]).encode("utf-8", "replace")).hexdigest()[:24]
+    return (
+        "c-"
+        + hashlib.sha256(
+            json.dumps([draft.title, created, *head]).encode("utf-8", "replace")
+        ).hexdigest()[:24]
+    )
 
 
 def _groups(messages: list[Message]) -> Iterator[list[Message]]:
@@ -151,13 +169,16 @@ class _Session:
     number: int = 1
     chars: int = 0
     seen: set[str] = field(default_factory=set)
-    before: set[str] = field(default_factory=set)  # the ids of the part before: what is repeated is repeated soon
+    # the ids of the part before: what is repeated is repeated soon
+    before: set[str] = field(default_factory=set)
 
 
 class Shelf:
-    """Sessions whose messages come line by line, also of several sessions in turn. Holds a bounded number of messages.
+    """Sessions whose messages come line by line, also of several sessions in turn. Holds a bounded
+    number of messages.
 
-    A session that goes on after it was closed, because others needed the room, goes on as its next part.
+    A session that goes on after it was closed, because others needed the room, goes on as its next
+    part.
     """
 
     def __init__(self, binder: Binder) -> None:
@@ -182,7 +203,14 @@ class Shelf:
 
     def holding(self, message: str) -> Draft | None:
         """What is known of the open session that a message with this id is in."""
-        return next((session.draft for session in self._open.values() if message and (message in session.seen or message in session.before)), None)
+        return next(
+            (
+                session.draft
+                for session in self._open.values()
+                if message and (message in session.seen or message in session.before)
+            ),
+            None,
+        )
 
     def put(self, key: str, messages: list[Message]) -> Iterator[Conversation]:
         """Add messages to a session; gives out what has become full."""
@@ -192,14 +220,21 @@ class Shelf:
             if message.id and (message.id in session.seen or message.id in session.before):
                 self._binder.tally.duplicates += 1
                 continue
-            if session.draft.messages and (len(session.draft.messages) >= MAX_MESSAGES or session.chars + len(message.text) > MAX_CHARS):
+            if session.draft.messages and (
+                len(session.draft.messages) >= MAX_MESSAGES
+                or session.chars + len(message.text) > MAX_CHARS
+            ):
                 yield from self._give(session)
             session.seen.add(message.id)
             session.draft.messages.append(message)
             session.chars += len(message.text)
             self._messages += 1
             self._chars += len(message.text)
-        while len(self._open) > 1 and (self._messages > OPEN_MESSAGES or self._chars > OPEN_CHARS or len(self._open) > OPEN_MESSAGES):
+        while len(self._open) > 1 and (
+            self._messages > OPEN_MESSAGES
+            or self._chars > OPEN_CHARS
+            or len(self._open) > OPEN_MESSAGES
+        ):
             oldest = next(iter(self._open))
             yield from self._close(oldest)
 
@@ -221,7 +256,9 @@ class Shelf:
     def _give(self, session: _Session) -> Iterator[Conversation]:
         if not session.name:
             session.name = session.draft.id or derived_id(session.draft)
-            while not self._binder.claim(session.name if session.number == 1 else f"{session.name}#{session.number}"):
+            while not self._binder.claim(
+                session.name if session.number == 1 else f"{session.name}#{session.number}"
+            ):
                 session.number += 1
         messages = session.draft.messages
         yield self._binder.part(session.draft, session.name, session.number, messages)

@@ -1,4 +1,6 @@
-"""Exports read in a child process, which is ended when it makes no progress or needs too much memory."""
+"""Exports read in a child process, which is ended when it makes no progress or needs too much
+memory.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import NamedTuple, cast
 from unspool.domain.conversations import Conversation
 from unspool.domain.reports import BadRecord
 from unspool.errors import UnspoolError
-from unspool.processes import Channel, Child, ChildEndedError, ChildMemoryError, ChildOverdueError, Limits, portable
+from unspool.processes import (
+    Channel,
+    Child,
+    ChildEndedError,
+    ChildMemoryError,
+    ChildOverdueError,
+    Limits,
+    portable,
+)
 from unspool.sources import conversations as exports
 from unspool.sources.conversations.drafts import Tally
 
@@ -28,19 +38,29 @@ class _Request(NamedTuple):
 
 
 class ExportReader:
-    """Reader of exports. Its child is started when first used, and anew after one that was ended."""
+    """Reader of exports.
+
+    Its child is started when first used, and anew after one that was ended.
+    """
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or LIMITS
         self._child: Child | None = None
 
     def measure(self, path: Path) -> int:
-        """Return how many bytes of an export will be read. Raise `InputError` or `NotFoundError` for anything else."""
+        """Return how many bytes of an export will be read.
+
+        Raise `InputError` or `NotFoundError` for anything else.
+        """
         self._send(path, None)
         return cast(int, self._receive())
 
-    def read(self, path: Path, *, project: str, on_bytes: Callable[[int], None], tally: Tally) -> Iterator[Conversation | BadRecord]:
-        """Yield the conversations of an export as they are read, and between them the records that are invalid."""
+    def read(
+        self, path: Path, *, project: str, on_bytes: Callable[[int], None], tally: Tally
+    ) -> Iterator[Conversation | BadRecord]:
+        """Yield the conversations of an export as they are read, and between them the records
+        that are invalid.
+        """
         self._send(path, project)
         while True:
             message = self._receive()
@@ -61,7 +81,10 @@ class ExportReader:
 
     def _send(self, path: Path, project: str | None) -> None:
         if self._child is None:
-            self._child = Child("unspool.sources.conversations.isolation:serve", memory_bytes=self._limits.memory_bytes)
+            self._child = Child(
+                "unspool.sources.conversations.isolation:serve",
+                memory_bytes=self._limits.memory_bytes,
+            )
         self._child.send(_Request(path, project))
 
     def _receive(self) -> object:
@@ -75,10 +98,19 @@ class ExportReader:
     def _describe(self, error: ChildEndedError) -> str:
         memory = f"{self._limits.memory_bytes // 10**6} MB"
         if isinstance(error, ChildOverdueError):
-            return f"reading it made no progress for {self._limits.seconds:g} seconds; nothing behind this place was read"
+            return (
+                f"reading it made no progress for {self._limits.seconds:g} seconds; nothing "
+                f"behind this place was read"
+            )
         if isinstance(error, ChildMemoryError):
-            return f"reading it needs more than the memory limit of {memory}; nothing behind this place was read"
-        return f"the process that read it died, perhaps at the memory limit of {memory}; nothing behind this place was read"
+            return (
+                f"reading it needs more than the memory limit of {memory}; nothing behind this "
+                f"place was read"
+            )
+        return (
+            f"the process that read it died, perhaps at the memory limit of {memory}; nothing "
+            f"behind this place was read"
+        )
 
 
 def serve(channel: Channel) -> None:
@@ -97,6 +129,8 @@ def _answer(channel: Channel, request: _Request) -> None:
         return
     tally = Tally()
     # Each conversation is sent at once: what was read before the process is ended is not lost.
-    for one in exports.read(request.path, project=request.project, on_bytes=channel.send, tally=tally):
+    for one in exports.read(
+        request.path, project=request.project, on_bytes=channel.send, tally=tally
+    ):
         channel.send(one)
     channel.send(tally)

@@ -1,4 +1,6 @@
-"""Exports on their way in, to a catalog or to a service: their conversations in batches, and the count of what became of them."""
+"""Exports on their way in, to a catalog or to a service: their conversations in batches, and the
+count of what became of them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from unspool.errors import InputError, NotFoundError, ServiceError
 from unspool.sources import conversations as exports
 from unspool.sources.conversations.isolation import ExportReader, ReadingStoppedError
 
-BATCH_CHARACTERS = 600_000  # of an import that are stored at once; beside its text a message counts for so many
+# of an import that are stored at once; beside its text a message counts for so many
+BATCH_CHARACTERS = 600_000
 MESSAGE_CHARACTERS = 200
 LISTED = 100  # bad records
 _SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are examined in a folder
@@ -57,7 +60,15 @@ class Intake:
 
     def add(self, report: RememberReport) -> None:
         """Count what somebody else has stored of it."""
-        for name in ("added", "updated", "unchanged", "messages", "chunks", "embedded", "duplicates"):
+        for name in (
+            "added",
+            "updated",
+            "unchanged",
+            "messages",
+            "chunks",
+            "embedded",
+            "duplicates",
+        ):
             setattr(self, name, getattr(self, name) + getattr(report, name))
         self.masked += report.masked
         self.warnings += report.warnings
@@ -70,11 +81,17 @@ class Intake:
 
 
 def batches(
-    paths: Sequence[Path], *, project: str, intake: Intake, on_progress: Callable[[Progress], None] | None = None
+    paths: Sequence[Path],
+    *,
+    project: str,
+    intake: Intake,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Iterator[list[Conversation]]:
-    """Yield the conversations of exports, a bounded number of messages at a time, each id once in a batch.
+    """Yield the conversations of exports, a bounded number of messages at a time, each id once in a
+    batch.
 
-    A record or file that cannot be read is noted, and the rest is imported. A path that is no export is refused before the first batch.
+    A record or file that cannot be read is noted, and the rest is imported. A path that is no
+    export is refused before the first batch.
     """
     check_project(project)
     with closing(ExportReader()) as reader:
@@ -86,7 +103,14 @@ def batches(
 
             def report(count: int, before: int = done) -> None:
                 if on_progress is not None:
-                    on_progress(Progress(task="remembering", done=before + count, total=total, chunks=intake.chunks))
+                    on_progress(
+                        Progress(
+                            task="remembering",
+                            done=before + count,
+                            total=total,
+                            chunks=intake.chunks,
+                        )
+                    )
 
             for one in _read(file, project, reader, intake, report):
                 if one.id in waiting:
@@ -102,7 +126,9 @@ def batches(
             yield list(waiting.values())
 
 
-def _read(file: Path, project: str, reader: ExportReader, intake: Intake, on_bytes: Callable[[int], None]) -> Iterator[Conversation]:
+def _read(
+    file: Path, project: str, reader: ExportReader, intake: Intake, on_bytes: Callable[[int], None]
+) -> Iterator[Conversation]:
     """Yield the conversations of one export, and note everything else."""
     counts = exports.Tally()
     number = 0
@@ -116,13 +142,16 @@ def _read(file: Path, project: str, reader: ExportReader, intake: Intake, on_byt
     except ReadingStoppedError as error:
         position = f"after conversation {number}" if number else "the whole file"
         intake.refuse(BadRecord(source=str(file), position=position, reason=str(error)))
-    except (InputError, NotFoundError) as error:  # it was an export before the files in front of it were read
+    # it was an export before the files in front of it were read
+    except (InputError, NotFoundError) as error:
         intake.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
     intake.duplicates += counts.duplicates
 
 
 def _expand(paths: Sequence[Path], intake: Intake, reader: ExportReader) -> list[tuple[Path, int]]:
-    """Return the exports at these paths with their sizes: a path itself, or the exports in a folder that is none."""
+    """Return the exports at these paths with their sizes: a path itself, or the exports in a
+    folder that is none.
+    """
     files: list[tuple[Path, int]] = []
     for path in paths:
         try:
@@ -136,11 +165,15 @@ def _expand(paths: Sequence[Path], intake: Intake, reader: ExportReader) -> list
                 raise
             files += found
             if others:
-                intake.warnings.append(f"{path}: files that hold no conversations and were left out: {others}")
+                intake.warnings.append(
+                    f"{path}: files that hold no conversations and were left out: {others}"
+                )
     return files
 
 
-def _search(folder: Path, intake: Intake, reader: ExportReader) -> tuple[list[tuple[Path, int]], int]:
+def _search(
+    folder: Path, intake: Intake, reader: ExportReader
+) -> tuple[list[tuple[Path, int]], int]:
     """Return the exports in a folder, and the number of other files. Links are not followed."""
     found: list[tuple[Path, int]] = []
     others = 0

@@ -15,7 +15,8 @@ from typing import IO, BinaryIO, Protocol
 
 from unspool.errors import InputError, NotFoundError
 
-MAX_RATIO = 200  # text of chats becomes 3 to 30 times as large when it is unpacked; a bomb 1000 times
+# text of chats becomes 3 to 30 times as large when it is unpacked; a bomb 1000 times
+MAX_RATIO = 200
 FREE_BYTES = 64 * 2**20  # so much may come out of an archive in any case
 MAX_MEMBERS = 1_000_000
 _BUFFER_BYTES = 65_536
@@ -26,7 +27,15 @@ _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError)
+_DAMAGE = (
+    OSError,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+)
 
 
 class StreamError(Exception):
@@ -75,7 +84,9 @@ class Folder:
                 else:
                     self._note(entry, entry.name)
         except OSError as error:
-            raise InputError(f"{path} cannot be listed: {error.strerror}; check who may read it") from error
+            raise InputError(
+                f"{path} cannot be listed: {error.strerror}; check who may read it"
+            ) from error
 
     @staticmethod
     def _entries(path: str | Path) -> list[os.DirEntry[str]]:
@@ -108,12 +119,16 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(path)
         except _DAMAGE as error:
-            raise InputError(f"{path} is a damaged zip file ({error}); download or copy it again") from error
+            raise InputError(
+                f"{path} is a damaged zip file ({error}); download or copy it again"
+            ) from error
         self._most = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
         self._members = {info.filename: info for info in self._zip.infolist() if not info.is_dir()}
         if len(self._members) > MAX_MEMBERS:
             self._zip.close()
-            raise InputError(f"{path} holds {len(self._members)} files; that is no export of conversations")
+            raise InputError(
+                f"{path} holds {len(self._members)} files; that is no export of conversations"
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -148,7 +163,8 @@ def container(path: Path) -> Iterator[Export | None]:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a name that is too long, a folder above it that may not be entered: opening it says which
+    # a name that is too long, a folder above it that may not be entered: opening it says which
+    except OSError:
         return False
 
 
@@ -165,9 +181,14 @@ def opened(path: Path) -> BinaryIO:
         if not is_other:
             return open(path, "rb", buffering=0)
     except FileNotFoundError as error:
-        raise NotFoundError(f"no such file: {path}; give an export of conversations that exists") from error
+        raise NotFoundError(
+            f"no such file: {path}; give an export of conversations that exists"
+        ) from error
     except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}; check the name and who may read it") from error
+        raise InputError(
+            f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}; check the "
+            f"name and who may read it"
+        ) from error
     raise InputError(f"{path} is neither a file nor a folder; give an export of conversations")
 
 
@@ -194,7 +215,9 @@ class _Counted(io.RawIOBase):
             raise StreamError(f"the file is damaged here ({error})") from error
         self._meter.add(len(data))
         if self._most and self._meter.total > self._most:
-            raise StreamError(f"the archive unpacks to more than {MAX_RATIO} times its size, as no export does")
+            raise StreamError(
+                f"the archive unpacks to more than {MAX_RATIO} times its size, as no export does"
+            )
         buffer[: len(data)] = data
         return len(data)
 
@@ -204,7 +227,10 @@ class _Counted(io.RawIOBase):
 
 
 def utf8(raw: io.RawIOBase) -> BinaryIO:
-    """A stream of UTF-8 without a mark, from UTF-8, UTF-16 or UTF-32. JSON begins with ASCII, so its first bytes tell."""
+    """A stream of UTF-8 without a mark, from UTF-8, UTF-16 or UTF-32.
+
+    JSON begins with ASCII, so its first bytes tell.
+    """
     stream = io.BufferedReader(raw, _BUFFER_BYTES)
     head = stream.peek(4)[:4]
     for mark, encoding in _BOMS:
@@ -219,7 +245,10 @@ def utf8(raw: io.RawIOBase) -> BinaryIO:
 
 
 def _recoded(stream: IO[bytes], encoding: str) -> BinaryIO:
-    return io.BufferedReader(_Recoded(io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")), _BUFFER_BYTES)
+    return io.BufferedReader(
+        _Recoded(io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")),
+        _BUFFER_BYTES,
+    )
 
 
 class _Recoded(io.RawIOBase):
@@ -230,7 +259,8 @@ class _Recoded(io.RawIOBase):
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        data = self._text.read(max(1, len(buffer) // 4)).encode("utf-8", "replace")  # a character has at most four bytes
+        # a character has at most four bytes
+        data = self._text.read(max(1, len(buffer) // 4)).encode("utf-8", "replace")
         buffer[: len(data)] = data
         return len(data)
 

@@ -9,7 +9,16 @@ from typing import Any
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, moment, named, one_line
+from unspool.sources.conversations.values import (
+    author_name,
+    clean,
+    identity,
+    kind_of,
+    metadata_of,
+    moment,
+    named,
+    one_line,
+)
 
 Complaint = Callable[[str, str], None]  # where inside the record, and why
 
@@ -36,7 +45,13 @@ def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
     draft = Draft(id=identity(record.get("id")))
     describe(draft, record, complain)
     for number, one in enumerate(said, start=1):
-        draft.messages += message(draft, one, lambda where, reason, number=number: complain(f"message {number} {where}".strip(), reason))  # type: ignore[misc]
+        draft.messages += message(
+            draft,
+            one,
+            lambda where, reason, number=number: complain(  # type: ignore[misc]
+                f"message {number} {where}".strip(), reason
+            ),
+        )
     return draft
 
 
@@ -51,7 +66,9 @@ def describe(draft: Draft, record: dict[str, Any], complain: Complaint) -> None:
 
 
 def session_of(record: dict[str, Any]) -> str:
-    """The id of the conversation that a single message belongs to; empty for a file that is one conversation."""
+    """The id of the conversation that a single message belongs to; empty for a file that is one
+    conversation.
+    """
     return next((name for key in _CONVERSATION_KEYS if (name := identity(record.get(key)))), "")
 
 
@@ -72,7 +89,7 @@ def message(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
         author = ""  # "assistant" as a name says no more than the kind
     said = one.get("text") if one.get("text") is not None else one.get("content")
     at = when(one.get("at", one.get("timestamp", one.get("created_at"))), complain)
-    id = identity(one.get("id"))  # noqa: A001 - what it is called there
+    id = identity(one.get("id"))
     if kind is AuthorKind.TOOL:
         author = author or draft.tools.get(str(one.get("tool_call_id")), "")
         said = content.answer(said)
@@ -84,7 +101,7 @@ def message(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
         return []
 
 
-def _calls(draft: Draft, calls: Any, at: datetime | None, id: str, before: int) -> list[Message]:  # noqa: A002
+def _calls(draft: Draft, calls: Any, at: datetime | None, id: str, before: int) -> list[Message]:
     """The calls of tools that chat APIs write beside the content."""
     made: list[Message] = []
     for one in calls if isinstance(calls, list) else []:
@@ -95,7 +112,15 @@ def _calls(draft: Draft, calls: Any, at: datetime | None, id: str, before: int) 
         draft.called(str(one.get("id")), name)
         number = before + len(made) + 1
         text = clean(content.call(name, function.get("arguments")))
-        made.append(Message(text=text, author=name, kind=AuthorKind.TOOL, at=at, id=(id if number == 1 else f"{id}/{number}") if id else ""))
+        made.append(
+            Message(
+                text=text,
+                author=name,
+                kind=AuthorKind.TOOL,
+                at=at,
+                id=(id if number == 1 else f"{id}/{number}") if id else "",
+            )
+        )
     return made
 
 

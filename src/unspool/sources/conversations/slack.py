@@ -13,14 +13,32 @@ from unspool.sources.conversations.drafts import MAX_CHARS, MAX_MESSAGES, Binder
 from unspool.sources.conversations.opening import Export, Meter, StreamError
 from unspool.sources.conversations.plain import when
 from unspool.sources.conversations.streams import Item, elements
-from unspool.sources.conversations.values import author_name, clean, identity, moment, named, one_line, word
+from unspool.sources.conversations.values import (
+    author_name,
+    clean,
+    identity,
+    moment,
+    named,
+    one_line,
+    word,
+)
 
 Complaint = Callable[[str, str], None]  # the position, and why
 
 _DAY = re.compile(r"(?P<root>(?:[^/]+/)*?)(?P<channel>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)\.json")
 _LISTS = ("channels.json", "groups.json", "mpims.json", "dms.json")
 _MARKUP = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
-_COMING_AND_GOING = frozenset({"channel_join", "channel_leave", "group_join", "group_leave", "bot_add", "bot_remove", "tombstone"})
+_COMING_AND_GOING = frozenset(
+    {
+        "channel_join",
+        "channel_leave",
+        "group_join",
+        "group_leave",
+        "bot_add",
+        "bot_remove",
+        "tombstone",
+    }
+)
 _DEEPEST = 12
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
@@ -34,7 +52,10 @@ class Day(NamedTuple):
 
 
 def days(names: dict[str, int]) -> list[Day]:
-    """The files of an export that hold messages, by channel and day. Names with tricks in them are none."""
+    """The files of an export that hold messages, by channel and day.
+
+    Names with tricks in them are none.
+    """
     found = []
     for name in names:
         match = _DAY.fullmatch(name)
@@ -49,8 +70,12 @@ def is_export(names: dict[str, int]) -> bool:
     return bool(days(names)) or {"users.json", "channels.json"} <= bare
 
 
-def read(export: Export, binder: Binder, meter: Meter, complain: Complaint) -> Iterator[Conversation | None]:
-    """The conversations in order of channel and day; None between them, so that complaints can be passed on."""
+def read(
+    export: Export, binder: Binder, meter: Meter, complain: Complaint
+) -> Iterator[Conversation | None]:
+    """The conversations in order of channel and day; None between them, so that complaints can
+    be passed on.
+    """
     directory = _Directory(export, meter, complain)
     for name in export.links():
         complain(name, "it is a link; links are not followed")
@@ -60,7 +85,10 @@ def read(export: Export, binder: Binder, meter: Meter, complain: Complaint) -> I
         draft = shelf.draft(day.name)
         draft.id = f"{identity(day.channel)}/{day.day}"
         draft.title = f"{directory.title(day.channel)} {day.day}"
-        draft.metadata = {"source": "slack", "channel": directory.title(day.channel).removeprefix("#")}
+        draft.metadata = {
+            "source": "slack",
+            "channel": directory.title(day.channel).removeprefix("#"),
+        }
         try:
             draft.created_at = moment(day.day)
         except ValueError:
@@ -71,7 +99,13 @@ def read(export: Export, binder: Binder, meter: Meter, complain: Complaint) -> I
             position = f"{day.channel}/{day.day}.json record {item.number}"
             if item.reason:
                 complain(position, item.reason)
-            elif (message := _message(item.value, directory, lambda _, reason, position=position: complain(position, reason))) is not None:  # type: ignore[misc]
+            elif (
+                message := _message(
+                    item.value,
+                    directory,
+                    lambda _, reason, position=position: complain(position, reason),  # type: ignore[misc]
+                )
+            ) is not None:
                 messages.append(message)
                 chars += len(message.text)
             if len(messages) >= MAX_MESSAGES or chars > MAX_CHARS:
@@ -83,7 +117,9 @@ def read(export: Export, binder: Binder, meter: Meter, complain: Complaint) -> I
 
 
 def _in_order(messages: list[Message]) -> list[Message]:
-    """By time, so that the answers of a thread stand among what was said meanwhile; one without a time follows the one before it."""
+    """By time, so that the answers of a thread stand among what was said meanwhile; one without
+    a time follows the one before it.
+    """
     last = _EARLIEST
     keyed = []
     for message in messages:
@@ -113,14 +149,21 @@ class _Directory:
                 continue
             for item in _items(export, name, meter):
                 if item.reason or not isinstance(item.value, dict):
-                    complain(f"{bare} record {item.number}", item.reason or f"it is {named(item.value)}; an object was expected")
+                    complain(
+                        f"{bare} record {item.number}",
+                        item.reason or f"it is {named(item.value)}; an object was expected",
+                    )
                 elif bare == "users.json":
                     self._add_user(item.value)
                 else:
                     self._add_channel(item.value)
 
     def _add_user(self, user: dict[str, Any]) -> None:
-        if name := _shown(user.get("profile")) or author_name(user.get("real_name")) or author_name(user.get("name")):
+        if (
+            name := _shown(user.get("profile"))
+            or author_name(user.get("real_name"))
+            or author_name(user.get("name"))
+        ):
             self.users[str(user.get("id"))] = name
 
     def _add_channel(self, channel: dict[str, Any]) -> None:
@@ -133,7 +176,10 @@ class _Directory:
     def title(self, folder: str) -> str:
         """What a channel's folder is called: '#general', or who talks in it."""
         if folder in self._members:
-            return ", ".join(self.users.get(member, member) for member in self._members[folder]) or folder
+            return (
+                ", ".join(self.users.get(member, member) for member in self._members[folder])
+                or folder
+            )
         return f"#{one_line(self.channels.get(folder, folder))}"
 
     def readable(self, text: str) -> str:
@@ -157,7 +203,11 @@ class _Directory:
 def _shown(profile: Any) -> str:
     if not isinstance(profile, dict):
         return ""
-    return author_name(profile.get("display_name")) or author_name(profile.get("real_name")) or author_name(profile.get("name"))
+    return (
+        author_name(profile.get("display_name"))
+        or author_name(profile.get("real_name"))
+        or author_name(profile.get("name"))
+    )
 
 
 def _message(record: Any, directory: _Directory, complain: Complaint) -> Message | None:
@@ -177,16 +227,36 @@ def _message(record: Any, directory: _Directory, complain: Complaint) -> Message
     user = record.get("user")
     author = directory.users.get(user, "") if isinstance(user, str) else ""
     author = (
-        author or _shown(record.get("user_profile")) or author_name(record.get("username")) or _shown(record.get("bot_profile")) or author_name(user)
+        author
+        or _shown(record.get("user_profile"))
+        or author_name(record.get("username"))
+        or _shown(record.get("bot_profile"))
+        or author_name(user)
     )
     is_bot = bool(record.get("bot_id")) or subtype == "bot_message"
-    kind = AuthorKind.ASSISTANT if is_bot else AuthorKind.SYSTEM if subtype.startswith(("channel_", "group_")) else AuthorKind.USER
-    return Message(text=clean(text), author=author, kind=kind, at=when(record.get("ts"), complain), id=identity(record.get("ts")))
+    kind = (
+        AuthorKind.ASSISTANT
+        if is_bot
+        else AuthorKind.SYSTEM
+        if subtype.startswith(("channel_", "group_"))
+        else AuthorKind.USER
+    )
+    return Message(
+        text=clean(text),
+        author=author,
+        kind=kind,
+        at=when(record.get("ts"), complain),
+        id=identity(record.get("ts")),
+    )
 
 
 def _without_text(record: dict[str, Any], directory: _Directory) -> str:
-    """What a message says that has no text of its own: its attachments, its blocks, or that there is a file."""
-    attached = "\n".join(line for one in _dicts(record.get("attachments")) for line in _attached(one))
+    """What a message says that has no text of its own: its attachments, its blocks, or that
+    there is a file.
+    """
+    attached = "\n".join(
+        line for one in _dicts(record.get("attachments")) for line in _attached(one)
+    )
     if attached:
         return directory.readable(attached).strip()
     words = " ".join(_words(record.get("blocks"), 0)).strip()
@@ -199,10 +269,22 @@ def _without_text(record: dict[str, Any], directory: _Directory) -> str:
 
 
 def _attached(one: dict[str, Any]) -> list[str]:
-    """The lines of an attachment. Its fallback is for programs that show nothing else, and often says only that."""
-    fields = [f"{word(field.get('title'))}: {word(field.get('value'))}".strip(": ") for field in _dicts(one.get("fields"))]
-    lines = [*(word(one.get(name)).strip() for name in ("pretext", "title", "text")), *fields, " ".join(_words(one.get("blocks"), 0)).strip()]
-    return [line for line in lines if line] or [line for line in [word(one.get("fallback")).strip()] if line]
+    """The lines of an attachment.
+
+    Its fallback is for programs that show nothing else, and often says only that.
+    """
+    fields = [
+        f"{word(field.get('title'))}: {word(field.get('value'))}".strip(": ")
+        for field in _dicts(one.get("fields"))
+    ]
+    lines = [
+        *(word(one.get(name)).strip() for name in ("pretext", "title", "text")),
+        *fields,
+        " ".join(_words(one.get("blocks"), 0)).strip(),
+    ]
+    return [line for line in lines if line] or [
+        line for line in [word(one.get("fallback")).strip()] if line
+    ]
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

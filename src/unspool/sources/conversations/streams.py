@@ -23,7 +23,8 @@ _WRAPPER = "conversations"  # a document may be an object that holds the list un
 # Escapes for halves of characters that stand alone end the parser, or become other characters.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
-    rb"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.|$)", re.DOTALL
+    rb"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.|$)",
+    re.DOTALL,
 )
 _LONGEST_ESCAPE = 12
 _QUOTE = re.compile(rb'(?<!\\)"')
@@ -44,7 +45,8 @@ class _Refused(NamedTuple):
 
 
 def elements(stream: BinaryIO) -> Iterator[Item]:
-    """The elements of a list, those of the list in an object's `conversations`, or the one value that the document is.
+    """The elements of a list, those of the list in an object's `conversations`, or the one value
+    that the document is.
 
     Where the document breaks off or is no JSON any more, the last item says so.
     """
@@ -52,7 +54,11 @@ def elements(stream: BinaryIO) -> Iterator[Item]:
     try:
         for value in _values(ijson.basic_parse(_Mended(stream), buf_size=_BUFFER_BYTES)):
             number += 1
-            yield Item(number, None, value.reason) if isinstance(value, _Refused) else Item(number, value)
+            yield (
+                Item(number, None, value.reason)
+                if isinstance(value, _Refused)
+                else Item(number, value)
+            )
     except (ijson.JSONError, UnicodeDecodeError) as error:
         yield Item(number + 1, None, f"{why(error)}; nothing behind this place was read")
     except StreamError as error:
@@ -60,7 +66,9 @@ def elements(stream: BinaryIO) -> Iterator[Item]:
 
 
 class _Mended:
-    """A stream of JSON in which the escape of half a character is that of U+FFFD; both have six bytes."""
+    """A stream of JSON in which the escape of half a character is that of U+FFFD; both have six
+    bytes.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -79,7 +87,9 @@ class _Mended:
                 return mended
 
     def _piece(self, size: int) -> bytes:
-        """The next bytes, to the end of a long text: the parser begins a text anew with each piece of it, so that many pieces take long."""
+        """The next bytes, to the end of a long text: the parser begins a text anew with each
+        piece of it, so that many pieces take long.
+        """
         pieces = [self._stream.read(size)]
         read = len(pieces[0])
         while pieces[-1] and not _QUOTE.search(pieces[-1]):
@@ -91,7 +101,9 @@ class _Mended:
 
 
 def _mended(data: bytes, last: int) -> tuple[bytes, bytes]:
-    """The data with halves of characters replaced, up to the first escape that begins behind `last`; and the rest."""
+    """The data with halves of characters replaced, up to the first escape that begins behind
+    `last`; and the rest.
+    """
     cut = len(data)
 
     def mend(escape: re.Match[bytes]) -> bytes:
@@ -114,8 +126,19 @@ def why(error: Exception) -> str:
     if is_premature(error):
         return "the file ends in the middle of it"
     text = str(error.args[0] if error.args else error)
-    text = text.removeprefix("b'").removeprefix('b"').replace("\\n", "\n").partition("\n")[0].strip().rstrip(".")
-    return "it is not UTF-8" if "UTF8" in text or isinstance(error, UnicodeDecodeError) else f"it is no JSON ({text[:80]})"
+    text = (
+        text.removeprefix("b'")
+        .removeprefix('b"')
+        .replace("\\n", "\n")
+        .partition("\n")[0]
+        .strip()
+        .rstrip(".")
+    )
+    return (
+        "it is not UTF-8"
+        if "UTF8" in text or isinstance(error, UnicodeDecodeError)
+        else f"it is no JSON ({text[:80]})"
+    )
 
 
 def is_premature(error: Exception) -> bool:
@@ -125,7 +148,9 @@ def is_premature(error: Exception) -> bool:
 
 
 def lines(stream: BinaryIO) -> Iterator[Item]:
-    """The values of the lines that are not blank; a line that is no JSON, or too long, has a reason."""
+    """The values of the lines that are not blank; a line that is no JSON, or too long, has a
+    reason.
+    """
     number = 0
     try:
         while line := stream.readline(MAX_LINE_BYTES + 1):
@@ -151,7 +176,9 @@ def parsed(number: int, line: bytes) -> Item:
     except RecursionError:
         return Item(number, None, "it is nested too deeply")
     except MemoryError:  # only in a process with a limit
-        return Item(number, None, "it needs more memory than the limit of the process that reads it")
+        return Item(
+            number, None, "it needs more memory than the limit of the process that reads it"
+        )
     except ValueError:
         return Item(number, None, "it holds a number that is too long")
 
@@ -229,9 +256,11 @@ def _built(event: str, value: Any, events: Events, left: int) -> tuple[Any, int]
             top = new
         if left < 0 or len(stack) > MAX_DEPTH:
             _skip(events, len(stack))
-            return _Refused(f"it is larger than {MAX_ITEM_COST // 2**20} MiB; give it as JSON lines" if left < 0 else "it is nested too deeply"), max(
-                left, 0
-            )
+            return _Refused(
+                f"it is larger than {MAX_ITEM_COST // 2**20} MiB; give it as JSON lines"
+                if left < 0
+                else "it is nested too deeply"
+            ), max(left, 0)
     raise AssertionError("the parser ended inside a value without an error")
 
 

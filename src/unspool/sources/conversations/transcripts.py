@@ -10,22 +10,40 @@ from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.drafts import Draft, Shelf
 from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import author_name, clean, identity, kind_of, metadata_of, named, one_line, word
+from unspool.sources.conversations.values import (
+    author_name,
+    clean,
+    identity,
+    kind_of,
+    metadata_of,
+    named,
+    one_line,
+    word,
+)
 
 _TITLE_LENGTH = 80
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
 _ROLLOUT = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
-_CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"})
+_CALLS = frozenset(
+    {"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"}
+)
 _ANSWERS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _EVENTS = {"user_message": AuthorKind.USER, "agent_message": AuthorKind.ASSISTANT}
-_TOLD = ("<environment_context>", "<user_instructions>", "<permissions instructions>", "# AGENTS.md instructions")  # the program's, not the user's
+# the program's, not the user's
+_TOLD = (
+    "<environment_context>",
+    "<user_instructions>",
+    "<permissions instructions>",
+    "# AGENTS.md instructions",
+)
 
 
 def is_event(record: dict[str, Any]) -> bool:
     """Whether a record is a line of a transcript."""
     kind = record.get("type")
     if not isinstance(kind, str):
-        return "instructions" in record and "timestamp" in record and "id" in record  # the head of an early rollout
+        # the head of an early rollout
+        return "instructions" in record and "timestamp" in record and "id" in record
     if kind in _ROLLOUT:
         return isinstance(record.get("payload"), dict)
     if kind in ("user", "assistant"):
@@ -46,7 +64,8 @@ class Transcripts:
         self._summaries: dict[str, str] = {}  # titles, by the message that each was made for
         self._rollout = ""
         self._forked = False
-        self._heard = False  # whether the messages themselves are in the rollout, not only the events that announce them
+        # whether the messages themselves are in the rollout, not only the events that announce them
+        self._heard = False
         self._announced: str | None = None
 
     def add(self, record: Any, complain: Complaint) -> Iterator[Conversation]:
@@ -62,7 +81,8 @@ class Transcripts:
                 return
             yield from self._rolled(kind, payload, record.get("timestamp"), complain)
         elif kind == "message" or kind in _CALLS or kind in _ANSWERS:
-            yield from self._item(record, record.get("timestamp"), complain)  # an early rollout has no envelopes
+            # an early rollout has no envelopes
+            yield from self._item(record, record.get("timestamp"), complain)
         elif not kind and "timestamp" in record and identity(record.get("id")):
             self._begin(record, complain)
         else:
@@ -84,22 +104,41 @@ class Transcripts:
                 self._shelf.draft(session).title = title
             return
         if kind not in ("user", "assistant") or record.get("isMeta"):
-            if not kind and record.get("record_type") != "state":  # which early rollouts have between the messages
+            # which early rollouts have between the messages
+            if not kind and record.get("record_type") != "state":
                 complain("", "it has no type; a line of a transcript was expected")
             return
         said = record.get("message")
         if not isinstance(said, dict):
             complain("", f"its message is {named(said)}; an object was expected")
             return
-        if record.get("isSidechain"):  # what a second agent did, often in a file of its own under the same session
+        # what a second agent did, often in a file of its own under the same session
+        if record.get("isSidechain"):
             session = f"{session}/{identity(record.get('agentId')) or 'sidechain'}"
         draft = self._shelf.draft(session)
         draft.id = session
         if not draft.metadata:
-            draft.metadata = {"source": "claude-code", **metadata_of({"cwd": record.get("cwd"), "branch": record.get("gitBranch") or None})}
-        who = AuthorKind.SYSTEM if record.get("isCompactSummary") else kind_of(said.get("role")) or kind_of(kind) or AuthorKind.USER
+            draft.metadata = {
+                "source": "claude-code",
+                **metadata_of(
+                    {"cwd": record.get("cwd"), "branch": record.get("gitBranch") or None}
+                ),
+            }
+        who = (
+            AuthorKind.SYSTEM
+            if record.get("isCompactSummary")
+            else kind_of(said.get("role")) or kind_of(kind) or AuthorKind.USER
+        )
         author = author_name(said.get("model")) if who is AuthorKind.ASSISTANT else ""
-        made = _made(draft, said.get("content"), who, author, when(record.get("timestamp"), complain), identity(record.get("uuid")), complain)
+        made = _made(
+            draft,
+            said.get("content"),
+            who,
+            author,
+            when(record.get("timestamp"), complain),
+            identity(record.get("uuid")),
+            complain,
+        )
         self._entitle(draft, made, identity(record.get("uuid")))
         yield from self._shelf.put(session, made)
 
@@ -108,17 +147,31 @@ class Transcripts:
         if name in self._summaries:
             draft.title = self._summaries.pop(name) or draft.title
         for message in made:
-            if not draft.title and message.kind is AuthorKind.USER and not message.text.lstrip().startswith("<"):
+            if (
+                not draft.title
+                and message.kind is AuthorKind.USER
+                and not message.text.lstrip().startswith("<")
+            ):
                 draft.title = one_line(message.text.strip().partition("\n")[0], _TITLE_LENGTH)
 
-    def _rolled(self, kind: str, payload: dict[str, Any], at: Any, complain: Complaint) -> Iterator[Conversation]:
+    def _rolled(
+        self, kind: str, payload: dict[str, Any], at: Any, complain: Complaint
+    ) -> Iterator[Conversation]:
         if kind == "session_meta":
             self._begin(payload, complain)
         elif kind == "response_item":
             yield from self._item(payload, at, complain)
         elif kind == "event_msg" and not self._heard and word(payload.get("type")) in _EVENTS:
             draft = self._shelf.draft(self._rollout)
-            made = _made(draft, payload.get("message"), _EVENTS[payload["type"]], "", when(at, complain), "", complain)
+            made = _made(
+                draft,
+                payload.get("message"),
+                _EVENTS[payload["type"]],
+                "",
+                when(at, complain),
+                "",
+                complain,
+            )
             self._announced = made[0].text if made else None
             self._entitle(draft, made, "")
             yield from self._shelf.put(self._rollout, made)
@@ -135,7 +188,10 @@ class Transcripts:
         draft.created_at = draft.created_at or when(about.get("timestamp"), complain)
         git = about.get("git")
         branch = git.get("branch") if isinstance(git, dict) else None
-        draft.metadata = {"source": "codex", **metadata_of({"cwd": about.get("cwd"), "branch": branch})}
+        draft.metadata = {
+            "source": "codex",
+            **metadata_of({"cwd": about.get("cwd"), "branch": branch}),
+        }
 
     def _item(self, item: dict[str, Any], at: Any, complain: Complaint) -> Iterator[Conversation]:
         draft = self._shelf.draft(self._rollout)
@@ -144,23 +200,53 @@ class Transcripts:
         made: list[Message] = []
         if kind == "message":
             who = kind_of(item.get("role")) or AuthorKind.USER
-            made = _made(draft, item.get("content"), who, "", moment, identity(item.get("id")), complain)
-            made = [one for one in made if not one.text.lstrip().startswith(_TOLD) and one.text != self._announced]
+            made = _made(
+                draft, item.get("content"), who, "", moment, identity(item.get("id")), complain
+            )
+            made = [
+                one
+                for one in made
+                if not one.text.lstrip().startswith(_TOLD) and one.text != self._announced
+            ]
             self._heard, self._announced = True, None
         elif kind in _CALLS:
             name = author_name(item.get("name")) or kind.removesuffix("_call").replace("_", " ")
             draft.called(str(item.get("call_id") or item.get("id")), name)
-            given = next((item[key] for key in ("arguments", "input", "action") if item.get(key)), None)
-            made = [Message(text=clean(content.call(name, given)), author=name, kind=AuthorKind.TOOL, at=moment)]
+            given = next(
+                (item[key] for key in ("arguments", "input", "action") if item.get(key)), None
+            )
+            made = [
+                Message(
+                    text=clean(content.call(name, given)),
+                    author=name,
+                    kind=AuthorKind.TOOL,
+                    at=moment,
+                )
+            ]
         elif kind in _ANSWERS:
             text = clean(content.answer(item.get("output")))
             if text:
-                made = [Message(text=text, author=draft.tools.get(str(item.get("call_id")), ""), kind=AuthorKind.TOOL, at=moment)]
+                made = [
+                    Message(
+                        text=text,
+                        author=draft.tools.get(str(item.get("call_id")), ""),
+                        kind=AuthorKind.TOOL,
+                        at=moment,
+                    )
+                ]
         self._entitle(draft, made, "")
         yield from self._shelf.put(self._rollout, made)
 
 
-def _made(draft: Draft, said: Any, kind: AuthorKind, author: str, at: datetime | None, id: str, complain: Complaint) -> list[Message]:  # noqa: A002
+def _made(
+    draft: Draft,
+    said: Any,
+    kind: AuthorKind,
+    author: str,
+    at: datetime | None,
+    id: str,
+    complain: Complaint,
+) -> list[Message]:
     try:
         return content.messages(draft, said, kind=kind, author=author, at=at, id=id)
     except content.ContentError as error:

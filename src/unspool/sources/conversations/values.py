@@ -1,4 +1,7 @@
-"""Values as exports write them, as the domain takes them: names, times, kinds of authors, metadata. Pure."""
+"""Values as exports write them, as the domain takes them: names, times, kinds of authors, metadata.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,22 @@ from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Scalar
 
 MAX_TITLE_LENGTH = 500
 MAX_ID_LENGTH = 200
-TOOL_CHARS = 1_000  # of what a tool was given or gave back; the rest is seldom what anyone looks for later
+# of what a tool was given or gave back; the rest is seldom what anyone looks for later
+TOOL_CHARS = 1_000
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
 _NUMBER = re.compile(r"-?\d{9,19}(\.\d{1,20})?")  # eight digits are a date
-_NAMES = ((str, "text"), (bool, "true or false"), ((int, float), "a number"), (list, "a list"), (dict, "an object"))
+_NAMES = (
+    (str, "text"),
+    (bool, "true or false"),
+    ((int, float), "a number"),
+    (list, "a list"),
+    (dict, "an object"),
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))  # from this number on: nanoseconds, microseconds, milliseconds
+# from this number on: nanoseconds, microseconds, milliseconds
+_UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
 _KINDS = {
     "user": AuthorKind.USER,
     "human": AuthorKind.USER,
@@ -70,10 +81,17 @@ def author_name(value: object) -> str:
 
 
 def identity(value: object) -> str:
-    """An id as text, from text or a number; empty where there is none. One that is too long ends in its fingerprint, so that two stay two."""
+    """An id as text, from text or a number; empty where there is none.
+
+    One that is too long ends in its fingerprint, so that two stay two.
+    """
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
-    text = " ".join(_CONTROL.sub(" ", str(value)).split()) if isinstance(value, str) or abs(value) < MAX_NUMBER else ""
+    text = (
+        " ".join(_CONTROL.sub(" ", str(value)).split())
+        if isinstance(value, str) or abs(value) < MAX_NUMBER
+        else ""
+    )
     if len(text) <= MAX_ID_LENGTH:  # room for what is put behind it
         return text
     return f"{text[:MAX_ID_LENGTH]}~{hashlib.sha256(text.encode()).hexdigest()[:32]}"
@@ -91,7 +109,8 @@ def kind_of(value: object) -> AuthorKind | None:
 
 
 def moment(value: object) -> datetime | None:
-    """A time in UTC: seconds, milliseconds or finer since 1970, as a number or as text, or ISO 8601 (UTC where no zone is given).
+    """A time in UTC: seconds, milliseconds or finer since 1970, as a number or as text, or ISO 8601
+    (UTC where no zone is given).
 
     None where there is none; `ValueError` for what is no time.
     """
@@ -103,10 +122,18 @@ def moment(value: object) -> datetime | None:
             return _since_1970(Decimal(text))
         try:
             parsed = datetime.fromisoformat(text.removesuffix(" UTC"))
-            return _storable((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC))
+            return _storable(
+                (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
+            )
         except (ValueError, OverflowError):
-            raise ValueError(f"{one_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970") from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (isinstance(value, int) or math.isfinite(value)):
+            raise ValueError(
+                f"{one_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970"
+            ) from None
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int | float)
+        or not (isinstance(value, int) or math.isfinite(value))
+    ):
         raise ValueError(f"{named(value)} is no time; give ISO 8601 or seconds since 1970")
     if abs(value) > 10**19:
         raise ValueError("a number of that size is no time; give seconds since 1970")
@@ -129,7 +156,9 @@ def _storable(time: datetime) -> datetime:
 
 
 def metadata_of(value: object) -> dict[str, Scalar]:
-    """What of an object can be metadata: scalars as they are, lists and objects as JSON; null is left out."""
+    """What of an object can be metadata: scalars as they are, lists and objects as JSON; null is
+    left out.
+    """
     if not isinstance(value, Mapping):
         return {}
     kept: dict[str, Scalar] = {}

@@ -13,17 +13,30 @@ _BEARER = re.compile(r"bearer[ \t:=]{1,4}+[\"']?([\w.~+/-]{16,}+=*+)", re.IGNORE
 _BASIC = re.compile(r"basic[ \t]{1,4}+([A-Za-z0-9+/]{8,4000}+={0,2})", re.IGNORECASE)
 _AUTHORIZATION = re.compile(
     r"(?<![A-Za-z])authorization[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?"
-    r"(?:(?P<scheme>[A-Za-z][\w-]{1,30}+)[ \t=]{1,4}+)?[\"']?(?P<value>[A-Za-z0-9][^\s\"'`,;<>()]{5,4000}+)",
+    r"(?:(?P<scheme>[A-Za-z][\w-]{1,30}+)[ "
+    r"\t=]{1,4}+)?[\"']?(?P<value>[A-Za-z0-9][^\s\"'`,;<>()]{5,4000}+)",
     re.IGNORECASE,
 )
-_PARAMETER = re.compile(r"(?:response|cnonce|signature|mac|password)=\"?([\w+/=.-]{16,}+)", re.IGNORECASE | re.ASCII)
-_COOKIE = re.compile(r"cookie2?[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?(?P<pairs>[^\r\n\"'`]{3,4000}+)", re.IGNORECASE)
+_PARAMETER = re.compile(
+    r"(?:response|cnonce|signature|mac|password)=\"?([\w+/=.-]{16,}+)", re.IGNORECASE | re.ASCII
+)
+_COOKIE = re.compile(
+    r"cookie2?[\"'`]?\]?[ \t]{0,4}+(?:=>|[:=,])[ \t]{0,4}+[\"'`]?(?P<pairs>[^\r\n\"'`]{3,4000}+)",
+    re.IGNORECASE,
+)
 _COOKIE_PAIR = re.compile(r"([\w.$-]{1,80}+)=([^;\s\"'`,]{6,4000}+)", re.ASCII)
 _COOKIE_PAIRS = 50
 _COOKIE_LENGTH = 4000
-_COOKIE_ATTRIBUTES = frozenset({"path", "domain", "expires", "max-age", "samesite", "version", "priority", "comment"})
-_SESSION = re.compile(r"sess|sid$|token|auth|csrf|xsrf|jwt|login|remember|connect\.|secret|user|credential|key$", re.IGNORECASE)
-_PARAMETER_SCHEMES = frozenset({"digest", "hmac", "signature", "oauth", "aws4-hmac-sha256", "hawk", "mac"})
+_COOKIE_ATTRIBUTES = frozenset(
+    {"path", "domain", "expires", "max-age", "samesite", "version", "priority", "comment"}
+)
+_SESSION = re.compile(
+    r"sess|sid$|token|auth|csrf|xsrf|jwt|login|remember|connect\.|secret|user|credential|key$",
+    re.IGNORECASE,
+)
+_PARAMETER_SCHEMES = frozenset(
+    {"digest", "hmac", "signature", "oauth", "aws4-hmac-sha256", "hawk", "mac"}
+)
 _AUTHORIZATION_LINE = 600
 
 
@@ -53,7 +66,11 @@ def find_at_authorization(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
         for part in _PARAMETER.finditer(text, at, line if line >= 0 else at + _AUTHORIZATION_LINE):
             if not values.is_identifier(part[1]) and not values.is_placeholder(part[1]):
                 yield (*part.span(1), "credentials in a header")
-    elif values.looks_random(value) or (values.count_digits(value) >= 2 and values.looks_like_password(value) and not values.is_identifier(value)):
+    elif values.looks_random(value) or (
+        values.count_digits(value) >= 2
+        and values.looks_like_password(value)
+        and not values.is_identifier(value)
+    ):
         yield (*found.span("value"), "credentials in a header")
 
 
@@ -71,8 +88,14 @@ def find_at_cookie(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
 def _find_cookies(text: str, header: re.Match[str]) -> Iterator[SecretSpan]:
     for pair in islice(_COOKIE_PAIR.finditer(text, *header.span("pairs")), _COOKIE_PAIRS):
         name, value = pair[1], pair[2]
-        if name.lower() in _COOKIE_ATTRIBUTES or values.is_placeholder(value) or values.is_reference(value):
+        if (
+            name.lower() in _COOKIE_ATTRIBUTES
+            or values.is_placeholder(value)
+            or values.is_reference(value)
+        ):
             continue
         telling = _SESSION.search(name) and len(value) >= 8 and values.count_digits(value) >= 2
-        if values.looks_random(value) or (telling and not values.is_identifier(value) and not values.is_wordy(value)):
+        if values.looks_random(value) or (
+            telling and not values.is_identifier(value) and not values.is_wordy(value)
+        ):
             yield (*pair.span(2), "cookie")

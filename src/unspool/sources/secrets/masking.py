@@ -1,6 +1,7 @@
 """Masking: every character of a secret becomes `*`, so that offsets and lines stay exact. Pure.
 
-Secrets are found by jumping to fixed strings first. Those searches run at memory speed, and most files contain few of the strings.
+Secrets are found by jumping to fixed strings first. Those searches run at memory speed, and most
+files contain few of the strings.
 """
 
 from __future__ import annotations
@@ -9,14 +10,30 @@ import re
 from collections.abc import Iterator
 
 from unspool.domain.reports import Masked
-from unspool.sources.secrets import assignments, commands, files, headers, names, private_keys, structures, tokens, urls
+from unspool.sources.secrets import (
+    assignments,
+    commands,
+    files,
+    headers,
+    names,
+    private_keys,
+    structures,
+    tokens,
+    urls,
+)
 from unspool.sources.secrets.spans import ScannedText, SecretFinder, SecretSpan, Trust
 
-_ROUNDS = 5  # masking can uncover a neighbour of a secret; in practice the second round finds nothing
+# masking can uncover a neighbour of a secret; in practice the second round finds nothing
+_ROUNDS = 5
 
 # Finders by the string at which they begin, in lower case. A text is searched once for each string.
 _FINDERS: dict[bytes, tuple[SecretFinder, ...]] = {
-    b"pass": (assignments.find_at_name, structures.find_at_insert, commands.find_at_password, commands.find_at_call),
+    b"pass": (
+        assignments.find_at_name,
+        structures.find_at_insert,
+        commands.find_at_password,
+        commands.find_at_call,
+    ),
     b"pw": (assignments.find_at_name,),
     b"psk": (assignments.find_at_name,),
     b"secret": (assignments.find_at_name, structures.find_at_manifest),
@@ -58,7 +75,8 @@ _PROSE_FINDERS: dict[bytes, tuple[SecretFinder, ...]] = {
 def mask_secrets(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
     """Mask the secrets of a text, and return their places. Masking twice changes nothing more.
 
-    The path only decides how suspicious to be. In a `.env` file any value of a secret name counts. In program text it has to look like one.
+    The path only decides how suspicious to be. In a `.env` file any value of a secret name counts.
+    In program text it has to look like one.
     """
     masked: list[Masked] = []
     for _ in range(_ROUNDS):
@@ -78,7 +96,8 @@ def mask_named(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
 
 
 def _find_spans(text: str, path: str) -> Iterator[SecretSpan]:
-    flat = text.encode("ascii", "replace")  # one byte for each character, so positions are the same in both
+    # one byte for each character, so positions are the same in both
+    flat = text.encode("ascii", "replace")
     scan = ScannedText(text, flat, flat.lower(), path, files.classify(path))
     yield from private_keys.find_blocks(scan)
     yield from tokens.find_tokens(scan)

@@ -23,9 +23,17 @@ _FOREIGN = (
     "Has\u0142o",
     "l\u00f6senord",
 )
-_SUFFIX = r"(?:[_-]?(?:base|value|string|text|plain|plaintext|raw|b64|base64|hex|phrase))?s?[0-9]{0,2}"
-_CHOSEN = r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de )passe|kennwort|senha|wachtwoord|requirepass|(?<=master)auth"
-_WORD = re.compile(rf"(?:{_CHOSEN}|pass|pwd|pw|psk|secret|token|key|auth|credential|creds?|salt|mnemonic){_SUFFIX}(?![\w-])", re.IGNORECASE)
+_SUFFIX = (
+    r"(?:[_-]?(?:base|value|string|text|plain|plaintext|raw|b64|base64|hex|phrase))?s?[0-9]{0,2}"
+)
+_CHOSEN = (
+    r"passw(?:or)?d|passwort|pass[ _-]?phrase|pass[ _-]?code|(?<=de "
+    r")passe|kennwort|senha|wachtwoord|requirepass|(?<=master)auth"
+)
+_WORD = re.compile(
+    rf"(?:{_CHOSEN}|pass|pwd|pw|psk|secret|token|key|auth|credential|creds?|salt|mnemonic){_SUFFIX}(?![\w-])",
+    re.IGNORECASE,
+)
 _NAME = re.compile(
     r"(?P<public>public[_-]?(?:key)?[_-]?|(?:next|page|paging|pagination|continuation|change|update|lock|sync|request|cancel\w*|proxy|fastcgi|uwsgi|scgi|grpc|memcached)[_-]?)?"
     rf"(?:(?P<password>{_CHOSEN}|passe|pwd"
@@ -39,7 +47,8 @@ _NAME = re.compile(
     rf"{_SUFFIX}$"
 )
 _PHRASE = re.compile(
-    r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$", re.IGNORECASE
+    r"(?:api|access|private|secret|encryption|signing|license|account|subscription|recovery|shared|client|master)[ ]$",
+    re.IGNORECASE,
 )
 _KEY_VALUE = re.compile(r"[\"']?[ \t]{0,8}[:=][ \t]{0,8}[\"']?([\w+/=-]{32,200})")
 _SHORT = frozenset({"pass", "auth", "salt", "key"})
@@ -89,7 +98,9 @@ class SecretName(NamedTuple):
 
 
 def identify(scan: ScannedText, at: int) -> SecretName | None:
-    """Return the place of a name whose last word begins at a position, if the whole name says secret."""
+    """Return the place of a name whose last word begins at a position, if the whole name says
+    secret.
+    """
     text = scan.text
     word = _WORD.match(text, at)
     if not word:
@@ -98,23 +109,34 @@ def identify(scan: ScannedText, at: int) -> SecretName | None:
     least = max(0, at - _LONGEST)
     while start > least and (text[start - 1].isalnum() or text[start - 1] in "_-."):
         start -= 1
-    if start == at and text[at - 1 : at] == " " and (phrase := _PHRASE.search(text[max(0, at - 14) : at])):  # "API key"
+    # "API key"
+    if (
+        start == at
+        and text[at - 1 : at] == " "
+        and (phrase := _PHRASE.search(text[max(0, at - 14) : at]))
+    ):
         start -= len(phrase[0])
     named = _NAME.search(text[start : word.end()].lower())
     if not named and word[0].lower() == "key" and start == at and _is_random_key(text, word.end()):
         return SecretName(scan, start, word.end(), "secret")
-    if not named or named["public"] or text[start - 2 : start] == "::":  # the name of a type: "AWS::IAM::AccessKey"
+    # the name of a type: "AWS::IAM::AccessKey"
+    if not named or named["public"] or text[start - 2 : start] == "::":
         return None
     before = text[start - 1 : start]
     if (before in ("$", "(", "{") and text[start : word.end()].lower() == "pwd") or (
-        before == ":" and text[word.end() : word.end() + 1] == ":" and text[start - 2 : start - 1].isalnum()
+        before == ":"
+        and text[word.end() : word.end() + 1] == ":"
+        and text[start - 2 : start - 1].isalnum()
     ):
         return None  # the shell's working folder, or a part of an ARN
     return SecretName(scan, start, word.end(), "password" if named["password"] else "secret")
 
 
 def _is_random_key(text: str, end: int) -> bool:
-    """Tell if a name that is only `key` has a long random value. Public keys of SSH begin with AAAA."""
+    """Tell if a name that is only `key` has a long random value.
+
+    Public keys of SSH begin with AAAA.
+    """
     value = _KEY_VALUE.match(text, end)
     if not value or value[1].startswith("AAAA") or not values.looks_random(value[1]):
         return False

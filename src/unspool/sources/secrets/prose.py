@@ -1,4 +1,6 @@
-"""Secrets that sentences, labels and comments give: "the password for bob is ...", `**Password:** ...`. Pure."""
+"""Secrets that sentences, labels and comments give: "the password for bob is ...",
+`**Password:** ...`. Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +14,25 @@ from unspool.sources.secrets.names import SecretName
 from unspool.sources.secrets.spans import SecretSpan, Trust, get_line
 
 _LINK = re.compile(
-    r"(?:[ \t]{1,8}(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]{1,8}[\w@.'/\"`-]{1,40}(?:[ \t]{1,8}[\w@.'/-]{1,30}){0,4}?)?"
+    r"(?:[ \t]{1,8}(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]{1,8}[\w@.'/\"`-]{1,40}(?:[ "
+    r"\t]{1,8}[\w@.'/-]{1,30}){0,4}?)?"
     r"(?:[ \t]{0,8}\([^()\n]{1,40}\))?\*{0,2}"
-    r"[ \t]{0,8}(?P<sign>(?<=[ \t])-(?=[ \t])|\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset to\b|\bto\b)"
+    r"[ \t]{0,8}(?P<sign>(?<=[ \t])-(?=[ "
+    r"\t])|\b(?:is|was|are|be|lautet|ist|est|es)\b|=|:|->|\u2192|\u2013|\u2014|\bset "
+    r"to\b|\bto\b)"
     r"[ \t]{0,8}(?:now|still|set to|currently|just)?[ \t]{0,8}:?[ \t]{0,8}\*{0,2}[ \t]{0,8}(?=\S)",
     re.IGNORECASE,
 )
 _NEXT_LINE = re.compile(
-    r"\*{0,2}:\*{0,2}[ \t]{0,8}\r?\n(?:[ \t]{0,40}\r?\n)?[ \t]{0,40}(?:[-*>][ \t]{1,8})?(?P<value>[^\s`\"']{6,200})[ \t]{0,8}(?:\r?\n|$)"
+    r"\*{0,2}:\*{0,2}[ \t]{0,8}\r?\n(?:[ \t]{0,40}\r?\n)?[ \t]{0,40}(?:[-*>][ "
+    r"\t]{1,8})?(?P<value>[^\s`\"']{6,200})[ \t]{0,8}(?:\r?\n|$)"
 )
-_DISTANT = re.compile(r"(?:[ \t]{1,8}[\w'-]{1,20}){1,5}:[ \t]{1,8}[`'\"*]{0,2}(?P<value>[^\s`'\"]{6,100})")
+_DISTANT = re.compile(
+    r"(?:[ \t]{1,8}[\w'-]{1,20}){1,5}:[ \t]{1,8}[`'\"*]{0,2}(?P<value>[^\s`'\"]{6,100})"
+)
 _BEFORE = re.compile(
-    r"(?:use|using|with|enter|try|type|set)[ \t]{1,8}[`'\"]?(?P<value>[^\s`'\"]{6,60})[`'\"]?[ \t]{1,8}as[ \t]{1,8}(?:\w{1,12}[ \t]{1,8}){0,2}$",
+    r"(?:use|using|with|enter|try|type|set)[ \t]{1,8}[`'\"]?(?P<value>[^\s`'\"]{6,60})[`'\"]?[ "
+    r"\t]{1,8}as[ \t]{1,8}(?:\w{1,12}[ \t]{1,8}){0,2}$",
     re.IGNORECASE,
 )
 _TRAILING = re.compile(r"(?:[.,;:)\]}>|*_`\"'?]|</?\w*>?|\\[nr].*)+$")
@@ -51,12 +60,18 @@ def find_in_prose(place: SecretName, end: int) -> Iterator[SecretSpan]:
     first, last = get_extent(literal)
     value = text[first:last]
     phrase = place.kind == "password" and values.looks_like_passphrase(value)
-    if values.is_prose_secret(value, place.kind) or phrase or (link["sign"].lower() != "to" and _is_plain_word(value, place)):
+    if (
+        values.is_prose_secret(value, place.kind)
+        or phrase
+        or (link["sign"].lower() != "to" and _is_plain_word(value, place))
+    ):
         yield first, last, place.kind
 
 
 def _find_around(place: SecretName, end: int) -> Iterator[SecretSpan]:
-    """Yield a striking word behind a few other words and a colon, or before the name: "use x as the password"."""
+    """Yield a striking word behind a few other words and a colon, or before the name: "use x as
+    the password".
+    """
     text = place.text
     distant = _DISTANT.match(text, end)
     if distant and is_striking(value := _TRAILING.sub("", distant["value"])):
@@ -67,8 +82,13 @@ def _find_around(place: SecretName, end: int) -> Iterator[SecretSpan]:
         yield start + before.start("value"), start + before.end("value"), place.kind
 
 
-def judge_label(place: SecretName, first: int, *, stops: str = "", plain: bool = True) -> Iterator[SecretSpan]:
-    """Yield the value of a label: at the end of a line, of a sentence or of a cell. `plain` words count if nothing follows them."""
+def judge_label(
+    place: SecretName, first: int, *, stops: str = "", plain: bool = True
+) -> Iterator[SecretSpan]:
+    """Yield the value of a label: at the end of a line, of a sentence or of a cell.
+
+    `plain` words count if nothing follows them.
+    """
     text = place.text
     end = get_line(text, first)[1]
     if stops and (stop := text.find(stops, first, end)) >= 0:
@@ -92,8 +112,16 @@ def judge_label(place: SecretName, first: int, *, stops: str = "", plain: bool =
 
 
 def _is_plain_word(value: str, place: SecretName) -> bool:
-    """Judge the only word behind a label. A plain word counts, because people choose such passwords."""
-    if place.kind != "password" or place.trust is Trust.PROGRAM or len(value) < values.MIN_LENGTH or is_locale(place.path):
+    """Judge the only word behind a label.
+
+    A plain word counts, because people choose such passwords.
+    """
+    if (
+        place.kind != "password"
+        or place.trust is Trust.PROGRAM
+        or len(value) < values.MIN_LENGTH
+        or is_locale(place.path)
+    ):
         return False
     if values.is_ordinary(value) or values.is_placeholder(value) or values.is_fake(value):
         return False
@@ -101,7 +129,18 @@ def _is_plain_word(value: str, place: SecretName) -> bool:
 
 
 def is_striking(value: str) -> bool:
-    """Tell if a word that follows "password" in a sentence can be nothing else: "with password x"."""
-    if len(value) < _MIN_STRIKING or not values.is_prose_secret(value, "password") or (values.is_wordy(value) and not value.isalnum()):
+    """Tell if a word that follows "password" in a sentence can be nothing else: "with password
+    x".
+    """
+    if (
+        len(value) < _MIN_STRIKING
+        or not values.is_prose_secret(value, "password")
+        or (values.is_wordy(value) and not value.isalnum())
+    ):
         return False
-    return any(map(str.isdigit, value)) and not values.is_fake(value) and not value.isupper() and not values.is_reference(value)
+    return (
+        any(map(str.isdigit, value))
+        and not values.is_fake(value)
+        and not value.isupper()
+        and not values.is_reference(value)
+    )

@@ -21,7 +21,10 @@ class Trust(IntEnum):
 
 
 class ScannedText(NamedTuple):
-    """A text that is scanned. `flat` is the text in ASCII, one byte for each character, and `folded` the same in lower case."""
+    """A text that is scanned.
+
+    `flat` is the text in ASCII, one byte for each character, and `folded` the same in lower case.
+    """
 
     text: str
     flat: bytes
@@ -30,7 +33,8 @@ class ScannedText(NamedTuple):
     trust: Trust
 
 
-SecretFinder = Callable[[ScannedText, int], Iterator[SecretSpan]]  # yields the secrets that belong to an anchor at a position
+# yields the secrets that belong to an anchor at a position
+SecretFinder = Callable[[ScannedText, int], Iterator[SecretSpan]]
 
 
 def is_monotonous(value: str) -> bool:
@@ -38,7 +42,9 @@ def is_monotonous(value: str) -> bool:
     return len(set(value)) < _MIN_DISTINCT
 
 
-def iterate_anchors(text: str, searched: bytes, anchor: bytes, expression: re.Pattern[str]) -> Iterator[re.Match[str]]:
+def iterate_anchors(
+    text: str, searched: bytes, anchor: bytes, expression: re.Pattern[str]
+) -> Iterator[re.Match[str]]:
     """Yield the matches that begin at an occurrence of `anchor` in `searched`, without overlaps."""
     at = searched.find(anchor)
     while at >= 0:
@@ -49,7 +55,9 @@ def iterate_anchors(text: str, searched: bytes, anchor: bytes, expression: re.Pa
 
 
 def get_line(text: str, at: int, most: int = 400) -> tuple[int, int]:
-    """Return start and end of the line around a position, at most `most` characters to each side."""
+    """Return start and end of the line around a position, at most `most` characters to each
+    side.
+    """
     least = max(0, at - most)
     start = text.rfind("\n", least, at) + 1
     end = text.find("\n", at, at + most)

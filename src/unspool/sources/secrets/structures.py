@@ -1,4 +1,7 @@
-"""Secrets whose name is elsewhere in the document: Kubernetes manifests and columns of tables. Pure."""
+"""Secrets whose name is elsewhere in the document: Kubernetes manifests and columns of tables.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,32 @@ from unspool.sources.names import extension
 from unspool.sources.secrets import values
 from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust, get_line
 
-_SECRET_KIND = re.compile(r"[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$")
+_SECRET_KIND = re.compile(
+    r"[ \t]*[\"']?kind[\"']?[ \t]*:[ \t]*[\"']?Secret[\"']?[ \t]*,?[ \t]*\r?$"
+)
 _MANIFEST = 50_000  # characters before and behind the kind
 _KINDS = ("kind:", 'kind":')
-_DATA = re.compile(r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ \t]*(?:\{[ \t]*)?\r?$", re.MULTILINE)
-_ENTRY = re.compile(r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$", re.MULTILINE)
+_DATA = re.compile(
+    r"^(?P<indent>[ \t]*)[\"']?(?:stringData|data)[\"']?[ \t]*:[ \t]*(?:\{[ \t]*)?\r?$",
+    re.MULTILINE,
+)
+_ENTRY = re.compile(
+    r"(?P<indent>[ \t]*)[\"']?[\w./-]{1,100}[\"']?[ \t]*:[ \t]*(?P<value>[^\r\n]*)\r?$",
+    re.MULTILINE,
+)
 _LITERAL = re.compile(r"[\"']?(?P<value>[^\"'#{}|>,\s][^\"'\r\n]{3,})")
 _ROWS = 100_000
 _COLUMN = re.compile(
-    r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ _-]?key|secret access key|access key|client secret)",
+    r"(?:.*[ _-])?(?:pass ?words?|passwort|passwd|pwd|pass|pw|pass ?phrase|secret|token|api[ "
+    r"_-]?key|secret access key|access key|client secret)",
     re.IGNORECASE,
 )
-_HEADER = re.compile(r"[\w \"-]{1,40}(?:[,;\t][\w \"-]{1,40}){1,30}\r?\n")  # the first line of separated values
+# the first line of separated values
+_HEADER = re.compile(r"[\w \"-]{1,40}(?:[,;\t][\w \"-]{1,40}){1,30}\r?\n")
 _COLUMNS = re.compile(r"\([\w\s,\"`\[\]]{1,400}\)\s{0,8}values\s{0,8}(?=\()", re.IGNORECASE)
-_VALUE = re.compile(r"\s{0,8}(?:N?'(?P<text>(?:[^'\\]|''|\\.){0,400}+)'|[^,()']{1,100}(?:\([^()]{0,100}\))?)\s{0,8}(?P<end>[,)])")
+_VALUE = re.compile(
+    r"\s{0,8}(?:N?'(?P<text>(?:[^'\\]|''|\\.){0,400}+)'|[^,()']{1,100}(?:\([^()]{0,100}\))?)\s{0,8}(?P<end>[,)])"
+)
 _NEXT_ROW = re.compile(r"\s{0,8},\s{0,8}\(")
 _RULE = re.compile(r"[ \t]*\|?[ \t:|-]*-{2,}[ \t:|-]*$")
 
@@ -35,7 +50,9 @@ def find_at_manifest(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
 
 
 def find_at_insert(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield the values of a password column in an SQL `INSERT`, given the position of the column's name."""
+    """Yield the values of a password column in an SQL `INSERT`, given the position of the
+    column's name.
+    """
     text = scan.text
     start = text.rfind("(", max(0, at - 300), at)
     columns = _COLUMNS.match(text, start) if start >= 0 else None
@@ -79,10 +96,14 @@ def _find_in_manifest(text: str, kind: re.Match[str]) -> Iterator[SecretSpan]:
 
 
 def _get_manifest(text: str, kind: re.Match[str]) -> tuple[int, int]:
-    """Return the extent of a manifest: up to the kinds before and behind it, or to the ends of its document."""
+    """Return the extent of a manifest: up to the kinds before and behind it, or to the ends of
+    its document.
+    """
     least, most = max(0, kind.start() - _MANIFEST), min(len(text), kind.end() + _MANIFEST)
     start = max(least, *(text.rfind(mark, least, kind.start()) + 1 for mark in _KINDS))
-    end = min((at for mark in _KINDS if (at := text.find(mark, kind.end(), most)) >= 0), default=most)
+    end = min(
+        (at for mark in _KINDS if (at := text.find(mark, kind.end(), most)) >= 0), default=most
+    )
     start = max(start, text.rfind("\n---", start, kind.start()) + 1)
     following = text.find("\n---", kind.end(), end)
     return start, following if following >= 0 else end
@@ -112,7 +133,11 @@ def _find_entries(text: str, data: re.Match[str], end: int) -> Iterator[SecretSp
             continue
         if re.match(r"[|>][+-]?[0-9]?[ \t]*$", entry["value"]):
             block = depth
-        elif (literal := _LITERAL.match(entry["value"])) and "{{" not in entry["value"] and not values.is_placeholder(literal["value"].strip()):
+        elif (
+            (literal := _LITERAL.match(entry["value"]))
+            and "{{" not in entry["value"]
+            and not values.is_placeholder(literal["value"].strip())
+        ):
             first = entry.start("value") + literal.start("value")
             yield first, first + len(literal["value"].rstrip(" \t,\"'")), "kubernetes secret"
 
@@ -127,7 +152,11 @@ def _find_in_tables(text: str) -> Iterator[SecretSpan]:
         if "|" not in bare:
             columns = []
         elif _RULE.match(bare) and "|" in before[1]:
-            columns = [number for number, (_, cell) in enumerate(_split_cells(before[1])) if _COLUMN.fullmatch(cell.strip("*_` "))]
+            columns = [
+                number
+                for number, (_, cell) in enumerate(_split_cells(before[1]))
+                if _COLUMN.fullmatch(cell.strip("*_` "))
+            ]
         elif columns:
             for number, (start, cell) in enumerate(_split_cells(bare)):
                 if number in columns:
@@ -154,11 +183,17 @@ def _judge_cell(start: int, cell: str) -> Iterator[SecretSpan]:
 
 
 def _find_in_rows(text: str, separator: str) -> Iterator[SecretSpan]:
-    """Yield the cells of secret columns in files of separated values; the first row names the columns."""
+    """Yield the cells of secret columns in files of separated values; the first row names the
+    columns.
+    """
     head = text.split("\n", 1)[0]
     separator = separator or max(",;\t", key=head.count)
     width = head.count(separator)
-    columns = {number for number, cell in enumerate(head.rstrip("\r").split(separator)) if _COLUMN.fullmatch(cell.strip(' "'))}
+    columns = {
+        number
+        for number, cell in enumerate(head.rstrip("\r").split(separator))
+        if _COLUMN.fullmatch(cell.strip(' "'))
+    }
     if not columns:
         return
     at = len(head) + 1
@@ -169,7 +204,16 @@ def _find_in_rows(text: str, separator: str) -> Iterator[SecretSpan]:
             continue
         for number, cell in enumerate(line.rstrip("\r").split(separator)):
             value = cell.strip(' "')
-            if number in columns and len(value) >= 4 and not values.is_placeholder(value) and not values.is_ordinary(value):
-                yield position + cell.index(value), position + cell.index(value) + len(value), "password"
+            if (
+                number in columns
+                and len(value) >= 4
+                and not values.is_placeholder(value)
+                and not values.is_ordinary(value)
+            ):
+                yield (
+                    position + cell.index(value),
+                    position + cell.index(value) + len(value),
+                    "password",
+                )
             position += len(cell) + 1
         at += len(line) + 1

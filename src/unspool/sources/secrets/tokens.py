@@ -1,7 +1,8 @@
 """Tokens with a form of their own: keys of known providers, web tokens, password hashes. Pure.
 
-Every provider's token contains a run of 20 letters, digits, `_` or `-`. Runs are found at memory speed, and only the beginnings of
-their parts are compared with the table. The expressions use possessive repeats, so that they never backtrack.
+Every provider's token contains a run of 20 letters, digits, `_` or `-`. Runs are found at memory
+speed, and only the beginnings of their parts are compared with the table. The expressions use
+possessive repeats, so that they never backtrack.
 """
 
 from __future__ import annotations
@@ -25,17 +26,24 @@ class TokenForm(NamedTuple):
 
 def _define(kind: str, prefixes: str, expression: str, *, glued: str = "A-Za-z0-9") -> TokenForm:
     """Define a form. `glued` are the characters that may not precede it."""
-    return TokenForm(kind, tuple(prefixes.split()), re.compile(f"(?<![{glued}]){expression}", re.ASCII))
+    return TokenForm(
+        kind, tuple(prefixes.split()), re.compile(f"(?<![{glued}]){expression}", re.ASCII)
+    )
 
 
 _FORMS = (
-    _define("aws access key", "AKIA ASIA ABIA ACCA", r"A(?:KI|SI|BI|CC)A[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _define("aws bedrock key", "ABSK bedrock-api-key-", r"(?:ABSK|bedrock-api-key-)[A-Za-z0-9+/=]{80,}+"),
+    _define(
+        "aws access key", "AKIA ASIA ABIA ACCA", r"A(?:KI|SI|BI|CC)A[A-Z0-9]{16}(?![A-Za-z0-9])"
+    ),
+    _define(
+        "aws bedrock key", "ABSK bedrock-api-key-", r"(?:ABSK|bedrock-api-key-)[A-Za-z0-9+/=]{80,}+"
+    ),
     _define("github token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{30,}+"),
     _define("github token", "github_pat_", r"github_pat_\w{22,}+"),
     _define(
         "gitlab token",
-        "glpat- gldt- glrt- glrtr- glptt- glcbt- glsoat- glft- glimt- glagent- gloas- glffct- glwt-",
+        "glpat- gldt- glrt- glrtr- glptt- glcbt- glsoat- glft- glimt- glagent- gloas- glffct- "
+        "glwt-",
         r"gl(?:pat|dt|rtr?|ptt|cbt|soat|ft|imt|agent|oas|ffct|wt)-[\w-]{20,}+(?:\.[0-9a-z]{2}\.?[0-9a-z]{7})?",
     ),
     _define("gitlab token", "GR1348941", r"GR1348941[\w-]{20,}+"),
@@ -43,11 +51,22 @@ _FORMS = (
     _define("slack token", "xox xapp-", r"x(?:ox[a-z](?:\.xox[a-z])?|app)-[A-Za-z0-9-]{15,}+"),
     _define("google api key", "AIza", r"AIza[\w-]{35}(?![\w-])", glued=r"\w-"),
     _define("google oauth secret", "GOCSPX-", r"GOCSPX-[\w-]{20,}+", glued=r"\w-"),
-    _define("stripe key", "sk_live_ sk_test_ rk_live_ rk_test_ sk_prod_ rk_prod_", r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{12,}+"),
+    _define(
+        "stripe key",
+        "sk_live_ sk_test_ rk_live_ rk_test_ sk_prod_ rk_prod_",
+        r"[sr]k_(?:live|test|prod)_[A-Za-z0-9]{12,}+",
+    ),
     _define("webhook secret", "whsec_", r"whsec_[A-Za-z0-9+/=]{20,}+"),
     _define("anthropic key", "sk-ant-", r"sk-ant-[\w-]{20,}+", glued=r"\w-"),
-    _define("openai key", "sk-", r"sk-(?:(?:proj|svcacct|admin|or-v1|None|lf)-[\w-]{20,}+|[A-Za-z0-9]{32,}+(?![\w-]))", glued=r"\w-"),
-    _define("hugging face token", "hf_ api_org_", r"(?:hf|api_org)_[A-Za-z0-9]{30,}+(?!\w)", glued=r"\w"),
+    _define(
+        "openai key",
+        "sk-",
+        r"sk-(?:(?:proj|svcacct|admin|or-v1|None|lf)-[\w-]{20,}+|[A-Za-z0-9]{32,}+(?![\w-]))",
+        glued=r"\w-",
+    ),
+    _define(
+        "hugging face token", "hf_ api_org_", r"(?:hf|api_org)_[A-Za-z0-9]{30,}+(?!\w)", glued=r"\w"
+    ),
     _define("groq key", "gsk_", r"gsk_[A-Za-z0-9]{40,}+(?!\w)", glued=r"\w"),
     _define("xai key", "xai-", r"xai-[A-Za-z0-9]{40,}+(?![\w-])", glued=r"\w-"),
     _define("perplexity key", "pplx-", r"pplx-[A-Za-z0-9]{32,}+(?!\w)", glued=r"\w-"),
@@ -67,28 +86,85 @@ _FORMS = (
     _define("clojars token", "CLOJARS_", r"CLOJARS_[A-Za-z0-9]{50,}+"),
     _define("crates.io token", "cio", r"cio[A-Za-z0-9]{32}(?!\w)", glued=r"\w"),
     _define("docker hub token", "dckr_pat_ dckr_oat_", r"dckr_[po]at_[\w-]{20,}+", glued=r"\w"),
-    _define("databricks token", "dapi dose dkea", r"d(?:api|ose|kea)[0-9a-f]{32}(?:-[0-9]{1,2})?(?!\w)", glued=r"\w"),
-    _define("notion token", "ntn_ secret_", r"(?:ntn_[0-9]{9,}+[A-Za-z0-9]{30,}+|secret_[A-Za-z0-9]{43}(?!\w))", glued=r"\w"),
-    _define("linear key", "lin_api_ lin_oauth_ lin_wh_", r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{32,}+", glued=r"\w"),
+    _define(
+        "databricks token",
+        "dapi dose dkea",
+        r"d(?:api|ose|kea)[0-9a-f]{32}(?:-[0-9]{1,2})?(?!\w)",
+        glued=r"\w",
+    ),
+    _define(
+        "notion token",
+        "ntn_ secret_",
+        r"(?:ntn_[0-9]{9,}+[A-Za-z0-9]{30,}+|secret_[A-Za-z0-9]{43}(?!\w))",
+        glued=r"\w",
+    ),
+    _define(
+        "linear key",
+        "lin_api_ lin_oauth_ lin_wh_",
+        r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{32,}+",
+        glued=r"\w",
+    ),
     _define("sentry token", "sntrys_ sntryu_", r"sntry[su]_[\w=+/-]{40,}+", glued=r"\w"),
-    _define("postman key", "PMAK- PMAT-", r"PM(?:AK-[0-9a-f]{24}-[0-9a-f]{30,}+|AT-[A-Z0-9]{20,}+)", glued=r"\w"),
-    _define("square token", "EAAA sq0atp- sq0csp- sq0idp-", r"(?:EAAA[\w-]{56,60}(?![\w-])|sq0[a-z]{3}-[\w-]{20,}+)", glued=r"\w-"),
+    _define(
+        "postman key",
+        "PMAK- PMAT-",
+        r"PM(?:AK-[0-9a-f]{24}-[0-9a-f]{30,}+|AT-[A-Z0-9]{20,}+)",
+        glued=r"\w",
+    ),
+    _define(
+        "square token",
+        "EAAA sq0atp- sq0csp- sq0idp-",
+        r"(?:EAAA[\w-]{56,60}(?![\w-])|sq0[a-z]{3}-[\w-]{20,}+)",
+        glued=r"\w-",
+    ),
     _define("facebook token", "EAA", r"EAA[A-Za-z0-9]{90,}+", glued=r"\w"),
-    _define("new relic key", "NRAK- NRII- NRJS- NRIQ- NRRA-", r"NR(?:AK|II|JS|IQ|RA)-[A-Za-z0-9_-]{18,}+", glued=r"\w"),
+    _define(
+        "new relic key",
+        "NRAK- NRII- NRJS- NRIQ- NRRA-",
+        r"NR(?:AK|II|JS|IQ|RA)-[A-Za-z0-9_-]{18,}+",
+        glued=r"\w",
+    ),
     _define("mailgun key", "key-", r"key-[0-9a-f]{32}(?!\w)", glued=r"\w-"),
-    _define("sendinblue key", "xkeysib- xsmtpsib-", r"x(?:key|smtp)sib-[0-9a-f]{64}-[A-Za-z0-9]{16}", glued=r"\w-"),
+    _define(
+        "sendinblue key",
+        "xkeysib- xsmtpsib-",
+        r"x(?:key|smtp)sib-[0-9a-f]{64}-[A-Za-z0-9]{16}",
+        glued=r"\w-",
+    ),
     _define("resend key", "re_", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}(?!\w)", glued=r"\w"),
-    _define("twilio key", " ".join(f"SK{digit}" for digit in "0123456789abcdefABCDEF"), r"SK[0-9a-fA-F]{32}(?!\w)", glued=r"\w"),
+    _define(
+        "twilio key",
+        " ".join(f"SK{digit}" for digit in "0123456789abcdefABCDEF"),
+        r"SK[0-9a-fA-F]{32}(?!\w)",
+        glued=r"\w",
+    ),
     _define("digitalocean token", "doo_v1_ dop_v1_ dor_v1_", r"do[opr]_v1_[0-9a-f]{40,}+"),
     _define("shopify token", "shpat_ shpss_ shpca_ shppa_", r"shp[a-z]{2}_[0-9a-fA-F]{32}(?!\w)"),
     _define("atlassian token", "ATATT3 ATCTT3", r"AT[AC]TT3[\w=+/.-]{20,}+", glued=r"\w"),
     _define("figma token", "figd_ figu_ figo_", r"fig[duo]_[\w-]{20,}+", glued=r"\w"),
-    _define("grafana token", "glsa_ glc_", r"gl(?:sa_[A-Za-z0-9]{32}_[0-9a-f]{8}|c_[A-Za-z0-9+/=]{32,}+)(?!\w)", glued=r"\w"),
+    _define(
+        "grafana token",
+        "glsa_ glc_",
+        r"gl(?:sa_[A-Za-z0-9]{32}_[0-9a-f]{8}|c_[A-Za-z0-9+/=]{32,}+)(?!\w)",
+        glued=r"\w",
+    ),
     _define("heroku key", "HRKU-", r"HRKU-[\w-]{30,}+", glued=r"\w"),
     _define("netlify token", "nfp_ nfc_ nfo_", r"nf[pco]_[A-Za-z0-9]{30,}+", glued=r"\w"),
-    _define("vercel token", "vcp_ vci_ vca_ vcr_ vck_ vercel_blob_rw_", r"(?:vc[piark]|vercel_blob_rw)_[A-Za-z0-9_]{24,}+", glued=r"\w"),
-    _define("supabase key", "sbp_ sb_secret_", r"(?:sbp_[0-9a-f]{40}|sb_secret_[\w-]{20,}+)", glued=r"\w"),
-    _define("planetscale token", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[\w=.-]{30,}+", glued=r"\w"),
+    _define(
+        "vercel token",
+        "vcp_ vci_ vca_ vcr_ vck_ vercel_blob_rw_",
+        r"(?:vc[piark]|vercel_blob_rw)_[A-Za-z0-9_]{24,}+",
+        glued=r"\w",
+    ),
+    _define(
+        "supabase key",
+        "sbp_ sb_secret_",
+        r"(?:sbp_[0-9a-f]{40}|sb_secret_[\w-]{20,}+)",
+        glued=r"\w",
+    ),
+    _define(
+        "planetscale token", "pscale_", r"pscale_(?:tkn|pw|oauth|otkn)_[\w=.-]{30,}+", glued=r"\w"
+    ),
     _define("neon key", "napi_", r"napi_[a-z0-9]{40,}+", glued=r"\w"),
     _define("prefect key", "pnu_ pnb_", r"pn[ub]_[A-Za-z0-9]{36}(?!\w)", glued=r"\w"),
     _define("pulumi token", "pul-", r"pul-[0-9a-f]{40}(?!\w)", glued=r"\w-"),
@@ -98,24 +174,70 @@ _FORMS = (
     _define("shippo token", "shippo_", r"shippo_(?:live|test)_[0-9a-fA-F]{40}", glued=r"\w"),
     _define("easypost key", "EZAK EZTK", r"EZ[AT]K[A-Za-z0-9]{54}(?!\w)", glued=r"\w"),
     _define("duffel token", "duffel_", r"duffel_(?:test|live)_[\w=-]{40,}+", glued=r"\w"),
-    _define("flutterwave key", "FLWSECK", r"FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,}+(?:-X)?", glued=r"\w"),
-    _define("razorpay key", "rzp_live_ rzp_test_", r"rzp_(?:live|test)_[A-Za-z0-9]{14,}+", glued=r"\w"),
-    _define("plaid token", "access-sandbox- access-production- access-development-", r"access-[a-z]{7,11}-[0-9a-f-]{36}", glued=r"\w-"),
-    _define("sonar token", "squ_ sqp_ sqa_ sgp_", r"(?:sq[upa]|sgp(?:_[0-9a-f]{16}|_local)?)_[0-9a-f]{40}(?!\w)", glued=r"\w"),
-    _define("artifactory key", "AKCp cmVmd", r"(?:AKCp[A-Za-z0-9]{60,}+|cmVmd[A-Za-z0-9]{59}(?!\w))", glued=r"\w"),
+    _define(
+        "flutterwave key", "FLWSECK", r"FLWSECK(?:_TEST)?-[A-Za-z0-9]{12,}+(?:-X)?", glued=r"\w"
+    ),
+    _define(
+        "razorpay key", "rzp_live_ rzp_test_", r"rzp_(?:live|test)_[A-Za-z0-9]{14,}+", glued=r"\w"
+    ),
+    _define(
+        "plaid token",
+        "access-sandbox- access-production- access-development-",
+        r"access-[a-z]{7,11}-[0-9a-f-]{36}",
+        glued=r"\w-",
+    ),
+    _define(
+        "sonar token",
+        "squ_ sqp_ sqa_ sgp_",
+        r"(?:sq[upa]|sgp(?:_[0-9a-f]{16}|_local)?)_[0-9a-f]{40}(?!\w)",
+        glued=r"\w",
+    ),
+    _define(
+        "artifactory key",
+        "AKCp cmVmd",
+        r"(?:AKCp[A-Za-z0-9]{60,}+|cmVmd[A-Za-z0-9]{59}(?!\w))",
+        glued=r"\w",
+    ),
     _define("alibaba key", "LTAI", r"LTAI[A-Za-z0-9]{12,26}(?!\w)", glued=r"\w"),
     _define("tencent key", "AKID", r"AKID[A-Za-z0-9]{32}(?!\w)", glued=r"\w"),
-    _define("yandex key", "AQVN YCAJ YCM", r"(?:AQVN[\w-]{35,38}|YC(?:AJ|M)[\w-]{30,40})(?![\w-])", glued=r"\w-"),
-    _define("hubspot token", "pat-na1- pat-eu1- pat-na2- pat-ap1-", r"pat-[a-z]{2}[0-9]-[0-9a-f-]{36}", glued=r"\w-"),
+    _define(
+        "yandex key",
+        "AQVN YCAJ YCM",
+        r"(?:AQVN[\w-]{35,38}|YC(?:AJ|M)[\w-]{30,40})(?![\w-])",
+        glued=r"\w-",
+    ),
+    _define(
+        "hubspot token",
+        "pat-na1- pat-eu1- pat-na2- pat-ap1-",
+        r"pat-[a-z]{2}[0-9]-[0-9a-f-]{36}",
+        glued=r"\w-",
+    ),
     _define("1password token", "ops_eyJ", r"ops_eyJ[A-Za-z0-9+/=_-]{40,}+", glued=r"\w"),
-    _define("1password key", "A3-", r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}", glued=r"\w-"),
-    _define("fly.io token", "fo1_ fm1a_ fm1r_ fm2_", r"f(?:o1|m1[ar]|m2)_[\w+/=-]{40,}+", glued=r"\w"),
+    _define(
+        "1password key",
+        "A3-",
+        r"A3-[A-Z0-9]{6}-[A-Z0-9]{6}-?[A-Z0-9]{5}(?:-[A-Z0-9]{5}){3}",
+        glued=r"\w-",
+    ),
+    _define(
+        "fly.io token", "fo1_ fm1a_ fm1r_ fm2_", r"f(?:o1|m1[ar]|m2)_[\w+/=-]{40,}+", glued=r"\w"
+    ),
     _define("contentful token", "CFPAT-", r"CFPAT-[\w-]{40,}+", glued=r"\w"),
     _define("typeform token", "tfp_", r"tfp_[\w.=-]{40,}+", glued=r"\w"),
     _define("frame.io token", "fio-u-", r"fio-u-[\w=-]{60,}+", glued=r"\w-"),
     _define("adobe secret", "p8e-", r"p8e-[A-Za-z0-9]{32}(?!\w)", glued=r"\w-"),
-    _define("launchdarkly key", "api-", r"api-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", glued=r"\w-"),
-    _define("launchdarkly key", "sdk-", r"sdk-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", glued=r"\w-"),
+    _define(
+        "launchdarkly key",
+        "api-",
+        r"api-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+        glued=r"\w-",
+    ),
+    _define(
+        "launchdarkly key",
+        "sdk-",
+        r"sdk-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+        glued=r"\w-",
+    ),
     _define("octopus key", "API-", r"API-[A-Z0-9]{26}(?!\w)", glued=r"\w-"),
     _define("pagerduty key", "pdus+_", r"pdus\+_[\w+-]{18,}+", glued=r"\w"),
     _define("tailscale key", "tskey-", r"tskey-[a-z]{3,10}-[A-Za-z0-9-]{15,}+", glued=r"\w-"),
@@ -129,15 +251,30 @@ _FORMS = (
     _define("google oauth token", "ya29.", r"ya29\.[\w-]{20,}+", glued=r"\w-"),
     _define("google refresh token", "1//", r"1//0[\w-]{30,}+", glued=r"\w/"),
     _define("dropbox token", "sl.", r"sl\.(?:u\.)?[\w-]{100,}+", glued=r"\w."),
-    _define("dynatrace token", "dt0c01. dt0s01.", r"dt0[a-z]01\.[A-Z0-9]{24}\.[A-Z0-9]{64}", glued=r"\w."),
+    _define(
+        "dynatrace token",
+        "dt0c01. dt0s01.",
+        r"dt0[a-z]01\.[A-Z0-9]{24}\.[A-Z0-9]{64}",
+        glued=r"\w.",
+    ),
     _define("yandex token", "t1.", r"t1\.[\w-]{20,}+={0,2}\.[\w-]{86}={0,2}", glued=r"\w."),
     _define("unspool key", "unspool_", r"unspool_[0-9a-f]{12}_[A-Za-z0-9]{43}(?!\w)", glued=r"\w"),
     _define("age secret key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,}+"),
     TokenForm("private key", ("LS0tLS1CRUdJTi",), ENCODED_KEY),
     _define("bitcoin key", "xprv yprv zprv", r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,}+", glued=r"\w"),
-    _define("jwt", "eyJ", r"eyJ[\w-]{8,}+\.(?:ey[\w-]{8,}+|[\w-]{0,500}+\.[\w-]{8,100}+\.[\w-]{8,}+)\.[\w-]{8,}+", glued=r"\w-"),
+    _define(
+        "jwt",
+        "eyJ",
+        r"eyJ[\w-]{8,}+\.(?:ey[\w-]{8,}+|[\w-]{0,500}+\.[\w-]{8,100}+\.[\w-]{8,}+)\.[\w-]{8,}+",
+        glued=r"\w-",
+    ),
     _define("jwt", "eyJrIjoi", r"eyJrIjoi[\w+/-]{60,}+={0,2}", glued=r"\w-"),
-    _define("jwt", "ZXlK", r"ZXlK(?:aGJH|MGVY|cmFX|cmRI|cGMz|bGJt)[A-Za-z0-9+/]{40,}+={0,2}", glued=r"\w-"),
+    _define(
+        "jwt",
+        "ZXlK",
+        r"ZXlK(?:aGJH|MGVY|cmFX|cmRI|cGMz|bGJt)[A-Za-z0-9+/]{40,}+={0,2}",
+        glued=r"\w-",
+    ),
 )
 _START = 3
 _BY_START: dict[str, list[TokenForm]] = {}
@@ -152,11 +289,16 @@ for _form in _FORMS:
             _forms += [_form] if _form not in _forms else []
 
 _RUN = b"a" * 20
-_RUN_CHARACTERS = bytes(ord("a") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_-") else ord(" ") for code in range(256))
+_RUN_CHARACTERS = bytes(
+    ord("a") if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_-") else ord(" ")
+    for code in range(256)
+)
 _PIECE = re.compile(r"[A-Za-z0-9]++")
 
 # Forms that are told by the characters around a run; the key is the character before or behind it.
-_DOPPLER = re.compile(r"(?<![\w.])dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{1,30}\.)?[A-Za-z0-9]{40,}+", re.ASCII)
+_DOPPLER = re.compile(
+    r"(?<![\w.])dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{1,30}\.)?[A-Za-z0-9]{40,}+", re.ASCII
+)
 _TELEGRAM = re.compile(r"(?:(?<=bot)|(?<![\w-]))[0-9]{8,10}+:A[\w-]{34}(?![\w-])", re.ASCII)
 _DISCORD = re.compile(r"(?<![\w.-])[MNO][\w-]{22,27}+\.[\w-]{6,7}+\.[\w-]{27,}+", re.ASCII)
 _AIRTABLE = re.compile(r"(?<!\w)pat[A-Za-z0-9]{14}\.[0-9a-f]{64}(?!\w)")
@@ -176,9 +318,24 @@ _HASH = re.compile(
     re.ASCII,
 )
 _MIN_HASH = 24
-_HASH_STARTS = (b"$2", b"$6$", b"$5$", b"$1$", b"$y$", b"$apr1$", b"$argon2", b"$pbkdf2", b"$scrypt")
-_ITERATED = re.compile(r"(?:pbkdf2_sha[0-9]{1,3}|pbkdf2:sha[0-9]{1,3}:|bcrypt_sha256|scrypt:[0-9:]{3,20})[$0-9]{2,12}+\$?[\w.$+/=-]{24,}+", re.ASCII)
-_DIRECTORY = re.compile(r"\{(?:S?SHA(?:256|384|512)?|SMD5)\}([\w./+=$,-]{16,}+)", re.IGNORECASE | re.ASCII)
+_HASH_STARTS = (
+    b"$2",
+    b"$6$",
+    b"$5$",
+    b"$1$",
+    b"$y$",
+    b"$apr1$",
+    b"$argon2",
+    b"$pbkdf2",
+    b"$scrypt",
+)
+_ITERATED = re.compile(
+    r"(?:pbkdf2_sha[0-9]{1,3}|pbkdf2:sha[0-9]{1,3}:|bcrypt_sha256|scrypt:[0-9:]{3,20})[$0-9]{2,12}+\$?[\w.$+/=-]{24,}+",
+    re.ASCII,
+)
+_DIRECTORY = re.compile(
+    r"\{(?:S?SHA(?:256|384|512)?|SMD5)\}([\w./+=$,-]{16,}+)", re.IGNORECASE | re.ASCII
+)
 
 
 def find_tokens(scan: ScannedText) -> Iterator[SecretSpan]:
@@ -207,7 +364,9 @@ def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[SecretSpan
         if start < done:
             continue
         for form in _BY_START.get(text[start : start + _START], ()):
-            if (found := form.expression.match(text, start)) and (form.kind != "private key" or is_encoded_key(found[0])):
+            if (found := form.expression.match(text, start)) and (
+                form.kind != "private key" or is_encoded_key(found[0])
+            ):
                 done = found.end()
                 yield start, done, form.kind
                 break
@@ -223,14 +382,20 @@ def _match_before(text: str, at: int, end: int) -> SecretSpan | None:
             return (*found.span(), form.kind)
     before = text[at - 1]
     if before == ".":
-        if (start := text.rfind("dp.", max(0, at - 40), at)) >= 0 and (found := _DOPPLER.match(text, start)):
+        if (start := text.rfind("dp.", max(0, at - 40), at)) >= 0 and (
+            found := _DOPPLER.match(text, start)
+        ):
             return (*found.span(), "doppler token")
         if end - at >= 60:
-            return _search(text, at - 23, at, (("airtable token", _AIRTABLE), ("terraform token", _TERRAFORM)))
+            return _search(
+                text, at - 23, at, (("airtable token", _AIRTABLE), ("terraform token", _TERRAFORM))
+            )
     elif before == ":" and end - at >= 35:
         return _search(text, at - 11, at, (("telegram token", _TELEGRAM),))
     elif before == "~":
-        return _search(text, at - 7, at, (("azure client secret", _AZURE), ("openshift token", _OPENSHIFT)))
+        return _search(
+            text, at - 7, at, (("azure client secret", _AZURE), ("openshift token", _OPENSHIFT))
+        )
     elif before == "|" and end - at >= 27:
         return _search(text, at - 18, at, (("facebook token", _FACEBOOK),))
     return None
@@ -239,7 +404,12 @@ def _match_before(text: str, at: int, end: int) -> SecretSpan | None:
 def _match_shape(text: str, at: int, end: int) -> SecretSpan | None:
     """Match a form without a prefix."""
     length = end - at
-    if 23 <= length <= 28 and text[at] in "MNO" and text[end : end + 1] == "." and (found := _DISCORD.match(text, at)):
+    if (
+        23 <= length <= 28
+        and text[at] in "MNO"
+        and text[end : end + 1] == "."
+        and (found := _DISCORD.match(text, at))
+    ):
         return (*found.span(), "discord token")
     if 36 <= length <= 37 and (found := _MAILCHIMP.match(text, at)):
         return (*found.span(), "mailchimp key")
@@ -250,7 +420,9 @@ def _match_shape(text: str, at: int, end: int) -> SecretSpan | None:
     return None
 
 
-def _search(text: str, start: int, end: int, forms: tuple[tuple[str, re.Pattern[str]], ...]) -> SecretSpan | None:
+def _search(
+    text: str, start: int, end: int, forms: tuple[tuple[str, re.Pattern[str]], ...]
+) -> SecretSpan | None:
     """Match a form that begins between two positions."""
     for kind, expression in forms:
         for begin in range(max(0, start), end):
@@ -279,4 +451,7 @@ def find_hashes(scan: ScannedText) -> Iterator[SecretSpan]:
             if len(found[0]) >= _MIN_HASH and not is_monotonous(found[0]):
                 yield (*found.span(), "password hash")
     for anchor in (b"pbkdf2", b"scrypt:"):
-        yield from ((*found.span(), "password hash") for found in iterate_anchors(text, flat, anchor, _ITERATED))
+        yield from (
+            (*found.span(), "password hash")
+            for found in iterate_anchors(text, flat, anchor, _ITERATED)
+        )

@@ -1,4 +1,7 @@
-"""Secrets in addresses: user information of URLs, webhooks, signatures, connection strings. Pure."""
+"""Secrets in addresses: user information of URLs, webhooks, signatures, connection strings.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,36 @@ from unspool.sources.secrets.spans import ScannedText, SecretSpan, is_monotonous
 
 # Matched at "hook"; group 1 is the secret.
 _WEBHOOKS = (
-    ("slack webhook", re.compile(r"hooks\.slack(?:-gov)?\.com/[a-z]{5,12}/([\w/+-]{20,}+)", re.ASCII)),
+    (
+        "slack webhook",
+        re.compile(r"hooks\.slack(?:-gov)?\.com/[a-z]{5,12}/([\w/+-]{20,}+)", re.ASCII),
+    ),
     ("discord webhook", re.compile(r"(?<=/api/web)hooks/[0-9]{15,20}+/([\w-]{50,}+)", re.ASCII)),
-    ("teams webhook", re.compile(r"(?<=/web)hookb2/([\w@-]{36,}+(?:/[\w-]{10,}+){1,4}+)", re.ASCII)),
+    (
+        "teams webhook",
+        re.compile(r"(?<=/web)hookb2/([\w@-]{36,}+(?:/[\w-]{10,}+){1,4}+)", re.ASCII),
+    ),
     ("teams webhook", re.compile(r"(?<=/IncomingWeb)hook/([\w-]{30,}+/[\w-]{30,}+)", re.ASCII)),
-    ("zapier webhook", re.compile(r"(?:(?<=/)hooks/catch/|hooks\.zapier\.com/hooks/catch/)([\w/-]{8,}+)", re.ASCII)),
+    (
+        "zapier webhook",
+        re.compile(
+            r"(?:(?<=/)hooks/catch/|hooks\.zapier\.com/hooks/catch/)([\w/-]{8,}+)", re.ASCII
+        ),
+    ),
 )
 _SIGNATURE = re.compile(r"sig(?:nature)?=([A-Za-z0-9%+/_~-]{20,}+={0,2})", re.IGNORECASE)
 # The extent of an authority with user information. The user may be empty, as in redis URLs.
 _USER = re.compile(r"://([^\s/:@\"'`<>\\?#,;()\[\]{}|*]{0,200}+)([:@])")
 _REST = re.compile(r"[^\s\"'`<>\\,]{1,300}+")
-_HOST = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[\w{$%<][\w.${}%<>*-]*+)(?::[\w${}%<>]+)?(?=[/?#,;)\s\"'`]|$|\.(?:\s|$))")
+_HOST = re.compile(
+    r"(?:\[[0-9a-fA-F:.]+\]|[\w{$%<][\w.${}%<>*-]*+)(?::[\w${}%<>]+)?(?=[/?#,;)\s\"'`]|$|\.(?:\s|$))"
+)
 _REAL_HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+:[0-9]{2,5})(?=[/?#,;)]|$)")
 _PORT = re.compile(r"[0-9]{1,5}(?:[/?#\s\"'`<>),;]|$)")
 _ORACLE = re.compile(r"jdbc:oracle:(?:thin|oci8?):([^\s/@\"']{1,40}+)/([^\s@\"']{3,100}+)@")
 _PLACEHOLDERS = words(
-    "password passwd passw0rd pass pwd secret token user username key apikey api_key pw abc foo bar test mypass mypassword userpass any none xxx "
+    "password passwd passw0rd pass pwd secret token user username key apikey api_key pw abc foo "
+    "bar test mypass mypassword userpass any none xxx "
     "pass1 pass2 password1 passwort x-oauth-basic x-access-token"
 )
 
@@ -34,14 +51,23 @@ _PLACEHOLDERS = words(
 def find_at_webhook(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the secret part of a webhook's address."""
     for kind, expression in _WEBHOOKS:
-        if (found := expression.match(scan.text, at)) and not is_monotonous(found[1]) and not values.is_placeholder(found[1]):
+        if (
+            (found := expression.match(scan.text, at))
+            and not is_monotonous(found[1])
+            and not values.is_placeholder(found[1])
+        ):
             yield (*found.span(1), kind)
 
 
 def find_at_signature(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the signature of a signed address."""
     found = _SIGNATURE.match(scan.text, at)
-    if found and any(map(str.isdigit, found[1])) and not is_monotonous(found[1]) and not values.is_identifier(found[1]):
+    if (
+        found
+        and any(map(str.isdigit, found[1]))
+        and not is_monotonous(found[1])
+        and not values.is_identifier(found[1])
+    ):
         yield (*found.span(1), "signature")
 
 
@@ -49,9 +75,17 @@ def find_at_go_dsn(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
     """Yield the password of a DSN of Go: `user:password@tcp(host)/database`."""
     text = scan.text
     least = max(0, at - 120)
-    start = max(least - 1, *(text.rfind(mark, least, at) for mark in ('"', "'", "`", " ", "=", "\n", ">")))
+    start = max(
+        least - 1, *(text.rfind(mark, least, at) for mark in ('"', "'", "`", " ", "=", "\n", ">"))
+    )
     user, sign, password = text[start + 1 : at].partition(":")
-    if sign and user and password.lower() not in _PLACEHOLDERS and len(password) >= 3 and not values.is_placeholder(password):
+    if (
+        sign
+        and user
+        and password.lower() not in _PLACEHOLDERS
+        and len(password) >= 3
+        and not values.is_placeholder(password)
+    ):
         yield at - len(password), at, "password in url"
 
 
@@ -73,7 +107,9 @@ def find_at_scheme(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
         value = text[slice(*password)]
         if value.lower() not in _PLACEHOLDERS and not values.is_placeholder(value):
             yield (*password, "password in url")
-    if (password or user[2] == "@" or text[user.end() : user.end() + 1] == "@") and _is_token(user[1]):
+    if (password or user[2] == "@" or text[user.end() : user.end() + 1] == "@") and _is_token(
+        user[1]
+    ):
         yield (*user.span(1), "token in url")
 
 
@@ -84,7 +120,8 @@ def _is_token(user: str) -> bool:
 def _match_password(text: str, start: int) -> tuple[int, int] | None:
     """Return the extent of a password: up to the last `@` that a host follows.
 
-    A password may contain `@` and `/`, though a URL should encode them. A host that looks like one ends the search.
+    A password may contain `@` and `/`, though a URL should encode them. A host that looks like one
+    ends the search.
     """
     if _PORT.match(text, start):
         return None
@@ -103,7 +140,9 @@ def _match_password(text: str, start: int) -> tuple[int, int] | None:
             if _REAL_HOST.match(text, at + 1):
                 break
         following = text.find("@", at + 1, limit)
-        if following >= 0 and (text[following - 1] == "/" or any(char in text[at:following] for char in "?#&=")):
+        if following >= 0 and (
+            text[following - 1] == "/" or any(char in text[at:following] for char in "?#&=")
+        ):
             break
         at = following
     if best is None:

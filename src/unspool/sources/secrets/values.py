@@ -29,7 +29,8 @@ _LOOKUP = re.compile(
     r"|\$[\w{(]+$|~/|\./|\.\./|/\w+/[\w./-]*$|[a-z]:\\|file:|env:|aws:|base64\(|\w+://$)"
 )
 _DUMMY = re.compile(
-    r"x{4,}|your|my[_-]?(?:pass|secret|token|api|key)|change[_ -]?(?:me|it|this)|place[_-]?holder|redacted|example|dummy|insert|replace|todo|fixme"
+    r"x{4,}|your|my[_-]?(?:pass|secret|token|api|key)|change[_ "
+    r"-]?(?:me|it|this)|place[_-]?holder|redacted|example|dummy|insert|replace|todo|fixme"
     r"|undefined|not[_ -]?set|masked|removed|sample|omitted|enter[_-]|goes[_ -]here|<your|todo:"
 )
 _FAKE = re.compile(
@@ -37,18 +38,30 @@ _FAKE = re.compile(
 )
 # Words that follow a label such as `password:` in forms, schemas and manuals.
 _ORDINARY = words(
-    "string integer number boolean object required optional enabled disabled default password passwd passwort passphrase "
-    "passcode secret secrets private public hidden return returns digest bearer simple native prompt system manual always "
-    "unless before during kerberos negotiate github google oauth inherit environment secretstr undefined nullable varchar "
-    "nvarchar varbinary binary sensitive protected encrypted plaintext cleartext unknown incorrect correct invalid missing "
-    "expired forgotten forgot wrong changed updated reset random generated stored hashed masked removed empty username "
-    "account email emails address confirm confirmation current repeat please choose create update delete change cancel submit "
-    "minlength maxlength length strength policy policies rotation credential credentials token tokens apikey accesskey "
-    "secretkey function method variable constant setting settings option options argument parameter property attribute header "
-    "cookie cookies session sessions request response server client provider service database external internal global locale "
-    "project tenant custom nobody anyone anything something nothing whether without within because should cannot allowed "
-    "denied accepted rejected supported unsupported available deprecated implied see also yes true false none null nil self "
-    "this that will must may can here there where which when with from into only same other each either neither"
+    "string integer number boolean object required optional enabled disabled default password "
+    "passwd passwort passphrase "
+    "passcode secret secrets private public hidden return returns digest bearer simple native "
+    "prompt system manual always "
+    "unless before during kerberos negotiate github google oauth inherit environment secretstr "
+    "undefined nullable varchar "
+    "nvarchar varbinary binary sensitive protected encrypted plaintext cleartext unknown "
+    "incorrect correct invalid missing "
+    "expired forgotten forgot wrong changed updated reset random generated stored hashed masked "
+    "removed empty username "
+    "account email emails address confirm confirmation current repeat please choose create "
+    "update delete change cancel submit "
+    "minlength maxlength length strength policy policies rotation credential credentials token "
+    "tokens apikey accesskey "
+    "secretkey function method variable constant setting settings option options argument "
+    "parameter property attribute header "
+    "cookie cookies session sessions request response server client provider service database "
+    "external internal global locale "
+    "project tenant custom nobody anyone anything something nothing whether without within "
+    "because should cannot allowed "
+    "denied accepted rejected supported unsupported available deprecated implied see also yes "
+    "true false none null nil self "
+    "this that will must may can here there where which when with from into only same other each "
+    "either neither"
 )
 _DOTTED = re.compile(r"[A-Za-z_$@][\w$]*(?:(?:\??\.|->|::)[A-Za-z_$][\w$]*)+\(?\)?;?$")
 _WORDY = re.compile(
@@ -65,13 +78,19 @@ _CODE = re.compile(
             r"^[.#][A-Za-z][\w-]*$|^@\w+$|^[a-z_/]+#[a-z_]+$",  # a selector, a handle, a route
             r"</?\w+|/>|&[a-z]+;?$",  # markup
             r"=>|&&|\|\||^--?[a-z]",  # operators and options
-            r"^[A-Za-z_ -]+[=:]$|^[A-Za-z_.]{4,}=[A-Za-z]|^\w+=[^,]{1,40},\w+=",  # a label, an assignment, a name of a directory
+            # a label, an assignment, a name of a directory
+            r"^[A-Za-z_ -]+[=:]$|^[A-Za-z_.]{4,}=[A-Za-z]|^\w+=[^,]{1,40},\w+=",
             r"^0x[0-9a-fA-F]+$|^[0-9a-f.]*:[0-9a-f:.]+(?:%\w+)?$",  # a number, an address
         )
     )
 )
-_PATTERN = re.compile(r"\\|\(\?[:=!<P]|\[\^|\.\*|\[[a-z0-9]-[a-z0-9]|://|\$\{|\{\{|[\w.]{12,}\(|\w=\w[^&]{0,60}&\w+=|,\w{3,}:", re.IGNORECASE)
-_FIELD = re.compile(r"[a-zA-Z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|pw|secret|token|key)[_-]?[0-9]?", re.IGNORECASE)
+_PATTERN = re.compile(
+    r"\\|\(\?[:=!<P]|\[\^|\.\*|\[[a-z0-9]-[a-z0-9]|://|\$\{|\{\{|[\w.]{12,}\(|\w=\w[^&]{0,60}&\w+=|,\w{3,}:",
+    re.IGNORECASE,
+)
+_FIELD = re.compile(
+    r"[a-zA-Z_-]*(?:pass(?:word|wd|phrase|code)?|pwd|pw|secret|token|key)[_-]?[0-9]?", re.IGNORECASE
+)
 _LETTER = re.compile(r"[^\W\d_]")
 _MARK = re.compile(r"[\d!@#$%^&*+=?~]")
 _INNER_MARK = re.compile(r"[!@#$%^&*+?~]")
@@ -81,30 +100,39 @@ _HUMP = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[abfnrtv])")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*$")
-# The letters that follow a letter in 94 of 100 places of identifiers and documentation; in random text they do in 39.
+# The letters that follow a letter in 94 of 100 places of identifiers and documentation; in random
+# text they do in 39.
 _FOLLOWERS = {
     letter: frozenset(followers)
     for letter, followers in zip(
         "abcdefghijklmnopqrstuvwxyz",
-        "bcdfgiklmnprstuvy aeilorsu acehiklorstuy abcdefilorsu abcdefgilmnopqrstvwxy aefilortu aeghilnorsu aeiort abcdefglmnoprstvxz e eis "
-        "adeilopstuy abeimopsu acdefgiklnostuv abcdfgiklmnoprstuvw aehiloprstuy u acdefgiklmnoprstuvy acdehiklmopstuy acehilmoprstuy "
+        "bcdfgiklmnprstuvy aeilorsu acehiklorstuy abcdefilorsu abcdefgilmnopqrstvwxy aefilortu "
+        "aeghilnorsu aeiort abcdefglmnoprstvxz e eis "
+        "adeilopstuy abeimopsu acdefgiklnostuv abcdfgiklmnoprstuvw aehiloprstuy u "
+        "acdefgiklmnoprstuvy acdehiklmopstuy acehilmoprstuy "
         "abcdegilmnprst aeio aeinors eipt ps ae".split(),
         strict=True,
     )
 }
 _MIN_COMMON = 0.68
 _FUNCTION_WORDS = words(
-    "a an the is are be to of in on for and or if your you our we my it its this that with not no please must can will use enter type password "
-    "passwords passphrase secret token key per as at by from has have was were should may which used when who"
+    "a an the is are be to of in on for and or if your you our we my it its this that with not "
+    "no please must can will use enter type password "
+    "passwords passphrase secret token key per as at by from has have was were should may which "
+    "used when who"
 )
 
 
 def is_placeholder(value: str) -> bool:
-    """Tell if a value only marks the place of a secret: a variable, a lookup or a word of a manual."""
+    """Tell if a value only marks the place of a secret: a variable, a lookup or a word of a
+    manual.
+    """
     if len(set(value)) < 3 or _ELIDED.search(value) or _LOOKUP.match(value.lower()):
         return True
     literal = _TEMPLATE.sub("", value)
-    if literal != value and (sum(map(str.isalnum, literal)) < MIN_LENGTH or is_wordy(literal.strip("/._-: "))):
+    if literal != value and (
+        sum(map(str.isalnum, literal)) < MIN_LENGTH or is_wordy(literal.strip("/._-: "))
+    ):
         return True
     if _CONSTANT.match(value):
         return True
@@ -125,7 +153,13 @@ def looks_random(value: str) -> bool:
         return False
     if has_all_classes(value) and _bits(value) >= _MIN_BITS:
         return True
-    if len(value) >= 24 and _class_count(value) >= 3 and count_digits(value) >= 2 and not _is_pronounceable(value) and _bits(value) >= 4:
+    if (
+        len(value) >= 24
+        and _class_count(value) >= 3
+        and count_digits(value) >= 2
+        and not _is_pronounceable(value)
+        and _bits(value) >= 4
+    ):
         return True
     longest = max(_PART.findall(value), key=len, default="")
     if len(longest) < 12 or _bits(longest) < _MIN_PART_BITS or is_identifier(longest):
@@ -136,21 +170,39 @@ def looks_random(value: str) -> bool:
 
 def looks_like_password(value: str) -> bool:
     """Tell if a value mixes letters with digits or signs, as a chosen password does."""
-    if len(value) < MIN_LENGTH or is_placeholder(value) or not (_MARK.search(value) and _LETTER.search(value)):
+    if (
+        len(value) < MIN_LENGTH
+        or is_placeholder(value)
+        or not (_MARK.search(value) and _LETTER.search(value))
+    ):
         return False
-    if (is_wordy(value) and not value.isalnum()) or _DOTTED.match(value) or _CODE.search(value) or "://" in value:
+    if (
+        (is_wordy(value) and not value.isalnum())
+        or _DOTTED.match(value)
+        or _CODE.search(value)
+        or "://" in value
+    ):
         return False
     if not _SIMPLE.match(value):
-        return len(value) >= 8 and _class_count(value) >= 3 and value.isprintable() and " " not in value
+        return (
+            len(value) >= 8
+            and _class_count(value) >= 3
+            and value.isprintable()
+            and " " not in value
+        )
     return True
 
 
 def looks_like_passphrase(value: str) -> bool:
-    """Tell if a value is a row of three to ten plain words without the words that make a sentence."""
+    """Tell if a value is a row of three to ten plain words without the words that make a
+    sentence.
+    """
     parts = value.split()
     if not 3 <= len(parts) <= 24 or not all(part.strip(",-").isalnum() for part in parts):
         return False
-    return all(part.islower() or part.isdigit() for part in parts) and _FUNCTION_WORDS.isdisjoint(parts)
+    return all(part.islower() or part.isdigit() for part in parts) and _FUNCTION_WORDS.isdisjoint(
+        parts
+    )
 
 
 def is_ordinary(value: str) -> bool:
@@ -159,7 +211,9 @@ def is_ordinary(value: str) -> bool:
 
 
 def is_wordy(value: str) -> bool:
-    """Tell if a value consists of words and small numbers with separators, as names of things do."""
+    """Tell if a value consists of words and small numbers with separators, as names of things
+    do.
+    """
     return bool(_WORDY.match(value)) and _is_pronounceable(value)
 
 
@@ -185,7 +239,12 @@ def is_identifier(value: str) -> bool:
     humps = _HUMP.findall(value)
     letters = [hump for hump in humps if hump[0].isalpha()]
     numbers = len(humps) - len(letters)
-    return numbers <= 3 and bool(letters) and sum(map(len, letters)) >= 3 * len(letters) and _is_pronounceable(value)
+    return (
+        numbers <= 3
+        and bool(letters)
+        and sum(map(len, letters)) >= 3 * len(letters)
+        and _is_pronounceable(value)
+    )
 
 
 def count_digits(value: str) -> int:
@@ -196,51 +255,104 @@ def count_digits(value: str) -> int:
 def _is_dense(value: str) -> bool:
     """Tell if characters of all sorts follow each other without an order."""
     signs = sum(not (char.isalnum() or char in "-_./:") for char in value)
-    return _class_count(value) >= 3 and _bits(value) >= 4.5 and not _PATTERN.search(value) and (signs >= 5 or not _is_pronounceable(value))
+    return (
+        _class_count(value) >= 3
+        and _bits(value) >= 4.5
+        and not _PATTERN.search(value)
+        and (signs >= 5 or not _is_pronounceable(value))
+    )
 
 
 def _is_pronounceable(value: str) -> bool:
     """Tell if the letters follow each other as in words."""
-    pairs = [(first, second) for first, second in pairwise(value.lower()) if first in _FOLLOWERS and second in _FOLLOWERS]
+    pairs = [
+        (first, second)
+        for first, second in pairwise(value.lower())
+        if first in _FOLLOWERS and second in _FOLLOWERS
+    ]
     return sum(second in _FOLLOWERS[first] for first, second in pairs) >= _MIN_COMMON * len(pairs)
 
 
 def _is_scrambled(value: str) -> bool:
-    """Tell if letters form no words: they change their case too often or follow each other as in no language."""
-    switches = not value.isupper() and not value.islower() and len(value) < 2.6 * len(_HUMP.findall(value))
+    """Tell if letters form no words: they change their case too often or follow each other as in
+    no language.
+    """
+    switches = (
+        not value.isupper() and not value.islower() and len(value) < 2.6 * len(_HUMP.findall(value))
+    )
     return len(value) >= _MIN_RANDOM and (switches or not _is_pronounceable(value))
 
 
 def _is_scrambled_word(value: str) -> bool:
-    """Tell if a value consists of letters in both cases that form no words, as a generated password without digits does."""
+    """Tell if a value consists of letters in both cases that form no words, as a generated
+    password without digits does.
+    """
     mixed = value.isalpha() and not value.isupper() and not value[1:].islower() and value.isascii()
-    return mixed and len(value) >= 8 and not _is_pronounceable(value) and len(value) < 2.6 * len(_HUMP.findall(value))
+    return (
+        mixed
+        and len(value) >= 8
+        and not _is_pronounceable(value)
+        and len(value) < 2.6 * len(_HUMP.findall(value))
+    )
 
 
 def has_all_classes(value: str) -> bool:
     """Tell if a value is long and has digits and both cases, so that a word in it is chance."""
-    return len(value) >= 32 and any(map(str.isdigit, value)) and any(map(str.isupper, value)) and any(map(str.islower, value))
+    return (
+        len(value) >= 32
+        and any(map(str.isdigit, value))
+        and any(map(str.isupper, value))
+        and any(map(str.islower, value))
+    )
 
 
 def _class_count(value: str) -> int:
-    return sum((any(map(str.isdigit, value)), any(map(str.isupper, value)), any(map(str.islower, value)), not value.isalnum()))
+    return sum(
+        (
+            any(map(str.isdigit, value)),
+            any(map(str.isupper, value)),
+            any(map(str.islower, value)),
+            not value.isalnum(),
+        )
+    )
 
 
 def _bits(value: str) -> float:
     """Return the Shannon entropy in bits per character."""
-    return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())
+    return -sum(
+        count / len(value) * math.log2(count / len(value)) for count in Counter(value).values()
+    )
 
 
 def is_secret(value: str, kind: str, trust: Trust, *, captions: bool = False) -> bool:
-    """Judge a literal by its look and by the trust of the file. `captions`: plain words of the file are captions, as in translations."""
+    """Judge a literal by its look and by the trust of the file.
+
+    `captions`: plain words of the file are captions, as in translations.
+    """
     if trust is Trust.CREDENTIALS:
         least = _MIN_CREDENTIAL if kind == "password" else MIN_LENGTH
-        return len(value) >= least and not is_placeholder(value) and not is_ordinary(value) and not (kind == "secret" and value.isdigit())
-    if len(value) < MIN_LENGTH or is_placeholder(value) or "://" in value or is_ordinary(value) or is_secret_name(value):
+        return (
+            len(value) >= least
+            and not is_placeholder(value)
+            and not is_ordinary(value)
+            and not (kind == "secret" and value.isdigit())
+        )
+    if (
+        len(value) < MIN_LENGTH
+        or is_placeholder(value)
+        or "://" in value
+        or is_ordinary(value)
+        or is_secret_name(value)
+    ):
         return False
     if any(map(str.isspace, value)):
         least = 3 if trust is Trust.SETTINGS else 4
-        return kind == "password" and not captions and looks_like_passphrase(value) and len(value.split()) >= least
+        return (
+            kind == "password"
+            and not captions
+            and looks_like_passphrase(value)
+            and len(value.split()) >= least
+        )
     if trust is Trust.SETTINGS and kind == "password":
         # One capitalised or foreign word is a caption, not a password.
         return not value.isalpha() or (value.isascii() and value.islower() and not captions)
@@ -254,8 +366,17 @@ def is_secret(value: str, kind: str, trust: Trust, *, captions: bool = False) ->
 
 
 def is_prose_secret(value: str, kind: str) -> bool:
-    """Judge a word of a sentence. It must be mixed, because any plain word may follow in a sentence."""
-    if len(value) < MIN_LENGTH or is_ordinary(value) or is_secret_name(value) or "://" in value or any(map(str.isspace, value)):
+    """Judge a word of a sentence.
+
+    It must be mixed, because any plain word may follow in a sentence.
+    """
+    if (
+        len(value) < MIN_LENGTH
+        or is_ordinary(value)
+        or is_secret_name(value)
+        or "://" in value
+        or any(map(str.isspace, value))
+    ):
         return False
     if value[0] in "<([{":
         return False
@@ -265,7 +386,9 @@ def is_prose_secret(value: str, kind: str) -> bool:
         return False
     if kind == "secret":
         return len(value) >= 10 and count_digits(value) >= 3 and not is_fake(value)
-    return count_digits(value) > 0 or (_class_count(value) >= 3 and bool(_INNER_MARK.search(value[1:-1])))
+    return count_digits(value) > 0 or (
+        _class_count(value) >= 3 and bool(_INNER_MARK.search(value[1:-1]))
+    )
 
 
 def is_random_bytes(raw: str) -> bool:

@@ -22,7 +22,12 @@ def upgrade() -> None:
     )
     op.create_table(
         "projects",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("name", schema.plain_text(200), nullable=False),
         sa.Column("name_sha", sa.LargeBinary(length=32), nullable=False),
         sa.Column("root", sa.Text(), nullable=False),
@@ -35,7 +40,12 @@ def upgrade() -> None:
     )
     op.create_table(
         "spaces",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("embedder", sa.String(length=200), nullable=False),
         sa.Column("revision", sa.String(length=100), nullable=False),
         sa.Column("dimension", sa.Integer(), nullable=False),
@@ -46,7 +56,12 @@ def upgrade() -> None:
     )
     op.create_table(
         "documents",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("project_id", sa.BigInteger(), nullable=False),
         sa.Column("path", schema.plain_text(), nullable=False),
         sa.Column("path_sha", sa.LargeBinary(length=32), nullable=False),
@@ -73,7 +88,12 @@ def upgrade() -> None:
     op.create_index("ix_documents_status", "documents", ["project_id", "status"], unique=False)
     op.create_table(
         "embeddings",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("space_id", sa.BigInteger(), nullable=False),
         sa.Column("text_sha", sa.LargeBinary(length=32), nullable=False),
         sa.Column("vector", sa.LargeBinary(), nullable=False),
@@ -91,7 +111,12 @@ def upgrade() -> None:
     )
     op.create_table(
         "runs",
-        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("project_id", sa.BigInteger(), nullable=False),
         sa.Column("host", sa.String(length=255), nullable=False),
         sa.Column("pid", sa.Integer(), nullable=False),

@@ -11,16 +11,32 @@ revision = "0002"
 down_revision = "0001"
 
 _BATCH = 2_000
-_chunks = sa.table("chunks", sa.column("id", sa.BigInteger), sa.column("text", sa.Text), sa.column("copy_key", sa.BigInteger))
+_chunks = sa.table(
+    "chunks",
+    sa.column("id", sa.BigInteger),
+    sa.column("text", sa.Text),
+    sa.column("copy_key", sa.BigInteger),
+)
 
 
 def upgrade() -> None:
-    op.add_column("chunks", sa.Column("copy_key", sa.BigInteger(), server_default="0", nullable=False))
+    op.add_column(
+        "chunks", sa.Column("copy_key", sa.BigInteger(), server_default="0", nullable=False)
+    )
     connection = op.get_bind()
-    update = sa.update(_chunks).where(_chunks.c.id == sa.bindparam("b_id")).values(copy_key=sa.bindparam("b_key"))
+    update = (
+        sa.update(_chunks)
+        .where(_chunks.c.id == sa.bindparam("b_id"))
+        .values(copy_key=sa.bindparam("b_key"))
+    )
     after = -1
     while True:
-        query = sa.select(_chunks.c.id, _chunks.c.text).where(_chunks.c.id > after).order_by(_chunks.c.id).limit(_BATCH)
+        query = (
+            sa.select(_chunks.c.id, _chunks.c.text)
+            .where(_chunks.c.id > after)
+            .order_by(_chunks.c.id)
+            .limit(_BATCH)
+        )
         rows = connection.execute(query).all()
         if not rows:
             return

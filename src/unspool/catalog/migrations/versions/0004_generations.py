@@ -10,8 +10,12 @@ down_revision = "0003"
 
 
 def upgrade() -> None:
-    op.add_column("spaces", sa.Column("setting", sa.String(1000), server_default=sa.text("''"), nullable=False))
-    op.execute("UPDATE spaces SET setting = 'static' WHERE embedder = 'static:wordllama-256'")  # the only one there was
+    op.add_column(
+        "spaces",
+        sa.Column("setting", sa.String(1000), server_default=sa.text("''"), nullable=False),
+    )
+    # the only one there was
+    op.execute("UPDATE spaces SET setting = 'static' WHERE embedder = 'static:wordllama-256'")
 
 
 def downgrade() -> None:
