@@ -23,7 +23,7 @@ from common import Figure, address, call_fresh, parser, percentile, show, tell, 
 from unspool import Conversation, Message
 from unspool.corpus import Corpus
 from unspool.evaluation import beir, metrics
-from unspool.indexing.messages import day
+from unspool.memory.messages import day
 from unspool.settings import Settings
 
 START = datetime(2024, 1, 1, 9, tzinfo=UTC)

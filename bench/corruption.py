@@ -21,8 +21,8 @@ from common import Figure, address, parser, show, tell, workspace
 from filling import PROJECT, fill
 from unspool import diagnosis
 from unspool.corpus import Corpus
-from unspool.embedded import checksums
 from unspool.errors import UnspoolError
+from unspool.index.embedded import checksums
 from unspool.settings import Settings
 from words import questions
 

@@ -14,8 +14,8 @@ from unittest.mock import patch
 import numpy as np
 
 from common import Figure, parser, percentile, show, tell
-from unspool.embedded import flat
-from unspool.embedded.checksums import Column
+from unspool.index.embedded import flat
+from unspool.index.embedded.checksums import Column
 
 DIMENSION = 256
 CENTRES = 500

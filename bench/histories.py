@@ -17,7 +17,7 @@ from common import Figure, address, parser, show, tell, workspace
 from pgdata import add_options, place
 from unspool import Document
 from unspool.corpus import Corpus
-from unspool.embedded import segments, store
+from unspool.index.embedded import segments, store
 from unspool.settings import Settings
 from words import Vocabulary, questions
 

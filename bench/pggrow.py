@@ -30,10 +30,10 @@ from common import Figure, parser, percentile, show, tell
 from unspool.catalog import Catalog, schema
 from unspool.catalog.driving import copy
 from unspool.catalog.postgres import PostgresCatalog
-from unspool.postgres import tables
-from unspool.postgres.store import EXACT_BELOW, PostgresStore, _Known
-from unspool.postgres.tables import VectorTable
-from unspool.vectors.options import VectorOptions
+from unspool.index.options import VectorOptions
+from unspool.index.postgres import tables
+from unspool.index.postgres.store import EXACT_BELOW, PostgresStore, _Known
+from unspool.index.postgres.tables import VectorTable
 
 DIMENSION = 384
 SIZES = (10_000, 30_000, 100_000)

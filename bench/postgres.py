@@ -41,9 +41,9 @@ from unspool.catalog.database import Connecting
 from unspool.corpus import Corpus
 from unspool.domain.documents import Document
 from unspool.evaluation import beir
-from unspool.postgres.store import EXACT_BELOW, PostgresStore
+from unspool.index.options import VectorOptions
+from unspool.index.postgres.store import EXACT_BELOW, PostgresStore
 from unspool.settings import Settings
-from unspool.vectors.options import VectorOptions
 from words import questions
 
 PARTS = ("search", "nearest", "writing", "opening", "building", "exact", "indexing", "quality")

@@ -21,9 +21,9 @@ from common import HERE, Figure, address, machine_line, parser, show, table, tel
 from unspool import evaluation
 from unspool.corpus import Corpus
 from unspool.evaluation import beir
+from unspool.index import analysis
 from unspool.search import fusion, plan, ranking
 from unspool.settings import Settings
-from unspool.words import analysis
 
 BOUNDS = {"code-repos": 0.84, "cosqa": 0.42, "meetings": 0.36, "scifact": 0.70}
 NEUTRAL = {

@@ -23,15 +23,15 @@ MEMORY_MB = {100_000: 350.0}
 MODES: dict[str, float | None] = {"hybrid": None, "meaning": 1.0, "word": 0.0}
 WARM_UP = 20
 STAGES = {
-    "catch up": ("unspool.embedded.store.EmbeddedStore.fresh",),
+    "catch up": ("unspool.index.embedded.store.EmbeddedStore.fresh",),
     "embed": ("unspool.embedders.static.StaticEmbedder.embed_query",),
     "vectors": (
-        "unspool.embedded.store.EmbeddedStore.search",
-        "unspool.embedded.store.EmbeddedStore.score",
+        "unspool.index.embedded.store.EmbeddedStore.search",
+        "unspool.index.embedded.store.EmbeddedStore.score",
     ),
     "words": (
-        "unspool.embedded.words.EmbeddedWords.search",
-        "unspool.embedded.words.EmbeddedWords.score",
+        "unspool.index.embedded.words.EmbeddedWords.search",
+        "unspool.index.embedded.words.EmbeddedWords.score",
     ),
     "candidates": ("unspool.search.engine.reading.candidates",),
     "ranking": ("unspool.search.engine.ranking.rank", "unspool.search.engine.fusion.fuse"),

@@ -16,9 +16,9 @@ import numpy as np
 
 from common import Figure, folder_mb, parser, percentile, show, tell, workspace
 from unspool.catalog.reading import Position
-from unspool.embedded import postings, segments
-from unspool.embedded.postings import Entry
-from unspool.words import analysis
+from unspool.index import analysis
+from unspool.index.embedded import postings, segments
+from unspool.index.embedded.postings import Entry
 from words import _modules, questions
 
 LINES = 25  # of a chunk

@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 import unspool
-from unspool.access import Scope
+from unspool.access.scope import Scope
 from unspool.interfaces.mcp.server import Caller, Door
 from unspool.views import View
 

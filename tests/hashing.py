@@ -19,7 +19,7 @@ import numpy as np
 from unspool.embedders import PROVIDERS, Provider
 from unspool.embedders.base import Facts
 from unspool.embedders.options import EmbedderOptions
-from unspool.vectors.base import Vectors
+from unspool.index.ports import Vectors
 
 DIMENSION = 16
 BATCH = 4  # texts in a call of `hashing:NAME`, so that a small catalog has many

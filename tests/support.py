@@ -23,7 +23,7 @@ from filelock import FileLock
 import unspool
 from servers import NoServer, PostgresServer, RedisServer
 from unspool.catalog import Catalog
-from unspool.embedded import flat, segments
+from unspool.index.embedded import flat, segments
 
 ENGINES = ("sqlite", "postgresql")
 NOWHERE = Path("/nowhere")  # a folder without settings

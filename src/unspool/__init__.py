@@ -14,7 +14,7 @@ if (
 ):
     del sys.path[0]
 
-from unspool.conversations import Conversations
+from unspool.access.keys import Keys
 from unspool.corpus import Corpus
 from unspool.domain.answers import Answer, Citation, Usage
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message
@@ -49,11 +49,11 @@ from unspool.domain.reports import (
     StoreStatus,
 )
 from unspool.errors import UnspoolError
-from unspool.generations import drop_old, reembed
-from unspool.history import History, MemoryHistory
-from unspool.keys import Keys
+from unspool.memory.conversations import Conversations
+from unspool.memory.history import History, MemoryHistory
 from unspool.opening import open
 from unspool.settings import Settings, UntrustedFolderWarning
+from unspool.switching import drop_old, reembed
 
 __version__ = "0.1.0"
 

@@ -23,7 +23,6 @@ from anyio import to_thread
 from unspool import corpus as sync
 from unspool import opening
 from unspool.answering import answer as answering
-from unspool.conversations import Conversations
 from unspool.corpus import Corpus, OnProgress
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
@@ -32,7 +31,8 @@ from unspool.domain.events import Hook
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
-from unspool.history import History
+from unspool.memory.conversations import Conversations
+from unspool.memory.history import History
 from unspool.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from unspool import wiring
+from unspool.access.keys import Keys
 from unspool.domain import filters
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, Message
@@ -39,8 +40,7 @@ from unspool.errors import (
     NotFoundError,
     ServiceError,
 )
-from unspool.history import CatalogHistory, History
-from unspool.keys import Keys
+from unspool.memory.history import CatalogHistory, History
 from unspool.parts import Parts
 from unspool.settings import Settings
 
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from unspool.answering.answer import AnswerStream
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.conversations import Conversations
     from unspool.indexing.pipeline import Indexer
+    from unspool.memory.conversations import Conversations
 
 
 MAX_LIMIT = 1000
@@ -165,8 +165,8 @@ class Corpus:
         on_progress: OnProgress | None = None,
     ) -> IndexReport:
         """The same; without `redirects`, what a git URL leads elsewhere from is not followed."""
-        from unspool import naming
-        from unspool.embedded.partition import mark_as_cache
+        from unspool.access import projects as naming
+        from unspool.index.embedded.partition import mark_as_cache
         from unspool.indexing.pipeline import index_folder
         from unspool.sources import git
         from unspool.sources.folders import storable
@@ -262,7 +262,7 @@ class Corpus:
     @property
     def conversations(self) -> Conversations:
         """What was said: saved, continued, read, listed, deleted."""
-        from unspool.conversations import Conversations
+        from unspool.memory.conversations import Conversations
 
         return Conversations(self._parts, self.settings.project)
 
@@ -365,7 +365,7 @@ class Corpus:
             question, planned, rows, caller=caller, on_progress=on_progress
         )
         if not page.hits and where:
-            from unspool.conversations import unknown_names
+            from unspool.memory.conversations import unknown_names
 
             page = replace(
                 page,
@@ -488,7 +488,7 @@ class Corpus:
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
-        from unspool import naming
+        from unspool.access import projects as naming
         from unspool.catalog import reading
         from unspool.search import nearest
 
@@ -615,7 +615,7 @@ class Corpus:
         """The lines of a document from one to another, both included, or to its end, as they
         were indexed; of a conversation the messages.
         """
-        from unspool import naming
+        from unspool.access import projects as naming
         from unspool.catalog import passages
 
         row = naming.only(self._named([project] if project else None), "read")
@@ -707,7 +707,7 @@ class Corpus:
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
-        from unspool import naming
+        from unspool.access import projects as naming
 
         return naming.at(self._parts.searched, path)
 
@@ -747,7 +747,7 @@ class Corpus:
         From the catalog that is written, as all that is known of documents: who has just put one
         reads that one, and the version to replace.
         """
-        from unspool import naming
+        from unspool.access import projects as naming
         from unspool.catalog import passages, reading
 
         with self._parts.catalog.read() as connection:
@@ -788,14 +788,14 @@ class Corpus:
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
     def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
-        from unspool import naming
+        from unspool.access import projects as naming
 
         with (catalog or self._parts.catalog).read() as connection:
             return naming.found(connection, name)
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
         """The projects that a search is about; where none is named, the settings' one."""
-        from unspool import naming
+        from unspool.access import projects as naming
 
         if names is None and self.settings.project:
             names = [self.settings.project]

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from unspool.domain.events import Event
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.proof import Proof
+    from unspool.index.ports import Vectors
+    from unspool.index.stores import Store
     from unspool.indexing.pipeline import Indexer
     from unspool.search.finder import Finder
-    from unspool.stores import Store
-    from unspool.vectors.base import Vectors
 
 # a page of a walk that has begun may come from vectors that were put out of use this long ago
 GLANCE_S = 1.0

@@ -14,8 +14,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from unspool import naming
-from unspool.access import Scope, admit
+from unspool.access import projects as naming
+from unspool.access.scope import Scope, admit
 from unspool.catalog import history as stream_rows
 from unspool.catalog import projects as project_rows
 from unspool.domain import conversations
@@ -42,7 +42,7 @@ from unspool.errors import (
     SweptContinuationError,
     UnknownProjectError,
 )
-from unspool.history import History
+from unspool.memory.history import History
 from unspool.sources import git
 
 if TYPE_CHECKING:

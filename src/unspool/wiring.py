@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from unspool.embedders.base import Embedder
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.options import EmbedderOptions
+    from unspool.index.options import VectorOptions
+    from unspool.index.stores import Store
     from unspool.indexing.reembedding import OpenStore, Reembedder
-    from unspool.stores import Store
-    from unspool.vectors.options import VectorOptions
 
 
 def check(settings: Settings) -> None:
@@ -52,7 +52,7 @@ def retention(settings: Settings) -> Retention:
 
 def vector_options(settings: Settings) -> VectorOptions:
     """How vectors are indexed."""
-    from unspool.vectors.options import Metric, VectorOptions
+    from unspool.index.options import Metric, VectorOptions
 
     return VectorOptions(
         metric=Metric(settings.vector_metric),
@@ -136,7 +136,7 @@ def open_store(
     catalog: Catalog, settings: Settings, *, space_id: int, name: str, revision: str, dimension: int
 ) -> Store:
     """The store of a catalog, for one vector space."""
-    from unspool import stores
+    from unspool.index import stores
 
     return stores.open_store(
         catalog,

@@ -23,7 +23,7 @@ from unspool import Corpus
 from unspool.catalog import Catalog, postgres, schema
 from unspool.catalog.database import Connecting
 from unspool.errors import InputError, NotFoundError
-from unspool.postgres.partitioning import partition
+from unspool.index.postgres.partitioning import partition
 
 psycopg = pytest.importorskip(
     "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from support import Places, assert_no_orphans, doc, name, open_corpus, paths, write
 from unspool import Corpus
+from unspool.index.postgres import store
 from unspool.interfaces.cli import main
-from unspool.postgres import store
 
 psycopg = pytest.importorskip(
     "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import unspool
 from support import Places, doc, open_corpus
-from unspool.embedded import segments, store
+from unspool.index.embedded import segments, store
 
 PATHS = [f"{name}.md" for name in ("ant", "bee", "cat", "dog", "eel", "fox")]
 WORDS = ["walrus", "penguin", "zebra", "giraffe", "lion", "the", "ice", "floe", "savanna", "grass"]

@@ -11,7 +11,7 @@ import pytest
 
 import unspool
 from support import assert_no_orphans, contents, doc, name, open_corpus, paths
-from unspool.embedded import checksums, store
+from unspool.index.embedded import checksums, store
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from models import needed, onnx_folder, torch_folder
 from unspool.embedders import as_embedder, open_embedder
 from unspool.embedders.base import Embedder, OverLimit
 from unspool.embedders.options import EmbedderOptions
+from unspool.index.ports import Vectors
 from unspool.testing.embedder_contract import TEXTS, EmbedderContract, ModelContract
-from unspool.vectors.base import Vectors
 
 
 @pytest.fixture(scope="module")

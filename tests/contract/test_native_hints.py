@@ -20,12 +20,12 @@ from unspool.domain import continuations
 from unspool.domain.continuations import Bookmark
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
+from unspool.index.ports import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
+from unspool.index.stores import Store
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn
 from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
-from unspool.stores import Store
-from unspool.vectors.base import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
 from unspool.windows import AskedProject, Question
 
 COUNT = 420

@@ -16,7 +16,7 @@ import pytest
 
 import servers
 from support import doc, name, open_corpus, paths
-from unspool.postgres import words
+from unspool.index.postgres import words
 
 PROGRAMS = os.environ.get("UNSPOOL_TEST_TEXTSEARCH", "")
 pytestmark = pytest.mark.skipif(

@@ -16,7 +16,8 @@ import pytest
 
 import unspool
 from support import Place, Places, open_corpus
-from unspool import Conversation, Corpus, Document, Message, UnspoolError, naming
+from unspool import Conversation, Corpus, Document, Message, UnspoolError
+from unspool.access import projects as naming
 from unspool.catalog import passages
 from unspool.domain.keys import Role
 from unspool.errors import (

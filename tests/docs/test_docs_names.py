@@ -20,13 +20,13 @@ _MODULES = (
     "search.ranking",
     "search.plan",
     "search.engine",
-    "embedded.flat",
-    "embedded.store",
-    "postgres.store",
+    "index.embedded.flat",
+    "index.embedded.store",
+    "index.postgres.store",
     "indexing.pipeline",
     "indexing.preparing",
     "chunking.packing",
-    "words.analysis",
+    "index.analysis",
 )
 _JSON_ONLY = {"usage", "bug"}
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import unspool
 from agents import Agent, Told
 from support import doc, open_corpus
-from unspool.access import Scope
+from unspool.access.scope import Scope
 from unspool.domain.keys import Role
 from unspool.errors import InputError
 from unspool.interfaces.mcp import arguments, catalogue, tools

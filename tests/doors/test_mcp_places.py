@@ -13,7 +13,7 @@ from mcp import Client, StdioServerParameters
 import unspool
 from agents import CURRENT, Agent, Told, told
 from support import doc, open_corpus, write
-from unspool.access import Scope
+from unspool.access.scope import Scope
 from unspool.domain.keys import Role
 from unspool.interfaces.mcp import narrowing
 from unspool.interfaces.mcp.server import Caller, Door

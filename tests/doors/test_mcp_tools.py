@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 import unspool
 from agents import Agent
 from support import doc, open_corpus
-from unspool.access import Scope
+from unspool.access.scope import Scope
 from unspool.domain.documents import Status
 from unspool.domain.history import CUT
 from unspool.domain.keys import Role

@@ -16,7 +16,7 @@ from agents import Agent
 from conftest import Cli
 from services import serving
 from support import doc, open_corpus, settings_for, write
-from unspool.access import Scope
+from unspool.access.scope import Scope
 
 FILES = {"same.md": "# Same\n\nThe walrus stays.\n", "edited.md": "# Edited\n\nThe walrus.\n"}
 EXPECTED = {"same.md": False, "edited.md": True, "given.md": None}

@@ -19,12 +19,12 @@ from unspool.catalog import Catalog, projects
 from unspool.catalog.windows import Windows
 from unspool.domain.queries import Page, Served
 from unspool.embedders.base import Embedder
+from unspool.index.options import VectorOptions
+from unspool.index.ports import Vectors
+from unspool.index.stores import open_store
 from unspool.search.engine import plan_for
 from unspool.search.finder import Finder, Habits
 from unspool.search.queries import QueryCache
-from unspool.stores import open_store
-from unspool.vectors.base import Vectors
-from unspool.vectors.options import VectorOptions
 from unspool.windows import AskedProject, Question
 
 PAGES = 5

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspool.words import analysis
-from unspool.words.analysis import (
+from unspool.index import analysis
+from unspool.index.analysis import (
     PADDING,
     PADDING_TERMS,
     PATH_WEIGHT,

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unspool.answering.prompt import MAX_QUERY_CHARACTERS, MAX_REMINDER, Prompt, prompt, search_text
+from unspool.answering.prompt import MAX_REMINDER, Prompt, prompt, search_text
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.documents import Chunk, Lines
-from unspool.domain.queries import Form, Hit, Origin, Said, Snippet
+from unspool.domain.queries import MAX_QUERY_CHARACTERS, Form, Hit, Origin, Said, Snippet
 from unspool.errors import InputError
 
 NONCE = "c0ffee00"

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from unspool.postgres import terms
-from unspool.postgres.terms import LEVELS, PLACES, Places
-from unspool.words.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
+from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
+from unspool.index.postgres import terms
+from unspool.index.postgres.terms import LEVELS, PLACES, Places
 
 words = st.text(alphabet="abcdeé名 \U0001f600", min_size=1, max_size=4)
 chunks = st.lists(st.lists(words, min_size=1, max_size=80), min_size=1, max_size=12)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unspool.embedded import checksums
-from unspool.embedded.checksums import Checksums, Column, DamagedError
+from unspool.index.embedded import checksums
+from unspool.index.embedded.checksums import Checksums, Column, DamagedError
 
 quick = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -15,7 +15,7 @@ from unspool.catalog.reading import REACH, Candidate
 from unspool.domain.conversations import AuthorKind, Conversation, Message, chained, fingerprint
 from unspool.domain.documents import Chunk, Kind, Lines
 from unspool.domain.queries import Form, Said
-from unspool.indexing import messages
+from unspool.memory import messages
 from unspool.search import budget
 from unspool.search.exchanges import MOST, NONE, Exchange, exchanges
 from unspool.search.ranking import NEIGHBOUR_PARTS, in_context, rank, with_copies

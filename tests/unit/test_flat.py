@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unspool.catalog.reading import Position
-from unspool.embedded import checksums, flat
-from unspool.embedded.checksums import DamagedError
-from unspool.embedded.flat import VectorState, VectorView
-from unspool.vectors.base import Points
+from unspool.index.embedded import checksums, flat
+from unspool.index.embedded.checksums import DamagedError
+from unspool.index.embedded.flat import VectorState, VectorView
+from unspool.index.ports import Points
 
 DIMENSION = 64
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

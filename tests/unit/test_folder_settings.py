@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import unspool
 from unspool.errors import ConfigError
-from unspool.folder_files import DOTENV, MAX_BYTES, TOML, SettingsFile, compute_digest, read_files
-from unspool.folder_settings import accept_all
 from unspool.settings import Settings, is_harmless, names, open_trust_store, setting_rules, variable
+from unspool.settings.files import DOTENV, MAX_BYTES, TOML, SettingsFile, compute_digest, read_files
+from unspool.settings.folders import accept_all
 
 HARMLESS = {
     "limit": "3",

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.errors import InputError
+from unspool.index import analysis
 from unspool.search.plan import (
     MAX_QUERY_CHARACTERS,
     MAX_TERMS,
@@ -17,7 +18,6 @@ from unspool.search.plan import (
     make,
     without_idle,
 )
-from unspool.words import analysis
 
 
 def planned(query: str, alpha: float | None = None, limit: int = 10) -> Plan:

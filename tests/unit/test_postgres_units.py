@@ -18,13 +18,13 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
-from unspool.vectors.options import Metric, VectorOptions
+from unspool.index.options import Metric, VectorOptions
 
 psycopg = pytest.importorskip(
     "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
 )
 postgres = pytest.importorskip("unspool.catalog.postgres")
-tables = pytest.importorskip("unspool.postgres.tables")
+tables = pytest.importorskip("unspool.index.postgres.tables")
 
 # Addresses
 

@@ -16,8 +16,8 @@ from unspool.catalog.window_file import WindowFile
 from unspool.catalog.windows import Windows
 from unspool.embedders.base import Embedder, Facts
 from unspool.errors import InputError, UnreachableError
+from unspool.index.ports import Vectors
 from unspool.search.queries import QueryCache
-from unspool.vectors.base import Vectors
 
 
 class Letters:

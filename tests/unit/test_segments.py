@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from unspool.catalog.reading import Position
-from unspool.embedded import postings, segments
-from unspool.embedded.checksums import DamagedError
-from unspool.embedded.postings import Entry, LiveSegment
-from unspool.words.analysis import PADDING
-from unspool.words.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
+from unspool.index.analysis import PADDING
+from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
+from unspool.index.embedded import postings, segments
+from unspool.index.embedded.checksums import DamagedError
+from unspool.index.embedded.postings import Entry, LiveSegment
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TERMS = ["walrus", "penguin", "zebra", "ape", "\ud800", PADDING]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from unspool.index import analysis
 from unspool.search.snippets import LINES, MAX_LINE, snippet
-from unspool.words import analysis
 
 TEXT = "\n".join(
     [

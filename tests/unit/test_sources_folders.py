@@ -113,7 +113,7 @@ LINE = st.builds(
     PATTERN,
     st.sampled_from(["", "", "/", " "]),
 )
-PLAIN_STARS = re.compile(r"[ab]\*\*+/")  # where git and its manual differ; see ignores.py
+PLAIN_STARS = re.compile(r"[ab]\*\*+(?:/| *$)")  # where git and its manual differ; see ignores.py
 FILE = st.lists(LINE.filter(lambda line: not PLAIN_STARS.search(line)), max_size=5).map("\n".join)
 NAMES = [
     f"{x}/{y}/{z}" for x in ("a", "b", "ab") for y in ("a", "b.x") for z in ("a", "b", "ab", "c.x")

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from unspool.answering.citations import without
 from unspool.answering.models import ChatMessage
 from unspool.domain.conversations import AuthorKind, Message
-from unspool.domain.queries import Hit, Said
+from unspool.domain.queries import MAX_QUERY_CHARACTERS, Hit, Said
 from unspool.errors import InputError
-from unspool.search.plan import MAX_QUERY_CHARACTERS
 
 # characters of the turn before that a search for a question in a conversation takes along
 MAX_REMINDER = 300

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from unspool.domain.documents import Status
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import ConfigError, ConflictError, UnspoolError
-from unspool.folder_settings import summarize_ignored_settings
 from unspool.settings import Settings
+from unspool.settings.folders import summarize_ignored_settings
 
 if TYPE_CHECKING:
     from unspool.catalog import Catalog

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from unspool.catalog.postgres import PostgresCatalog, Target
     from unspool.catalog.projects import ProjectRow
-    from unspool.postgres.store import PostgresStore
+    from unspool.index.postgres.store import PostgresStore
 
 _ESSENTIAL = ("server", "pgvector", "migrations")
 

@@ -19,7 +19,7 @@ from unspool.settings import Settings
 if TYPE_CHECKING:
     from unspool.catalog.projects import ProjectRow
     from unspool.catalog.sqlite import SqliteCatalog
-    from unspool.embedded.store import EmbeddedStore
+    from unspool.index.embedded.store import EmbeddedStore
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = 500_000_000, 0.05
 _SHOWN = 5  # problems of SQLite's own check that are quoted
@@ -167,7 +167,7 @@ def index(
 
     Searches read a short tail from the catalog.
     """
-    from unspool.embedded.store import TAIL_LIMIT
+    from unspool.index.embedded.store import TAIL_LIMIT
 
     name = f"index of {status.name}"
     cure = "unspool repair rebuilds it; so does the next search"

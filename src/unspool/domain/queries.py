@@ -16,6 +16,8 @@ from unspool.domain.conversations import AuthorKind
 from unspool.domain.documents import Chunk
 from unspool.errors import InputError
 
+MAX_QUERY_CHARACTERS = 20_000
+
 
 class Origin(StrEnum):
     """Which retriever a hit came from."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, spaces
-from unspool.stores import Store
+from unspool.index.stores import Store
 
 
 def forget_documents(catalog: Catalog, store: Store, project_id: int, ids: Sequence[int]) -> int:

@@ -30,6 +30,7 @@ from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
+from unspool.index.stores import Store
 from unspool.indexing import changes, embedding, preparing, workers
 from unspool.indexing.changes import Changes, Work
 from unspool.indexing.embedding import Keep, Maker
@@ -37,7 +38,6 @@ from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
 from unspool.indexing.workers import Pool, Recipe
 from unspool.sources.folders import scan
 from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
-from unspool.stores import Store
 
 # Below this, starting worker processes (half a second each) costs more than they save.
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000

@@ -22,9 +22,9 @@ from unspool.embedders.base import Embedder, OverLimit
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.model import SAME
 from unspool.errors import ConflictError, InputError, ServiceError
+from unspool.index.stores import Store
 from unspool.indexing.embedding import Maker
 from unspool.indexing.preparing import passage
-from unspool.stores import Store
 
 TASK = "reembed"
 # Others go on writing meanwhile. After so many rounds what they wrote last is embedded while they

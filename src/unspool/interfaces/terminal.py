@@ -26,8 +26,8 @@ from unspool.interfaces.controls import clean, clean_lines
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from unspool.folder_settings import IgnoredSetting
-    from unspool.trust import FolderState, ReviewedSetting, TrustedFolder
+    from unspool.settings.folders import IgnoredSetting
+    from unspool.settings.trust import FolderState, ReviewedSetting, TrustedFolder
 
 Span = tuple[str, str]
 Line = list[Span]

@@ -20,9 +20,10 @@ from unspool.domain.documents import Kind
 from unspool.domain.filters import INSIDE, Filter, fields_of
 from unspool.domain.queries import Served
 from unspool.embedders.base import Embedder
+from unspool.index.bm25 import inverse_document_frequency
+from unspool.index.ports import Ids, Matches, VectorIndex, Vectors, WordIndex
 from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_idle
-from unspool.vectors.base import Ids, Matches, VectorIndex, Vectors
 from unspool.windows import (
     ENTRY,
     NO_ENTRIES,
@@ -33,8 +34,6 @@ from unspool.windows import (
     Reserve,
     Segment,
 )
-from unspool.words.base import WordIndex
-from unspool.words.bm25 import inverse_document_frequency
 
 # candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa
 # and scifact (bench/quality.py)

@@ -20,13 +20,13 @@ from unspool.domain.queries import Page
 from unspool.domain.reports import Progress
 from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
+from unspool.index.stores import Store
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn, Turned
 from unspool.search.plan import Plan
 from unspool.search.queries import EmbeddedQuery, QueryCache
 from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
-from unspool.stores import Store
 from unspool.windows import AskedProject, Question, Segment
 
 OnProgress = Callable[[Progress], None]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unspool.vectors.base import Vectors
+from unspool.index.ports import Vectors
 
 Sums = npt.NDArray[np.float64]
 

@@ -13,9 +13,9 @@ from unspool.domain.documents import Chunk
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Form, Hit, Origin, Page
 from unspool.errors import NotFoundError
+from unspool.index.ports import VectorIndex, Vectors
 from unspool.search import budget, freshness, paging
 from unspool.search.snippets import cutter
-from unspool.vectors.base import VectorIndex, Vectors
 
 
 def nearest(

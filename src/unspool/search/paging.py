@@ -26,6 +26,7 @@ from unspool.domain.queries import (
     Stability,
 )
 from unspool.errors import MalformedContinuationError
+from unspool.index import analysis
 from unspool.search import budget, engine, exchanges, freshness
 from unspool.search.engine import SCORE_DIGITS, Request, Stores
 from unspool.search.exchanges import Exchange
@@ -33,7 +34,6 @@ from unspool.search.plan import Plan
 from unspool.search.snippets import cutter
 from unspool.search.walks import Walk
 from unspool.windows import Entries, Segment
-from unspool.words import analysis
 
 # Below this share of the best score hardly anything is relevant any more. A walk to the hundredth
 # hit that ends there loses 2 % of what it would find on code-repos and reads a quarter, loses 1 %

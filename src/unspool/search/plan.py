@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unspool.domain.documents import Kind
+from unspool.domain.queries import MAX_QUERY_CHARACTERS
 from unspool.errors import InputError
-from unspool.words import analysis
+from unspool.index import analysis
 
-MAX_QUERY_CHARACTERS = 20_000
 # A query's first words carry it; beyond this many different terms the word search only gets slower.
 MAX_TERMS = 64
 

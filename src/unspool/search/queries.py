@@ -21,8 +21,8 @@ from unspool.embedders.base import Embedder
 from unspool.embedders.cache import Kind, RedisCache
 from unspool.embedders.parallel import run_all
 from unspool.errors import ServiceError
+from unspool.index.ports import Vectors
 from unspool.search.plan import checked
-from unspool.vectors.base import Vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

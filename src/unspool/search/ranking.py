@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from unspool.catalog.reading import REACH, Candidate
 from unspool.domain.documents import Kind
-from unspool.words import analysis
+from unspool.index import analysis
 
 NAME_BOOST = 0.35  # for a file name all of whose terms are asked for; in proportion for fewer
 FOLDER_BOOST = 0.10  # the same for the folders above it

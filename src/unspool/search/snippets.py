@@ -10,7 +10,7 @@ from itertools import accumulate
 
 from unspool.domain.documents import Chunk, Kind
 from unspool.domain.queries import Snippet
-from unspool.words import analysis
+from unspool.index import analysis
 
 LINES = 6
 MAX_MESSAGE = 480  # characters of a message

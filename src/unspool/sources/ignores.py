@@ -5,7 +5,7 @@ misreads `[[:digit:]]`, escapes in brackets and trailing tabs, raises on the val
 needs 1.5 s for `*a*a*a*a*a*a*b` on a name of 60 characters. What is built here is linear in the
 name, whatever a cloned repository puts into its ignore files.
 
-One difference is on purpose: git lets `a**/b` reach through folders by accident (it cuts the plain
+One difference is on purpose: git lets `a**` and `a**/b` reach through folders by accident (it cuts the plain
 `a` off first), although its manual says that such stars are plain ones; here they are.
 
 Git compares bytes (`?` is one byte), so patterns and names meet as latin-1 text; `key` makes it.

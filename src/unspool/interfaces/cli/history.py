@@ -19,7 +19,7 @@ from unspool.interfaces.cli.searching import addresses
 if TYPE_CHECKING:
     from unspool.corpus import Corpus
     from unspool.domain.history import HistoryPage
-    from unspool.history import History
+    from unspool.memory.history import History
 
 
 @command(

@@ -211,7 +211,7 @@ def _warn_of_missing(projects: Sequence[str], address: str) -> None:
     """Say which of the projects do not exist, if the catalog is a file that there is: nothing is
     made for this, and no server waited for.
     """
-    from unspool import naming
+    from unspool.access import projects as naming
     from unspool.catalog import Catalog
     from unspool.catalog import projects as rows
     from unspool.catalog.database import place_of

@@ -137,8 +137,8 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
     """Embed everything that is stored with another embedder, and go over to it in one step.
     Searches go on meanwhile, and an attempt that was interrupted goes on where it was when the
     command is given again."""
-    from unspool.generations import drop_old as drop
-    from unspool.generations import reembed as go_over
+    from unspool.switching import drop_old as drop
+    from unspool.switching import reembed as go_over
 
     settings = load_settings(flags)
     if settings.origins["embedder"] == "default" and not drop_old:
@@ -270,7 +270,7 @@ def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
         raise InputError("only a catalog on PostgreSQL can be partitioned; leave out --partitions")
     if target != schema.HEAD:
         raise click.UsageError("--partitions is for the newest revision; leave out the other")
-    from unspool.postgres.partitioning import check
+    from unspool.index.postgres.partitioning import check
 
     check(partitions)
 
@@ -279,7 +279,7 @@ def _partition(settings: Settings, partitions: int) -> None:
     """Rearrange a catalog's tables, and build anew what went with the old ones."""
     from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
-    from unspool.postgres.partitioning import partition
+    from unspool.index.postgres.partitioning import partition
     from unspool.wiring import connecting, store_opener
 
     with (

@@ -62,7 +62,7 @@ def serve(
     """Serve HTTP under /v1 and MCP under /mcp until SIGTERM or Ctrl-C. Without keys (`unspool
     key create`) only this machine is served.
     """
-    from unspool.access import roots_of
+    from unspool.access.scope import roots_of
     from unspool.interfaces.http import server
 
     given = {

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from unspool.errors import InputError, NotFoundError
-from unspool.folder_files import NAMES, compute_digest, read_files
-from unspool.folder_settings import FolderSettings, accept_all
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli.door import command, note, print_json
 from unspool.interfaces.cli.looking import show
 from unspool.settings import NO_FOLDER, Settings, mask_value, open_trust_store, setting_rules
-from unspool.trust import FolderState, ReviewedSetting, TrustedFolder
+from unspool.settings.files import NAMES, compute_digest, read_files
+from unspool.settings.folders import FolderSettings, accept_all
+from unspool.settings.trust import FolderState, ReviewedSetting, TrustedFolder
 
 # by the address that a key is sent to
 _KEYS = {"database": "key", "embedder_url": "embedder_key", "answer_url": "answer_key"}

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError, to_json
 from unspool.domain.conversations import MAX_AUTHOR_LENGTH, MAX_MESSAGE_ID_LENGTH
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, MAX_PATH_LENGTH
 from unspool.domain.history import MAX_STREAM_LENGTH
-from unspool.search.plan import MAX_QUERY_CHARACTERS
+from unspool.domain.queries import MAX_QUERY_CHARACTERS
 
 # What Python's str.strip() takes away; the word for it, \s, means something else to every reader of
 # patterns.

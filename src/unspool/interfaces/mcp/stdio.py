@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from unspool import naming
-from unspool.access import Scope, roots_of
+from unspool.access import projects as naming
+from unspool.access.scope import Scope, roots_of
 from unspool.corpus import Corpus
 from unspool.domain.keys import Role
 from unspool.errors import MissingDependencyError, UnspoolError

@@ -17,9 +17,9 @@ from unspool.interfaces.render.values import moment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from unspool.folder_settings import IgnoredSetting
     from unspool.interfaces import shapes
-    from unspool.trust import FolderState, ReviewedSetting, TrustedFolder
+    from unspool.settings.folders import IgnoredSetting
+    from unspool.settings.trust import FolderState, ReviewedSetting, TrustedFolder
 
 
 def record(record: Record) -> shapes.Record:

@@ -11,8 +11,8 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.documents import NewChunk
 from unspool.domain.reports import Progress
-from unspool.postgres import tables, words
-from unspool.postgres.tables import VectorTable
+from unspool.index.postgres import tables, words
+from unspool.index.postgres.tables import VectorTable
 
 PAGE = 2_000  # chunks that are made good at a time
 AddVectors = Callable[[Connection, int, Sequence[NewChunk], Mapping[bytes, bytes]], None]

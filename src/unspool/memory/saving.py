@@ -18,8 +18,9 @@ from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
 from unspool.domain.reports import BadRecord, Progress, RememberReport
 from unspool.errors import ConflictError, InputError, SwitchedError
-from unspool.indexing import messages, preparing
+from unspool.indexing import preparing
 from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
+from unspool.memory import messages
 from unspool.sources.conversations import loading
 from unspool.sources.conversations.loading import Intake
 from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address

@@ -27,9 +27,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unspool.catalog.reading import Position
-from unspool.embedded import checksums
-from unspool.embedded.checksums import Checksums, Column, DamagedError, Files
-from unspool.vectors.base import Ids, Matches, Points, Vectors, best_matches
+from unspool.index.embedded import checksums
+from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
+from unspool.index.ports import Ids, Matches, Points, Vectors, best_matches
 
 FORMAT = 3
 # Up to here every row is scored with float32: 2.4 ms for 50 000 x 256 on one core. Above, the signs

@@ -33,11 +33,11 @@ from unspool.errors import (
     UnspoolError,
     UnsupportedError,
 )
-from unspool.postgres import indexes, mending, tables, textsearch, words
-from unspool.postgres.tables import OPERATOR, VectorTable
-from unspool.postgres.words import PostgresWords
-from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors, best_matches, in_order
-from unspool.vectors.options import Metric, VectorOptions
+from unspool.index.options import Metric, VectorOptions
+from unspool.index.ports import Capabilities, Ids, Matches, Points, Vectors, best_matches, in_order
+from unspool.index.postgres import indexes, mending, tables, textsearch, words
+from unspool.index.postgres.tables import OPERATOR, VectorTable
+from unspool.index.postgres.words import PostgresWords
 
 # Up to here every vector of a project, or of what a filter lets through, is compared, and nothing
 # is missed. An index that misses 2 % takes as long somewhere between 10 000 and 30 000 vectors of

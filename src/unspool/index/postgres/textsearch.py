@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy.engine import Connection
 
-from unspool.postgres import partitioning, tables
-from unspool.postgres.terms import Places
-from unspool.words.bm25 import K1, B
+from unspool.index.bm25 import K1, B
+from unspool.index.postgres import partitioning, tables
+from unspool.index.postgres.terms import Places
 
 EXTENSION, INDEX = "pg_textsearch", "ix_words_tokens"
 CANDIDATES, CANDIDATES_PER_HIT = 400, 2

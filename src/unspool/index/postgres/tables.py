@@ -16,8 +16,8 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import driving
 from unspool.errors import ConfigError
-from unspool.postgres import partitioning
-from unspool.vectors.options import Metric, VectorOptions
+from unspool.index.options import Metric, VectorOptions
+from unspool.index.postgres import partitioning
 
 MAX_DIMENSION = {"vector": 2_000, "halfvec": 4_000}  # of what an index takes
 MAX_KEPT = 16_000  # of what a column takes, of either type

@@ -15,9 +15,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from unspool.catalog.reading import Position
-from unspool.embedded import flat, segments
-from unspool.embedded.postings import LiveSegment
-from unspool.embedded.tail import Tail
+from unspool.index.embedded import flat, segments
+from unspool.index.embedded.postings import LiveSegment
+from unspool.index.embedded.tail import Tail
 
 CACHE_TAG = (
     "Signature: 8a477f597d28d172789f06886806bc55\n# Derived by unspool; it can be deleted at any "

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unspool.embedded.checksums import Column
-from unspool.vectors.base import Ids, Matches, Vectors, best_matches
-from unspool.words.analysis import PADDING
-from unspool.words.bm25 import inverse_document_frequency, weigh_terms
+from unspool.index.analysis import PADDING
+from unspool.index.bm25 import inverse_document_frequency, weigh_terms
+from unspool.index.embedded.checksums import Column
+from unspool.index.ports import Ids, Matches, Vectors, best_matches
 
 _MAX_REMEMBERED = 400_000  # terms; about 50 MB at worst
 _MERGED_POSTINGS = 2_000_000  # at a time, about 100 MB

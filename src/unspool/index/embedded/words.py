@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from unspool.domain.filters import Filter
-from unspool.embedded import postings
-from unspool.embedded.partition import Half
-from unspool.vectors.base import Ids, Matches, Vectors
-from unspool.words.base import Statistics
+from unspool.index.embedded import postings
+from unspool.index.embedded.partition import Half
+from unspool.index.ports import Ids, Matches, Statistics, Vectors
 
 if TYPE_CHECKING:
-    from unspool.embedded.store import EmbeddedStore
+    from unspool.index.embedded.store import EmbeddedStore
 
 
 class EmbeddedWords:

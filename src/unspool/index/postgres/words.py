@@ -13,15 +13,14 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import driving
 from unspool.catalog.documents import NewChunk
 from unspool.domain.filters import Filter
-from unspool.postgres import terms as bm25
-from unspool.postgres import textsearch
-from unspool.vectors.base import Ids, Matches, Vectors, in_order
-from unspool.words import analysis
-from unspool.words.base import Statistics
-from unspool.words.bm25 import inverse_document_frequency
+from unspool.index import analysis
+from unspool.index.bm25 import inverse_document_frequency
+from unspool.index.ports import Ids, Matches, Statistics, Vectors, in_order
+from unspool.index.postgres import terms as bm25
+from unspool.index.postgres import textsearch
 
 if TYPE_CHECKING:
-    from unspool.postgres.store import PostgresStore
+    from unspool.index.postgres.store import PostgresStore
 
 # What is kept of a project's words: with tokens for pg_textsearch, or without. Both change when the
 # analysis does.

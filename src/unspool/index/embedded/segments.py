@@ -28,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unspool.catalog.reading import Position
-from unspool.embedded import checksums, postings
-from unspool.embedded.checksums import Checksums, Column, DamagedError, Files
-from unspool.embedded.postings import Entry, LiveSegment, Segment, Terms
-from unspool.vectors.base import Ids
+from unspool.index.embedded import checksums, postings
+from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
+from unspool.index.embedded.postings import Entry, LiveSegment, Segment, Terms
+from unspool.index.ports import Ids
 
 FORMAT = 3
 SEGMENT_CHUNKS = 8_000  # built at a time, about 60 MB

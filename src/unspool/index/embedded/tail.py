@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from unspool.catalog.filters import Selection
 from unspool.catalog.reading import ChangedChunk
-from unspool.embedded import postings
-from unspool.embedded.postings import Entry, Segment
-from unspool.vectors.base import Ids, Matches, Vectors, best_matches
-from unspool.words import analysis
+from unspool.index import analysis
+from unspool.index.embedded import postings
+from unspool.index.embedded.postings import Entry, Segment
+from unspool.index.ports import Ids, Matches, Vectors, best_matches
 
 
 @dataclass(frozen=True, slots=True)

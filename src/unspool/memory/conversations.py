@@ -44,11 +44,11 @@ class Conversations:
         """Store conversations, all or none: those of the same id are replaced, and only messages
         that are new or changed are embedded.
         """
-        from unspool.indexing import remembering
+        from unspool.memory import saving
 
         check_saved(conversations)
         return self._told(
-            self._parts.written(lambda indexer: remembering.remember(indexer, conversations))
+            self._parts.written(lambda indexer: saving.remember(indexer, conversations))
         )
 
     def load(
@@ -61,7 +61,7 @@ class Conversations:
         """Take in exports of conversations, each conversation whole or not at all; what cannot
         be read is reported.
         """
-        from unspool.indexing import remembering
+        from unspool.memory import saving
 
         paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
         if not paths:
@@ -70,9 +70,7 @@ class Conversations:
         check_project(name)
         return self._told(
             self._parts.written(
-                lambda indexer: remembering.load(
-                    indexer, paths, project=name, on_progress=on_progress
-                )
+                lambda indexer: saving.load(indexer, paths, project=name, on_progress=on_progress)
             )
         )
 
@@ -83,13 +81,13 @@ class Conversations:
         A message that is there already, by its id, is left out and counted as a duplicate: whoever
         is not sure that it arrived sends it again.
         """
-        from unspool.indexing import remembering
+        from unspool.memory import saving
 
         if not messages:
             raise InputError("no message was given; append takes at least one")
         name = project or self._project
         return self._told(
-            self._parts.written(lambda indexer: remembering.append(indexer, name, id, messages))
+            self._parts.written(lambda indexer: saving.append(indexer, name, id, messages))
         )
 
     def get(

@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unspool.words.analysis import PADDING
-from unspool.words.bm25 import weigh_terms
+from unspool.index.analysis import PADDING
+from unspool.index.bm25 import weigh_terms
 
 PLACES = 2**28  # of a vector; with a level a place still fits into 31 bits
 LEVELS = (0.6, 0.9, 1.3)  # weights that part one level from the next; a weight is below 2.2

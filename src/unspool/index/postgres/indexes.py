@@ -15,9 +15,9 @@ from unspool.catalog.driving import driver
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.domain.reports import Progress
 from unspool.errors import UnspoolError
-from unspool.postgres import tables
-from unspool.postgres.tables import VectorTable
-from unspool.vectors.options import VectorOptions
+from unspool.index.options import VectorOptions
+from unspool.index.postgres import tables
+from unspool.index.postgres.tables import VectorTable
 
 OnProgress = Callable[[Progress], None]
 LOOK_EVERY_S = 0.5

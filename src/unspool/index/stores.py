@@ -15,13 +15,12 @@ from unspool.catalog import Catalog
 from unspool.catalog.documents import Changes
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.reports import Progress
-from unspool.vectors.base import VectorIndex
-from unspool.vectors.options import VectorOptions
-from unspool.words.base import WordIndex
+from unspool.index.options import VectorOptions
+from unspool.index.ports import VectorIndex, WordIndex
 
 OnProgress = Callable[[Progress], None]
 # by the catalog's engine
-_STORES = {"sqlite": "unspool.embedded.store", "postgresql": "unspool.postgres.store"}
+_STORES = {"sqlite": "unspool.index.embedded.store", "postgresql": "unspool.index.postgres.store"}
 
 
 class Store(VectorIndex, Protocol):

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from unspool.errors import ConfigError
-from unspool.folder_files import DOTENV, SettingsFile, compute_digest, read_files
-from unspool.trust import TrustStore
+from unspool.settings.files import DOTENV, SettingsFile, compute_digest, read_files
+from unspool.settings.trust import TrustStore
 
 NOT_TRUSTED = "the folder is not trusted"
 CHANGED = "changed since the folder was trusted"

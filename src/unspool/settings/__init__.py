@@ -21,14 +21,14 @@ from types import MappingProxyType
 from typing import Any, get_type_hints
 
 from unspool.errors import ConfigError
-from unspool.folder_settings import (
+from unspool.settings.folders import (
     FolderSettings,
     IgnoredSetting,
     SettingRules,
     describe_ignored_settings,
     load_folder,
 )
-from unspool.trust import TrustStore
+from unspool.settings.trust import TrustStore
 
 PREFIX = "UNSPOOL_"
 MASK = "***"

@@ -24,13 +24,13 @@ from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
-from unspool.embedded import flat, segments, tail
-from unspool.embedded.checksums import DamagedError
-from unspool.embedded.partition import Half, Partition, Snapshot, is_marked, remove
-from unspool.embedded.words import EmbeddedWords
 from unspool.errors import DimensionError, ServiceError, SwitchedError, UnsupportedError
-from unspool.vectors.base import Capabilities, Ids, Matches, Points, Vectors
-from unspool.vectors.options import Metric, VectorOptions
+from unspool.index.embedded import flat, segments, tail
+from unspool.index.embedded.checksums import DamagedError
+from unspool.index.embedded.partition import Half, Partition, Snapshot, is_marked, remove
+from unspool.index.embedded.words import EmbeddedWords
+from unspool.index.options import Metric, VectorOptions
+from unspool.index.ports import Capabilities, Ids, Matches, Points, Vectors
 
 # A tail of this many chunks costs 15 ms to read and analyse, once per process; more is worth a
 # commit to the folder (60 to 150 ms).

@@ -1,0 +1,1 @@
+"""Keys, scopes, and the projects that a caller may see."""

@@ -1,1 +1,0 @@
-"""Search by meaning: the VectorIndex port and its adapters."""

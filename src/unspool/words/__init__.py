@@ -1,1 +1,0 @@
-"""Search by word: how text becomes terms, and the index of those terms."""
