@@ -41,7 +41,7 @@ from common import (
 )
 from filling import PROJECT, fill
 from sharing import burn  # noqa: F401  a fresh process calls it by its name here
-from unspool.catalog.windows import Windows
+from unspool.catalog.windows import WindowStore
 from unspool.corpus import Corpus
 from unspool.domain.documents import Document
 from unspool.domain.events import Event, PageServed
@@ -476,14 +476,14 @@ def _searched(corpus: Corpus, asked: Sequence[str]) -> list[float]:
 def _freezing() -> Iterator[list[float]]:
     """The milliseconds that keeping each window took."""
     times: list[float] = []
-    original = Windows.keep
+    original = WindowStore.insert
 
-    def timed(self: Windows, name: bytes, **named: Any) -> None:
+    def timed(self: WindowStore, name: bytes, *given: Any, **named: Any) -> None:
         begun = time.perf_counter()
-        original(self, name, **named)
+        original(self, name, *given, **named)
         times.append(1000 * (time.perf_counter() - begun))
 
-    with patch.object(Windows, "keep", timed):
+    with patch.object(WindowStore, "insert", timed):
         yield times
 
 

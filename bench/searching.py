@@ -33,9 +33,9 @@ STAGES = {
         "unspool.index.embedded.words.EmbeddedWords.search",
         "unspool.index.embedded.words.EmbeddedWords.score",
     ),
-    "candidates": ("unspool.search.engine.reading.candidates",),
-    "ranking": ("unspool.search.engine.ranking.rank", "unspool.search.engine.fusion.fuse"),
-    "hydrate, snippets": ("unspool.search.paging.turn",),
+    "candidates": ("unspool.search.retrieve.reading.candidates",),
+    "ranking": ("unspool.search.segments.ranking.rank", "unspool.search.segments.fusion.fuse"),
+    "hydrate, snippets": ("unspool.search.engine.build_page",),
 }
 
 

@@ -18,7 +18,7 @@ from common import HERE, address, machine_line, parser, table, tell
 from unspool import evaluation
 from unspool.corpus import Corpus
 from unspool.evaluation import beir
-from unspool.search import paging
+from unspool.search import pages
 from unspool.settings import Settings
 
 PAGE, PAGES = 10, 10
@@ -57,7 +57,7 @@ def main() -> None:
                     folder.name,
                     "never"
                     if share is None
-                    else f"{share:.2f}{' *' if share == paging.DROP else ''}",
+                    else f"{share:.2f}{' *' if share == pages.DROP else ''}",
                     *_judged(walks, share),
                 ]
             )

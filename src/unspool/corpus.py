@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,21 +52,9 @@ if TYPE_CHECKING:
     from unspool.memory.conversations import Conversations
 
 
-MAX_LIMIT = 1000
-MAX_TOTAL_TOKENS = 2_000_000
 OnProgress = Callable[[Progress], None]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-
-
-def _check_page(limit: int, max_tokens: int) -> None:
-    if not (isinstance(limit, int) and 1 <= limit <= MAX_LIMIT):
-        raise InputError(f"limit is {limit!r}; give a whole number from 1 to {MAX_LIMIT}")
-    if not (isinstance(max_tokens, int) and max_tokens >= 0):
-        raise InputError(
-            f"max_tokens is {max_tokens!r}; give 0 for no budget, or the number of tokens a page "
-            f"may take"
-        )
 
 
 def _check_caller(caller: str) -> None:
@@ -313,57 +300,35 @@ class Corpus:
         `max_total_tokens` caps this page and all that follow it together. `caller` binds the
         continuation: nobody else can use it.
         """
-        from unspool.search import engine
-        from unspool.windows import AskedProject, Question
+        from unspool.search.request import build_request
 
-        filters.parse(where)
         settings = self.settings
-        limit = settings.limit if limit is None else limit
-        max_tokens = settings.max_tokens if max_tokens is None else max_tokens
-        max_total_tokens = (
-            settings.max_total_tokens if max_total_tokens is None else max_total_tokens
-        )
-        _check_page(limit, max_tokens)
         _check_caller(caller)
-        if min_score is not None and not (
-            isinstance(min_score, int | float) and math.isfinite(min_score)
-        ):
-            raise InputError(f"min_score is {min_score!r}; give a number")
-        if not (isinstance(max_total_tokens, int) and 0 <= max_total_tokens <= MAX_TOTAL_TOKENS):
-            raise InputError(
-                f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or up to "
-                f"{MAX_TOTAL_TOKENS} for all pages together"
-            )
         rows = self._named(projects)
-        planned = engine.plan_for(
+        request = build_request(
             query,
-            self._parts.embedder,
+            rows,
             alpha=settings.alpha if alpha is None else alpha,
-            limit=limit,
-            window=settings.window,
+            best_alpha=self._parts.embedder.alpha,
+            limit=settings.limit if limit is None else limit,
+            depth=settings.window,
+            max_tokens=settings.max_tokens if max_tokens is None else max_tokens,
+            max_total_tokens=settings.max_total_tokens
+            if max_total_tokens is None
+            else max_total_tokens,
+            where=where,
+            min_score=min_score,
+            explain=explain,
         )
         if not rows:
             return Page(
                 query=query,
                 projects=(),
                 hits=(),
-                alpha=planned.alpha,
+                alpha=request.plan.alpha,
                 notes=("nothing is indexed yet",),
             )
-        question = Question(
-            query=planned.query,
-            projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows),
-            alpha=planned.alpha,
-            limit=limit,
-            max_tokens=max_tokens,
-            max_total_tokens=max_total_tokens,
-            where=where,
-            min_score=min_score,
-            explain=explain,
-        )
-        page = self._parts.finding().ask(
-            question, planned, rows, caller=caller, on_progress=on_progress
-        )
+        page = self._parts.finding().search(request, caller=caller, on_progress=on_progress)
         if not page.hits and where:
             from unspool.memory.conversations import unknown_names
 
@@ -392,7 +357,9 @@ class Corpus:
         With `restart`, a continuation that cannot be followed any more gives the first page again,
         with a warning; one that never was any, or was somebody else's, is an error all the same.
         """
-        _check_page(self.settings.limit if limit is None else limit, max_tokens or 0)
+        from unspool.search.request import check_page_size
+
+        check_page_size(self.settings.limit if limit is None else limit, max_tokens or 0)
         _check_caller(caller)
         if not isinstance(continuation, str):
             raise MalformedContinuationError(
@@ -402,13 +369,13 @@ class Corpus:
         self._parts.glance()
         try:
             return self._tied(
-                self._parts.finding().go_on(
+                self._parts.finding().resume(
                     continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller
                 ),
                 caller,
             )
         except ContinuationError as error:
-            if not restart or error.question is None:
+            if not restart or error.request is None:
                 raise
             return self._again(error, limit=limit, max_tokens=max_tokens, caller=caller)
 
@@ -491,9 +458,10 @@ class Corpus:
         from unspool.access import projects as naming
         from unspool.catalog import reading
         from unspool.search import nearest
+        from unspool.search.request import check_page_size
 
         limit = self.settings.limit if limit is None else limit
-        _check_page(limit, 0)
+        check_page_size(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = naming.only(self._named([project] if project else None), "related")
@@ -765,19 +733,19 @@ class Corpus:
     ) -> Page:
         """The first page of what a continuation was about."""
         from unspool.catalog import projects
-        from unspool.windows import Question
+        from unspool.search.request import SearchRequest
 
-        asked = error.question
-        assert isinstance(asked, Question)
+        asked = error.request
+        assert isinstance(asked, SearchRequest)
         with self._parts.searched.read() as connection:
             known = {row.name for row in projects.all_projects(connection)}
         page = self.search(
-            asked.query,
+            asked.plan.query,
             projects=[project.name for project in asked.projects if project.name in known]
             or [project.name for project in asked.projects],
             limit=asked.limit if limit is None else limit,
             max_tokens=asked.max_tokens if max_tokens is None else max_tokens,
-            alpha=asked.alpha,
+            alpha=asked.plan.alpha,
             where=asked.where,
             min_score=asked.min_score,
             explain=asked.explain,

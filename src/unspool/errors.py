@@ -120,14 +120,14 @@ class FilterError(InputError):
 class ContinuationError(InputError):
     """A continuation cannot be followed; `code` says why.
 
-    `question` is what was asked, where that is still known.
+    `request` is the search that it resumes, if that is still known.
     """
 
     code = "continuation"
 
-    def __init__(self, message: str, *, question: object = None) -> None:
+    def __init__(self, message: str, *, request: object = None) -> None:
         super().__init__(message)
-        self.question = question
+        self.request = request
 
 
 class MalformedContinuationError(ContinuationError):

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from unspool.index.ports import Vectors
     from unspool.index.stores import Store
     from unspool.indexing.pipeline import Indexer
-    from unspool.search.finder import Finder
+    from unspool.search.engine import SearchEngine
 
 # a page of a walk that has begun may come from vectors that were put out of use this long ago
 GLANCE_S = 1.0
@@ -47,7 +47,7 @@ class Parts:
         self, settings: Settings, embedder: object, *, emit: Callable[[Event], None]
     ) -> None:
         from unspool.catalog import spaces
-        from unspool.catalog.windows import Windows
+        from unspool.catalog.windows import WindowStore
 
         self.settings = settings
         self.embedder, self._opened_as = wiring.open_embedder(settings, embedder)
@@ -58,14 +58,14 @@ class Parts:
         self._primary: Catalog | None = None
         self.store: Store | None = None
         self._searched_store: Store | None = None
-        self._finder: Finder | None = None
+        self._finder: SearchEngine | None = None
         self._answers: Answers | None = None
         # of embedders that are not in use any more; somebody may be searching with them
-        self._left: list[Store | Finder | RedisCache] = []
+        self._left: list[Store | SearchEngine | RedisCache] = []
         self._looked_at = 0.0
         self._proof: Proof | None = None
         self.searched: Catalog = self._opened()
-        self.windows = None if settings.database_read else Windows(self.searched.home())
+        self.windows = None if settings.database_read else WindowStore(self.searched.home())
         try:
             with self.searched.read() as connection:
                 space = spaces.active_space(connection)
@@ -184,9 +184,9 @@ class Parts:
             dimension=own.dimension,
         )
 
-    def finding(self) -> Finder:
+    def finding(self) -> SearchEngine:
         """What searches, put together when it is first needed."""
-        from unspool.search.finder import AT_ONCE, Finder, Habits
+        from unspool.search.engine import CONCURRENCY, SearchEngine, WindowOptions
         from unspool.search.queries import QueryCache
 
         settings = self.settings
@@ -202,19 +202,18 @@ class Parts:
                     lifetime_s=settings.query_cache_s,
                 )
                 key = settings.continuation_key.encode() or self.searched.signing_key
-                self._finder = Finder(
+                self._finder = SearchEngine(
                     catalog=self.searched,
                     store=store,
                     embedder=self.embedder,
                     windows=self.windows,
                     queries=queries,
-                    habits=Habits(
-                        window=settings.window,
+                    options=WindowOptions(
                         prefetch=settings.prefetch == "on",
                         lifetime_s=settings.continuation_s,
                         signed=settings.continuations == "signed",
                         key=key,
-                        at_once=AT_ONCE
+                        concurrency=CONCURRENCY
                         if self.searched.engine_name == "sqlite"
                         else settings.pool_size,
                     ),

@@ -15,9 +15,10 @@ from servers import PostgresServer
 from support import Place, Places, address_of, beside, doc, name, open_corpus
 from unspool.catalog.window_file import kept_at
 from unspool.domain import continuations
-from unspool.domain.continuations import Bookmark
+from unspool.domain.continuations import Cursor
 from unspool.errors import InputError, MalformedContinuationError
 from unspool.interfaces.cli import main
+from unspool.search.windows import unpack_segment
 
 
 def filled(database: Place, count: int, **settings: object) -> unspool.Corpus:
@@ -66,10 +67,10 @@ def test_a_place_inside_a_hit_is_refused_and_does_not_hang(corpus: unspool.Corpu
     assert token is not None
     key, catalog = corpus._parts.catalog.signing_key, corpus._parts.catalog.identity
     window, _ = continuations.read(token, catalog=catalog, key=key)
-    entries = corpus._parts.windows.segments(window)[0].entries
+    entries = unpack_segment(corpus._parts.windows.list_segments(window)[0]).entries
     inside = next(at for at, is_copy in enumerate(entries["is_copy"].tolist()) if is_copy)
     forged = continuations.write(
-        window, Bookmark(position=inside, number=2, shown=1), catalog=catalog, key=key
+        window, Cursor(position=inside, number=2, shown=1), catalog=catalog, key=key
     )
     assert forged is not None
     with pytest.raises(MalformedContinuationError):

@@ -5,9 +5,10 @@ else.
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,18 +16,19 @@ import pytest
 import unspool
 from support import Places, doc, name, open_corpus
 from unspool.catalog import projects
-from unspool.catalog.windows import Windows
+from unspool.catalog.windows import WindowStore
 from unspool.domain import continuations
-from unspool.domain.continuations import Bookmark
+from unspool.domain.continuations import Cursor
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
 from unspool.index.ports import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
 from unspool.index.stores import Store
-from unspool.search import engine, paging
-from unspool.search.engine import CandidateCache, Request, Stores
-from unspool.search.paging import Turn
-from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
-from unspool.windows import AskedProject, Question
+from unspool.search.pages import build_page
+from unspool.search.request import PageRequest, SearchRequest, build_request
+from unspool.search.retrieve import CandidateCache, Retrievers
+from unspool.search.segments import rank_first, rank_more
+from unspool.search.signed import SignedWindow
+from unspool.search.windows import ResultWindow, Signer, StoredWindow
 
 COUNT = 420
 QUERY = "walrus fish"
@@ -103,76 +105,99 @@ class Scrolling:
 
 
 @dataclass
+class Extension:
+    """Extension of a window by the vector index of a desk, as the engine does it."""
+
+    desk: Desk
+    window: ResultWindow
+    seconds: float | None = None
+
+    def extend(self, position: int) -> bool:
+        if self.window.last.tail.is_end:
+            return False
+        self.window.reload()
+        desk = self.desk
+        segment = rank_more(desk.retrievers(), desk.request, desk.vector, self.window)
+        if segment is not None:
+            self.window.append(segment)
+        return segment is not None
+
+
+@dataclass
 class Desk:
-    """Search and paging, put together by hand over a vector index of one's own."""
+    """Search and paging, assembled over a vector index of the test."""
 
     corpus: unspool.Corpus
-    windows: Windows
+    windows: WindowStore
     index: Any
     executor: ThreadPoolExecutor
     alpha: float = 1.0
     limit: int = 50
     signed: bool = False
     projects: tuple[str, ...] = ("a", "b")
-    rows: list[AskedProject] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         with self.corpus._parts.catalog.read() as connection:
             found = [row for row in projects.all_projects(connection) if row.name in self.projects]
         for row in found:
             self.corpus._parts.ready().fresh(row)
-        self.rows = [AskedProject(row.id, row.name, row.seq) for row in found]
-        self.question = Question(
-            query=QUERY, projects=tuple(self.rows), alpha=self.alpha, limit=self.limit
-        )
-        self.plan = engine.plan_for(
-            QUERY, self.corpus._parts.embedder, alpha=self.alpha, limit=self.limit, window=0
-        )
-        self.request = Request(
-            plan=self.plan,
-            projects=tuple(self.rows),
-            vector=self.corpus._parts.embedder.embed_query(QUERY),
-        )
-        self.how = Turn(
-            plan=self.plan,
-            request=lambda: self.request,
+        self.request: SearchRequest = build_request(
+            QUERY,
+            found,
+            alpha=self.alpha,
+            best_alpha=self.alpha,
             limit=self.limit,
+            depth=1,
             max_tokens=0,
-            explain=False,
+            max_total_tokens=0,
+            where=None,
             min_score=None,
-            goes_on=True,
-            count_tokens=self.corpus.count_tokens,
+            explain=False,
         )
+        self.vector = self.corpus._parts.embedder.embed_query(QUERY)
         catalog = self.corpus._parts.catalog
-        self.seal = Seal(key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000, now=0)
+        self.signer = Signer(
+            key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000, now=int(time.time())
+        )
 
-    def stores(self) -> Stores:
+    def retrievers(self) -> Retrievers:
         store = self.corpus._parts.ready()
-        return Stores(
+        return Retrievers(
             catalog=self.corpus._parts.catalog,
             vectors=self.index,
             words=store.words,
-            kept=CandidateCache(),
+            cache=CandidateCache(),
             executor=self.executor,
         )
 
+    def build(self, window: ResultWindow, cursor: Cursor) -> Page:
+        return build_page(
+            self.corpus._parts.catalog,
+            window,
+            cursor,
+            PageRequest.create(self.request),
+            Extension(self, window),
+            stability=self.index.capabilities.stability,
+            count_tokens=self.corpus.count_tokens,
+        ).page
+
     def first(self, depth: int) -> Page:
-        segment = engine.first(self.stores(), self.request, depth=depth)
-        walk: Walk
-        walk = (
-            SignedWalk.new(self.seal, self.question, segment)
+        self.request = replace(self.request, depth=depth)
+        segment = rank_first(self.retrievers(), self.request, self.vector)
+        window: ResultWindow = (
+            SignedWindow(self.signer, self.request, segment)
             if self.signed
-            else StoredWalk.new(self.windows, self.seal, self.question, segment, None)
+            else StoredWindow(self.windows, self.signer, self.request, [segment])
         )
-        return paging.turn(self.stores(), walk, Bookmark(), self.how).page
+        return self.build(window, Cursor())
 
     def more(self, text: str) -> Page:
-        walk: Walk
+        window: ResultWindow
         if continuations.kind_of(text) == continuations.SIGNED:
-            walk, at = SignedWalk.resumed(self.seal, text, space_id=0)
+            window, cursor = SignedWindow.resume(self.signer, text, space_id=0)
         else:
-            walk, at = StoredWalk.resumed(self.windows, self.seal, text, space_id=0)
-        return paging.turn(self.stores(), walk, at, self.how).page
+            window, cursor = StoredWindow.resume(self.windows, self.signer, text, space_id=0)
+        return self.build(window, cursor)
 
     def walk(self, depth: int) -> list[Page]:
         pages = [self.first(depth)]
@@ -197,7 +222,7 @@ def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
 
 @pytest.fixture
 def make(corpus: unspool.Corpus) -> Iterator[Any]:
-    windows = Windows(corpus._parts.catalog.home())
+    windows = WindowStore(corpus._parts.catalog.home())
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()

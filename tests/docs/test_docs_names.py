@@ -19,7 +19,7 @@ from unspool.domain import filters
 _MODULES = (
     "search.ranking",
     "search.plan",
-    "search.engine",
+    "search.segments",
     "index.embedded.flat",
     "index.embedded.store",
     "index.postgres.store",

@@ -16,16 +16,15 @@ import pytest
 import unspool
 from support import ENGINES, Place, Places, address_of, beside, doc, name, open_corpus
 from unspool.catalog import Catalog, projects
-from unspool.catalog.windows import Windows
+from unspool.catalog.windows import WindowStore
 from unspool.domain.queries import Page, Served
 from unspool.embedders.base import Embedder
 from unspool.index.options import VectorOptions
 from unspool.index.ports import Vectors
 from unspool.index.stores import open_store
-from unspool.search.engine import plan_for
-from unspool.search.finder import Finder, Habits
+from unspool.search.engine import SearchEngine, WindowOptions
 from unspool.search.queries import QueryCache
-from unspool.windows import AskedProject, Question
+from unspool.search.request import build_request
 
 PAGES = 5
 WORDS = (
@@ -253,35 +252,39 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
     )
     events: list[Any] = []
 
-    def finder(windows: Windows) -> Finder:
-        queries = QueryCache(embedder, None, size=0, lifetime_s=100)
-        habits = Habits(window=20, prefetch=False, lifetime_s=1000, signed=True, key=b"key")
-        return Finder(
+    def open_engine(windows: WindowStore) -> SearchEngine:
+        return SearchEngine(
             catalog=catalog,
             store=store,
             embedder=embedder,
             windows=windows,
-            queries=queries,
-            habits=habits,
+            queries=QueryCache(embedder, None, size=0, lifetime_s=100),
+            options=WindowOptions(prefetch=False, lifetime_s=1000, signed=True, key=b"key"),
             emit=events.append,
         )
 
     with catalog.read() as connection:
         rows = projects.all_projects(connection)
-    planned = plan_for("walrus violin", embedder, alpha=1.0, limit=100, window=20)
-    question = Question(
-        query="walrus violin",
-        projects=tuple(AskedProject(row.id, row.name, row.seq) for row in rows),
-        alpha=planned.alpha,
+    request = build_request(
+        "walrus violin",
+        rows,
+        alpha=1.0,
+        best_alpha=1.0,
         limit=100,
+        depth=20,
+        max_tokens=0,
+        max_total_tokens=0,
+        where=None,
+        min_score=None,
+        explain=False,
     )
-    windows = Windows(catalog.home())
-    made = finder(windows)
+    windows = WindowStore(catalog.home())
+    made = open_engine(windows)
     try:
         embedder.pause_s = 0.05
-        page: Page = made.ask(question, planned, rows, caller="", on_progress=None)
+        page: Page = made.search(request, caller="")
         while page.continuation is not None:
-            page = made.go_on(page.continuation, limit=None, max_tokens=None, caller="")
+            page = made.resume(page.continuation, limit=None, max_tokens=None, caller="")
     finally:
         made.close()
         windows.close()

@@ -14,14 +14,14 @@ from unspool.search.plan import (
     MAX_QUERY_CHARACTERS,
     MAX_TERMS,
     SYMBOL_SHARE,
-    Plan,
-    make,
-    without_idle,
+    QueryPlan,
+    drop_idle_terms,
+    make_plan,
 )
 
 
-def planned(query: str, alpha: float | None = None, limit: int = 10) -> Plan:
-    return make(query, alpha=alpha, best_alpha=0.4, limit=limit, pool=100)
+def planned(query: str, alpha: float | None = None, limit: int = 10) -> QueryPlan:
+    return make_plan(query, alpha=alpha, best_alpha=0.4, limit=limit, depth=200)
 
 
 @pytest.mark.parametrize("query", ["", " ", "\n\t", "\u3000"])
@@ -109,14 +109,14 @@ def test_words_side_by_side_also_ask_for_the_name_that_they_make(spelling: str) 
 def test_the_language_of_the_majority_is_not_looked_for() -> None:
     plan = planned("python sort list")
     assert [language for _, language in plan.idle] == ["python"]
-    assert "python" not in without_idle(plan, "python", plan.weights)
-    assert set(planned("sort list").terms) <= set(without_idle(plan, "python", plan.weights))
-    assert without_idle(plan, "go", plan.weights) == plan.weights
+    assert "python" not in drop_idle_terms(plan, "python", plan.weights)
+    assert set(planned("sort list").terms) <= set(drop_idle_terms(plan, "python", plan.weights))
+    assert drop_idle_terms(plan, "go", plan.weights) == plan.weights
 
 
 def test_a_query_of_nothing_but_languages_keeps_them() -> None:
     only = planned("python py")
-    assert without_idle(only, "python", only.weights) == only.weights
+    assert drop_idle_terms(only, "python", only.weights) == only.weights
 
 
 @given(st.text(min_size=1, max_size=300).filter(lambda text: bool(text.strip())))

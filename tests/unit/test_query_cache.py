@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from unspool.catalog.window_file import WindowFile
-from unspool.catalog.windows import Windows
+from unspool.catalog.windows import WindowStore
 from unspool.embedders.base import Embedder, Facts
 from unspool.errors import InputError, UnreachableError
 from unspool.index.ports import Vectors
@@ -71,8 +71,8 @@ class Clock:
 
 
 @pytest.fixture
-def windows(tmp_path: Path) -> Iterator[Windows]:
-    opened = Windows(WindowFile(tmp_path / "kept"))
+def windows(tmp_path: Path) -> Iterator[WindowStore]:
+    opened = WindowStore(WindowFile(tmp_path / "kept"))
     yield opened
     opened.close()
 
@@ -84,7 +84,7 @@ def embedder() -> Letters:
     return made
 
 
-def test_a_query_is_embedded_once(embedder: Letters, windows: Windows) -> None:
+def test_a_query_is_embedded_once(embedder: Letters, windows: WindowStore) -> None:
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100)
     first, again, other = cache.get("walrus"), cache.get("walrus"), cache.get("Walrus")
     assert (first.computed, again.computed, other.computed) == (True, False, True)
@@ -94,7 +94,7 @@ def test_a_query_is_embedded_once(embedder: Letters, windows: Windows) -> None:
 
 
 def test_only_so_many_are_kept_and_the_longest_unused_goes_first(
-    embedder: Letters, windows: Windows
+    embedder: Letters, windows: WindowStore
 ) -> None:
     cache = QueryCache(embedder, windows, size=3, lifetime_s=100)
     for text in ("a", "b", "c", "a", "d"):
@@ -105,12 +105,14 @@ def test_only_so_many_are_kept_and_the_longest_unused_goes_first(
     assert cache.get("a").computed
 
 
-def test_nothing_is_kept_where_none_may_be(embedder: Letters, windows: Windows) -> None:
+def test_nothing_is_kept_where_none_may_be(embedder: Letters, windows: WindowStore) -> None:
     cache = QueryCache(embedder, windows, size=0, lifetime_s=100)
     assert [cache.get("a").computed for _ in range(3)] == [True] * 3
 
 
-def test_they_are_kept_for_their_time_and_no_longer(embedder: Letters, windows: Windows) -> None:
+def test_they_are_kept_for_their_time_and_no_longer(
+    embedder: Letters, windows: WindowStore
+) -> None:
     clock = Clock()
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100, clock=clock)
     cache.get("a")
@@ -123,7 +125,7 @@ def test_they_are_kept_for_their_time_and_no_longer(embedder: Letters, windows: 
 
 
 def test_threads_that_ask_at_once_wait_for_one_embedding(
-    embedder: Letters, windows: Windows
+    embedder: Letters, windows: WindowStore
 ) -> None:
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100)
     embedder.may_go_on.clear()
@@ -144,7 +146,7 @@ def test_threads_that_ask_at_once_wait_for_one_embedding(
     assert all(vector == found[0][1] for _, vector in found)
 
 
-def test_many_threads_and_queries_stay_apart(embedder: Letters, windows: Windows) -> None:
+def test_many_threads_and_queries_stay_apart(embedder: Letters, windows: WindowStore) -> None:
     cache = QueryCache(embedder, windows, size=4, lifetime_s=100)
     texts = [chr(ord("a") + at) * 3 for at in range(8)] * 40
     with ThreadPoolExecutor(16) as pool:
@@ -153,7 +155,7 @@ def test_many_threads_and_queries_stay_apart(embedder: Letters, windows: Windows
 
 
 def test_a_failure_is_told_to_all_who_wait_and_leaves_nothing_behind(
-    embedder: Letters, windows: Windows
+    embedder: Letters, windows: WindowStore
 ) -> None:
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100)
     embedder.fails = True
@@ -170,7 +172,9 @@ def test_a_failure_is_told_to_all_who_wait_and_leaves_nothing_behind(
     assert not cache.get("walrus").computed
 
 
-def test_what_was_warmed_is_there_for_another_process(embedder: Letters, windows: Windows) -> None:
+def test_what_was_warmed_is_there_for_another_process(
+    embedder: Letters, windows: WindowStore
+) -> None:
     done: list[int] = []
     cache = QueryCache(embedder, windows, size=10, lifetime_s=100)
     assert cache.warm(["a", "b", "a"], lifetime_s=100, on_done=done.append) == 2
@@ -182,7 +186,9 @@ def test_what_was_warmed_is_there_for_another_process(embedder: Letters, windows
     assert np.array_equal(found.vector, other._vector("b"))
 
 
-def test_warming_more_than_memory_holds_keeps_them_all(embedder: Letters, windows: Windows) -> None:
+def test_warming_more_than_memory_holds_keeps_them_all(
+    embedder: Letters, windows: WindowStore
+) -> None:
     texts = [f"query {number}" for number in range(1203)]
     assert (
         QueryCache(embedder, windows, size=5, lifetime_s=100).warm(
@@ -198,14 +204,14 @@ def test_warming_more_than_memory_holds_keeps_them_all(embedder: Letters, window
     )
 
 
-def test_a_blank_query_is_not_warmed(embedder: Letters, windows: Windows) -> None:
+def test_a_blank_query_is_not_warmed(embedder: Letters, windows: WindowStore) -> None:
     with pytest.raises(InputError):
         QueryCache(embedder, windows, size=5, lifetime_s=100).warm(
             ["a", " \n"], lifetime_s=100, on_done=lambda _: None
         )
 
 
-def test_vectors_of_another_model_are_not_taken(embedder: Letters, windows: Windows) -> None:
+def test_vectors_of_another_model_are_not_taken(embedder: Letters, windows: WindowStore) -> None:
     QueryCache(embedder, windows, size=5, lifetime_s=100).warm(
         ["a"], lifetime_s=100, on_done=lambda _: None
     )
@@ -214,6 +220,6 @@ def test_vectors_of_another_model_are_not_taken(embedder: Letters, windows: Wind
 
 def test_where_nothing_can_be_read_queries_are_computed(embedder: Letters, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    windows = Windows(WindowFile(tmp_path / "folder"))
+    windows = WindowStore(WindowFile(tmp_path / "folder"))
     assert QueryCache(embedder, windows, size=5, lifetime_s=100).get("a").computed
     windows.close()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from unspool.catalog.reading import Candidate
 from unspool.search import ranking
-from unspool.search.plan import make
+from unspool.search.plan import make_plan
 from unspool.search.ranking import Ranked, rank, with_copies
 
 
@@ -45,7 +45,7 @@ def candidate(
 def order(
     query: str, candidates: list[Candidate], fused: dict[int, float] | None = None
 ) -> list[Ranked]:
-    plan = make(query, alpha=None, best_alpha=0.4, limit=10, pool=100)
+    plan = make_plan(query, alpha=None, best_alpha=0.4, limit=10, depth=200)
     return rank(
         candidates,
         fused or dict.fromkeys([one.id for one in candidates], 0.5),

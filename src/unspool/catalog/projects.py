@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -44,6 +45,14 @@ class ProjectRow:
     seq: int
     floor: int
     created_at: datetime
+
+
+class ProjectVersion(NamedTuple):
+    """A project at the time of a search."""
+
+    id: int
+    name: str
+    seq: int
 
 
 def name_sha(name: str) -> bytes:

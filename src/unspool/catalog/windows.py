@@ -1,4 +1,4 @@
-"""Where frozen rankings and the vectors of queries are kept: for hours, in tables of their own."""
+"""Storage of result windows and query vectors: for hours, in tables apart from the catalog's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -16,79 +16,65 @@ from unspool.catalog.database import Home
 from unspool.catalog.schema import query_vectors, segments, substitutes, windows
 from unspool.catalog.statements import Prepared, insert_missing
 from unspool.errors import ConflictError, ServiceError
-from unspool.windows import PackedSegment, Question, Segment
 
-MAX_WINDOWS = 10_000  # about 80 MB; the oldest make room
+MAX_WINDOWS = 10_000  # about 80 MB; the oldest are deleted
 MAX_VECTORS = 20_000
 MAX_RECENT = 256  # windows in memory; about 2 MB
-SWEEP_EVERY = 200  # windows kept between two sweeps
+SWEEP_EVERY = 200  # windows stored between two sweeps
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeptWindow:
-    """What is known of a window, and those of its segments that were asked for: none where they
-    were swept.
-    """
+class SegmentRow(NamedTuple):
+    """A segment of a window as bytes and text."""
 
-    question: Question
+    number: int
+    start: int
+    stop: int
+    entries: bytes
+    ids: bytes
+    state: str
+
+
+class WindowRow(NamedTuple):
+    """A window with the segments that were loaded; none after a sweep. `request` is JSON."""
+
+    request: str
     caller: str
     expires_at: int
-    segments: tuple[Segment, ...]
+    segments: tuple[SegmentRow, ...]
 
 
-class Windows:
-    """Safe to use from several threads; several processes may share what is kept."""
+class WindowStore:
+    """Stored windows. Safe to use from several threads; several processes may share the tables."""
 
     def __init__(self, home: Home, *, clock: Callable[[], float] = time.time) -> None:
         self._home = home
-        # what is kept never changes, except that segments are added
-        self._recent: OrderedDict[bytes, KeptWindow] = OrderedDict()
         self._clock = clock
         self._guard = threading.Lock()
         self._until_sweep = 0
+        # A stored window never changes, except that segments are appended.
+        self._recent: OrderedDict[bytes, WindowRow] = OrderedDict()
 
-    def keep(
-        self,
-        name: bytes,
-        *,
-        question: Question,
-        caller: str,
-        first: Segment,
-        lifetime_s: int,
-        query: tuple[bytes, bytes] | None,
+    def insert(
+        self, name: bytes, row: WindowRow, *, query_vector: tuple[bytes, bytes] | None
     ) -> None:
-        """Freeze a window.
-
-        `query` is the key and the vector of its query, which live as long as it does.
-        """
+        """Store a new window, and the key and vector of its query for as long."""
         now = int(self._clock())
         with self._home.write() as connection:
-            insert_missing(
-                connection,
-                windows,
-                _COLUMNS,
-                [(name, caller, question.as_json(), now, now + lifetime_s)],
-            )
-            insert_missing(
-                connection, segments, ("window", *PackedSegment._fields), [(name, *first.pack())]
-            )
-            if query is not None:
-                _keep_vector(connection, *query, expires_at=now + lifetime_s)
-        self._remember(
-            name,
-            KeptWindow(
-                question=question, caller=caller, expires_at=now + lifetime_s, segments=(first,)
-            ),
-        )
+            values = (name, row.caller, row.request, now, row.expires_at)
+            insert_missing(connection, windows, _COLUMNS, [values])
+            _insert_segments(connection, name, *row.segments)
+            if query_vector is not None:
+                _insert_vector(connection, *query_vector, expires_at=row.expires_at)
+        self._cache(name, row)
         self._until_sweep -= 1
         if self._until_sweep < 0:
             self._until_sweep = SWEEP_EVERY
-            # the next one will do it
+            # If the database is busy, a later insert sweeps.
             with suppress(ServiceError, ConflictError), self._home.write() as connection:
                 sweep(connection, now)
 
-    def find(self, name: bytes, *, position: int) -> KeptWindow | None:
-        """A window with its segments from the one that ends at a position on."""
+    def find(self, name: bytes, *, position: int) -> WindowRow | None:
+        """Return a window with its segments from the one that contains a position on."""
         with self._guard:
             recent = self._recent.get(name)
         if recent is not None and recent.segments[0].start <= position < recent.segments[-1].stop:
@@ -97,49 +83,35 @@ class Windows:
             rows = _FIND.rows(connection, {"name": name, "position": position})
         if not rows:
             return None
-        question, caller, expires_at = rows[0][:3]
-        found = tuple(PackedSegment(*row[3:]).unpack() for row in rows if row[3] is not None)
-        window = KeptWindow(
-            question=Question.from_json(question),
-            caller=caller,
-            expires_at=expires_at,
-            segments=found,
-        )
+        found = tuple(SegmentRow(*row[3:]) for row in rows if row[3] is not None)
+        window = WindowRow(rows[0][0], rows[0][1], rows[0][2], found)
         if found:
-            self._remember(name, window)
+            self._cache(name, window)
         return window
 
-    def segments(self, name: bytes) -> list[Segment]:
-        """Every segment of a window."""
+    def list_segments(self, name: bytes) -> list[SegmentRow]:
+        """Return every segment of a window."""
         with self._home.read() as connection:
-            return [
-                PackedSegment(*row).unpack() for row in _SEGMENTS.rows(connection, {"name": name})
-            ]
+            return [SegmentRow(*row) for row in _SEGMENTS.rows(connection, {"name": name})]
 
-    def append(self, name: bytes, segment: Segment) -> None:
-        """Add a segment, unless another caller was faster: then that one stays."""
+    def append(self, name: bytes, segment: SegmentRow) -> None:
+        """Append a segment. If another caller has appended one, that one stays."""
         with self._home.write() as connection:
-            alive = sa.select(windows.c.name).where(windows.c.name == name)
-            if connection.execute(alive).first() is not None:
-                insert_missing(
-                    connection,
-                    segments,
-                    ("window", *PackedSegment._fields),
-                    [(name, *segment.pack())],
-                )
+            if _exists(connection, name):
+                _insert_segments(connection, name, segment)
         with self._guard:
             self._recent.pop(name, None)
 
-    def substitutes(self, name: bytes) -> dict[int, int]:
-        """What was shown in place of entries that were gone, by position."""
+    def list_substitutes(self, name: bytes) -> dict[int, int]:
+        """Return the chunks that were shown in place of deleted ones, by position."""
         query = sa.select(substitutes.c.position, substitutes.c.chunk_id).where(
             substitutes.c.window == name
         )
         with self._home.read() as connection:
             return {row[0]: row[1] for row in connection.execute(query)}
 
-    def substitute(self, name: bytes, chosen: Mapping[int, int]) -> None:
-        """Remember what is shown in place of entries that are gone."""
+    def add_substitutes(self, name: bytes, chosen: Mapping[int, int]) -> None:
+        """Store which chunks are shown in place of deleted ones."""
         rows = [(name, position, id_) for position, id_ in sorted(chosen.items())]
         with self._home.write() as connection:
             connection.execute(
@@ -147,50 +119,53 @@ class Windows:
                     substitutes.c.window == name, substitutes.c.position.in_(list(chosen))
                 )
             )
-            if (
-                connection.execute(sa.select(windows.c.name).where(windows.c.name == name)).first()
-                is not None
-            ):
+            if _exists(connection, name):
                 insert_missing(connection, substitutes, ("window", "position", "chunk_id"), rows)
 
-    def vector(self, key: bytes) -> bytes | None:
-        """The vector of a query that was embedded before."""
+    def find_vector(self, key: bytes) -> bytes | None:
+        """Return the vector of a query that was embedded before."""
         with self._home.read() as connection:
             rows = _VECTOR.rows(connection, {"key": key, "now": int(self._clock())})
         return bytes(rows[0][0]) if rows else None
 
-    def keep_vectors(self, vectors: dict[bytes, bytes], *, lifetime_s: int) -> None:
-        """Keep vectors of queries."""
+    def insert_vectors(self, vectors: Mapping[bytes, bytes], *, lifetime_s: int) -> None:
+        """Store vectors of queries."""
         with self._home.write() as connection:
             for key, vector in sorted(vectors.items()):
-                _keep_vector(connection, key, vector, expires_at=int(self._clock()) + lifetime_s)
+                _insert_vector(connection, key, vector, expires_at=int(self._clock()) + lifetime_s)
 
-    def _remember(self, name: bytes, window: KeptWindow) -> None:
+    def close(self) -> None:
+        """Close the database."""
+        self._home.close()
+
+    def _cache(self, name: bytes, window: WindowRow) -> None:
         with self._guard:
             self._recent[name] = window
             self._recent.move_to_end(name)
             while len(self._recent) > MAX_RECENT:
                 self._recent.popitem(last=False)
 
-    def is_expired(self, window: KeptWindow) -> bool:
-        """Whether a window's time is over."""
-        return self._clock() >= window.expires_at
 
-    def close(self) -> None:
-        """Let go of where they are kept."""
-        self._home.close()
+def _exists(connection: Connection, name: bytes) -> bool:
+    query = sa.select(windows.c.name).where(windows.c.name == name)
+    return connection.execute(query).first() is not None
+
+
+def _insert_segments(connection: Connection, name: bytes, *rows: SegmentRow) -> None:
+    columns = ("window", *SegmentRow._fields)
+    insert_missing(connection, segments, columns, [(name, *row) for row in rows])
 
 
 def sweep(connection: Connection, now: int) -> None:
-    """Make room.
+    """Delete expired windows and vectors, and the oldest beyond the maximum.
 
-    An expired window loses its segments at once and is forgotten a day later: until then its first
-    page can be had again.
+    An expired window loses its segments at once. Its request stays for a day, so that the search
+    can be restarted.
     """
     dead = sa.select(windows.c.name).where(windows.c.expires_at <= now)
     connection.execute(sa.delete(segments).where(segments.c.window.in_(dead)))
     connection.execute(sa.delete(substitutes).where(substitutes.c.window.in_(dead)))
-    connection.execute(sa.delete(windows).where(windows.c.expires_at <= now - _REMEMBERED_S))
+    connection.execute(sa.delete(windows).where(windows.c.expires_at <= now - _RESTARTABLE_S))
     connection.execute(sa.delete(query_vectors).where(query_vectors.c.expires_at <= now))
     oldest = connection.execute(
         sa.select(windows.c.created_at)
@@ -209,10 +184,10 @@ def sweep(connection: Connection, now: int) -> None:
         connection.execute(sa.delete(query_vectors).where(newest <= first))
 
 
-_REMEMBERED_S = 86_400
+_RESTARTABLE_S = 86_400
 
 
-def _keep_vector(connection: Connection, key: bytes, vector: bytes, *, expires_at: int) -> None:
+def _insert_vector(connection: Connection, key: bytes, vector: bytes, *, expires_at: int) -> None:
     known = connection.execute(_EXTEND_VECTOR, {"b_key": key, "b_expires_at": expires_at}).rowcount
     if not known:
         insert_missing(

@@ -188,9 +188,10 @@ def _asked(text: str) -> str:
 
 
 def _query(text: str) -> str:
-    from unspool.search.plan import checked  # the same complaints as without a service
 
-    return checked(text)
+    from unspool.search.plan import check_query  # the same complaints as without a service
+
+    return check_query(text)
 
 
 def _check_caller(caller: str) -> None:

@@ -1,13 +1,14 @@
-"""What a caller holds to get the next page: a short text that names a frozen ranking and a place in
-it. Pure.
+"""Continuations: short texts that name a result window and a position in it. Pure.
 
-    3 bits   what kind of continuation it is 77 bits  the window's name, which nobody can guess 8
-    bits   whose it is: a fingerprint of the catalog 8 bits   a checksum, so that a mistyped one is
-    told from one that is gone 8 bits   a signature with the catalog's key, so that a place that was
-    never given out is hardly ever followed rest     the place, as numbers of one or more bytes
+    3 bits    kind of continuation
+    77 bits   name of the window, which cannot be guessed
+    8 bits    fingerprint of the catalog
+    8 bits    checksum, which tells a typing error from an expired continuation
+    8 bits    signature with the catalog's key, so that a forged position is hardly ever followed
+    rest      the position, as numbers of one or more bytes
 
-That is 22 to 32 characters of A-Z, a-z, 0-9, '-' and '_', and the first is never '-', so that a
-shell takes it as it is.
+That is 22 to 32 characters of A-Z, a-z, 0-9, '-' and '_'. The first is never '-', so that a shell
+does not take it for a flag.
 """
 
 from __future__ import annotations
@@ -27,32 +28,31 @@ _HEAD = NAME_BYTES + 1 + 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bookmark:
-    """A place in a walk: the next entry to show, the number of the page that shows it, and what
-    earlier pages came to.
-    """
+class Cursor:
+    """Position in a window: the next entry, the number of its page, and the totals before it."""
 
     position: int = 0
     number: int = 1
     shown: int = 0
-    spent: int = 0  # tokens; counted only where the whole walk has a limit
+    spent: int = 0  # tokens; counted only if all pages together have a budget
 
 
 def new_name() -> bytes:
-    """A name for a window."""
+    """Return a random name for a window."""
     name = bytearray(secrets.token_bytes(NAME_BYTES))
     name[0] &= 0b00011111
     return bytes(name)
 
 
 def kind_of(text: str) -> int:
-    """Whether a continuation names a stored window or carries its own."""
+    """Return the kind of a continuation: `STORED` or `SIGNED`."""
     return raw(text)[0] >> 5
 
 
-def write(name: bytes, at: Bookmark, *, catalog: str, key: bytes) -> str | None:
-    """A continuation for a place in a stored window; None for one so deep that its numbers do
-    not fit, after 16 000 pages.
+def write(name: bytes, at: Cursor, *, catalog: str, key: bytes) -> str | None:
+    """Return a continuation for a stored window; None beyond about 16,000 pages.
+
+    Deeper positions do not fit into its characters.
     """
     numbers = b"".join(
         _number(value)
@@ -64,8 +64,8 @@ def write(name: bytes, at: Bookmark, *, catalog: str, key: bytes) -> str | None:
     return text if len(text) <= MAX_CHARACTERS else None
 
 
-def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Bookmark]:
-    """The window's name and the place in it."""
+def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Cursor]:
+    """Return the name of the window and the position in it."""
     data = raw(text)
     name, numbers = data[:NAME_BYTES], data[_HEAD:]
     tag, checksum, signature = (data[at : at + 1] for at in range(NAME_BYTES, _HEAD))
@@ -80,7 +80,7 @@ def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Bookmark]:
     values = _numbers(numbers)
     if not 3 <= len(values) <= 4:
         raise MalformedContinuationError(_malformed(text))
-    return name, Bookmark(
+    return name, Cursor(
         position=values[0],
         number=values[1],
         shown=values[2],
@@ -89,12 +89,12 @@ def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Bookmark]:
 
 
 def to_text(data: bytes) -> str:
-    """Bytes as the characters of a continuation."""
+    """Return bytes as the characters of a continuation."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def raw(text: str) -> bytes:
-    """A continuation's bytes; anything else is refused."""
+    """Return the bytes of a continuation; reject any other text."""
     try:
         data = base64.b64decode(
             text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
@@ -122,7 +122,7 @@ def _digest(data: bytes, key: bytes = b"") -> bytes:
 
 
 def _number(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    """Encode seven bits per byte, the lowest first. The eighth bit says that more follow."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog
 from unspool.catalog.documents import Changes
-from unspool.catalog.projects import ProjectRow
+from unspool.catalog.projects import ProjectRow, ProjectVersion
 from unspool.domain.reports import Progress
 from unspool.index.options import VectorOptions
 from unspool.index.ports import VectorIndex, WordIndex
@@ -50,7 +50,9 @@ class Store(VectorIndex, Protocol):
     def forget(self, connection: Connection, project: int) -> None:
         """Take part in the transaction that removes a project."""
 
-    def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
+    def fresh(
+        self, project: ProjectRow | ProjectVersion, on_progress: OnProgress | None = None
+    ) -> int:
         """Make everything findable that was committed when the project's row was read; returns
         how many chunks are not yet.
         """

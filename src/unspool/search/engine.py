@@ -1,646 +1,344 @@
-"""The search itself: candidates from both retrievers, one ranking, as a segment of a frozen
-window.
+"""The search engine: a request becomes a window and its first page, a continuation the next page.
+
+The steps are in the order of execution: request.py, plan.py, queries.py (embed), retrieve.py,
+segments.py (score, fuse, rank), windows.py (freeze), pages.py (load, fit to the budget).
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
+from unspool.catalog import Catalog, projects
+from unspool.catalog.projects import ProjectVersion
+from unspool.catalog.windows import WindowStore
+from unspool.domain import continuations
+from unspool.domain.continuations import Cursor
+from unspool.domain.events import Event, PageServed
+from unspool.domain.queries import Page
+from unspool.domain.reports import Progress
+from unspool.embedders.base import Embedder, is_cut
+from unspool.errors import ServiceError, SweptContinuationError
+from unspool.index.ports import Vectors
+from unspool.index.stores import Store
+from unspool.search.pages import BuiltPage, build_page
+from unspool.search.queries import EmbeddedQuery, QueryCache
+from unspool.search.request import PageRequest, SearchRequest, list_versions
+from unspool.search.retrieve import CandidateCache, Retrievers
+from unspool.search.segments import rank_first, rank_more
+from unspool.search.signed import SignedWindow
+from unspool.search.windows import ResultWindow, Signer, StoredWindow, WindowSegment
 
-from unspool.catalog import Catalog, reading
-from unspool.domain.documents import Kind
-from unspool.domain.filters import INSIDE, Filter, fields_of
-from unspool.domain.queries import Served
-from unspool.embedders.base import Embedder
-from unspool.index.bm25 import inverse_document_frequency
-from unspool.index.ports import Ids, Matches, VectorIndex, Vectors, WordIndex
-from unspool.search import fusion, plan, ranking
-from unspool.search.plan import Plan, without_idle
-from unspool.windows import (
-    ENTRY,
-    NO_ENTRIES,
-    NO_IDS,
-    AskedProject,
-    Entries,
-    Frontier,
-    Reserve,
-    Segment,
+OnProgress = Callable[[Progress], None]
+MAX_RETRIES = 10  # of a search whose candidates were deleted before they were ranked
+PARALLEL_PROJECTS = 8
+# Searches that run at once, and besides them later pages, which are short. The others wait. Many
+# threads that alternate between computing and reading hold one another up: 64 clients on two cores
+# got twice as many pages a second with this limit as without it.
+CONCURRENCY = max(2, os.cpu_count() or 2)
+
+_CUT_WARNING = (
+    "the query is longer than the {} tokens that {} reads; only its beginning was used for "
+    "semantic search"
+)
+_SIGNED_WARNING = (
+    "the continuation carries the ranking itself, because nothing can be written beside the "
+    "catalog; `unspool doctor` tells more"
+)
+_WAITING_WARNING = (
+    "{} chunks are stored but not in the index yet, so they were not searched; ask again soon, "
+    "or see `unspool doctor`"
 )
 
-# candidates from each retriever; 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa
-# and scifact (bench/quality.py)
-POOL = 100
-
-# Of each retriever's messages whose neighbours are looked at, too: with all 100 nDCG@10 on meetings
-# is the same, and it takes three times as long.
-SEEDS = 30
-MAX_KEPT = 50_000  # candidates in memory; about 20 MB
-SCORE_DIGITS = 6  # what is shown, and what a minimum is compared with
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A checked query over named projects."""
+class WindowOptions:
+    """Lifetime and form of windows."""
 
-    plan: Plan
-    projects: tuple[AskedProject, ...]
-    vector: Vectors | None
-    where: Filter | None = None
-    min_score: float | None = None
-    explain: bool = False
+    lifetime_s: int
+    prefetch: bool  # extend a window ahead of time when it has too few hits for the next page
+    signed: bool  # continuations carry their window
+    key: bytes  # signs continuations
+    concurrency: int = CONCURRENCY
 
 
-class CandidateCache:
-    """What ranking knows of chunks, kept while the projects stay as they are: the same chunks
-    come up again and again.
-    """
+@dataclass(slots=True)
+class _Timings:
+    """Timings of one page."""
 
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._state: tuple[tuple[int, int], ...] = ()
-        self._known: dict[int, reading.Candidate] = {}
+    begun: float
+    embed_s: float = 0.0
+    search_s: float = 0.0
+    is_searched: bool = False
+    embedding: str = "unneeded"
 
-    def get(
-        self, catalog: Catalog, projects: Sequence[AskedProject], ids: Sequence[int]
-    ) -> dict[int, reading.Candidate]:
-        """The chunks that exist, by id."""
-        state = _state(projects)
-        with self._guard:
-            if state != self._state or len(self._known) > MAX_KEPT:
-                self._state, self._known = state, {}
-            known = self._known
-        missing = [id_ for id_ in ids if id_ not in known]
-        if missing:
-            with catalog.read() as connection:
-                known.update(reading.candidates(connection, missing))
-        return {id_: known[id_] for id_ in ids if id_ in known}
 
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._guard:
-            self._state, self._known = (), {}
+class SearchEngine:
+    """Search over one catalog and its indexes. Safe to use from several threads."""
 
-    def learn(
-        self, projects: Sequence[AskedProject], candidates: Mapping[int, reading.Candidate]
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        store: Store,
+        embedder: Embedder,
+        windows: WindowStore | None,
+        queries: QueryCache,
+        options: WindowOptions,
+        emit: Callable[[Event], None],
     ) -> None:
-        """Keep what was read in another way."""
-        with self._guard:
-            if self._state == _state(projects):
-                self._known.update(candidates)
-
-
-def _state(projects: Sequence[AskedProject]) -> tuple[tuple[int, int], ...]:
-    return tuple((project.id, project.seq) for project in projects)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stores:
-    """What a search reads from."""
-
-    catalog: Catalog
-    vectors: VectorIndex
-    words: WordIndex
-    kept: CandidateCache
-    executor: Executor  # for several projects at once
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What a walk has had already: nothing of it may come again."""
-
-    ids: Ids
-    text_keys: frozenset[int]
-    # (document, position) -> id, as it was when it was ranked
-    places: Mapping[tuple[int, int], int]
-
-
-class _Found(NamedTuple):
-    """What both retrievers said of one project."""
-
-    project: int
-    near: Matches | None
-    named: Matches | None
-
-    @property
-    def lists(self) -> tuple[Ids, Ids]:
-        return (NO_IDS if self.near is None else self.near.ids), (
-            NO_IDS if self.named is None else self.named.ids
+        self._catalog = catalog
+        self._store = store
+        self._embedder = embedder
+        self._windows = windows
+        self._queries = queries
+        self._options = options
+        self._emit = emit
+        self._executor = ThreadPoolExecutor(PARALLEL_PROJECTS, thread_name_prefix="unspool-search")
+        self._prefetcher = ThreadPoolExecutor(1, thread_name_prefix="unspool-prefetch")
+        self._prefetching: dict[bytes, Future[bool]] = {}
+        self._search_slots = threading.BoundedSemaphore(options.concurrency)
+        self._page_slots = threading.BoundedSemaphore(options.concurrency)
+        self._retrievers = Retrievers(
+            catalog=catalog,
+            vectors=store,
+            words=store.words,
+            cache=CandidateCache(),
+            executor=self._executor,
         )
 
-    @property
-    def hint(self) -> str | None:
-        return None if self.near is None else self.near.hint
+    def close(self) -> None:
+        """End the threads."""
+        self._prefetcher.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
 
+    def search(
+        self, request: SearchRequest, *, caller: str, on_progress: OnProgress | None = None
+    ) -> Page:
+        """Rank a window, freeze it, and return its first page."""
+        timings = _Timings(begun=time.perf_counter())
+        query = self._embed(request, timings)
+        vector = None if query is None else query.vector
+        waiting = sum(self._store.fresh(project, on_progress) for project in request.projects)
+        request = replace(request, space_id=self._store.space_id)
+        with self._search_slots:
+            begun = time.perf_counter()
+            request, first = self._rank_stable(request, vector)
+            timings.search_s, timings.is_searched = time.perf_counter() - begun, True
+            built = self._freeze(request, first, query, caller, timings)
+        warnings = [*built.page.warnings, *self._store.take_warnings()]
+        if waiting:
+            warnings.append(_WAITING_WARNING.format(waiting))
+        if query is not None and is_cut(self._embedder, request.plan.query):
+            warnings.append(_CUT_WARNING.format(self._embedder.max_tokens, self._embedder.name))
+        return self._emit_page(replace(built.page, warnings=tuple(warnings)), built, timings)
 
-class _Taken(NamedTuple):
-    """What is to be ranked of one project, and the messages that lend their scores to those
-    beside them.
-    """
+    def resume(
+        self, continuation: str, *, limit: int | None, max_tokens: int | None, caller: str
+    ) -> Page:
+        """Return the page for a continuation. `limit` and `max_tokens` change this page alone."""
+        timings = _Timings(begun=time.perf_counter())
+        self._await_prefetch(continuation)
+        with self._page_slots:
+            window, cursor = self._load_window(continuation, caller)
+            size = PageRequest.create(window.request, limit=limit, max_tokens=max_tokens)
+            built = self._build_page(window, cursor, size, _Extender(self, window, timings))
+        return self._emit_page(built.page, built, timings)
 
-    found: _Found
-    ids: Ids
-    beside: Mapping[int, reading.Candidate]
+    def warm(self, queries: Sequence[str], *, on_done: Callable[[int], None]) -> int:
+        """Embed queries ahead of time; return how many were not known yet."""
+        return self._queries.warm(queries, lifetime_s=self._options.lifetime_s, on_done=on_done)
 
-
-class _Scores(NamedTuple):
-    """Candidates with their scores on each side."""
-
-    ids: Ids
-    meaning: Vectors | None
-    words: Vectors | None
-
-
-def plan_for(
-    query: str, embedder: Embedder, *, alpha: float | None, limit: int, window: int
-) -> Plan:
-    """Check a query and decide how to answer it.
-
-    A window is filled by both retrievers, half by each.
-    """
-    return plan.make(
-        query, alpha=alpha, best_alpha=embedder.alpha, limit=limit, pool=max(POOL, window // 2)
-    )
-
-
-def first(stores: Stores, request: Request, *, depth: int) -> Segment:
-    """The window: the best of both retrievers, ranked. What else they found is kept in reserve."""
-    pool = request.plan.pool
-    with _one_state(stores, request):
-        weights = _fair(stores.words, request)
-        found = _found(stores, request, weights, max(depth, pool), given=NO_IDS)
-        empty = Segment(
-            number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, frontier=found.now
-        )
-        return _next(stores, request, empty, found.said, weights, None, share=pool)
-
-
-def _one_state(stores: Stores, request: Request) -> AbstractContextManager[None]:
-    """One state for all that is read; several projects are asked in threads of their own, and
-    each sees its own.
-    """
-    return stores.catalog.snapshot() if len(request.projects) == 1 else nullcontext()
-
-
-def further(
-    stores: Stores, request: Request, last: Segment, given: Given, *, step: int
-) -> Segment | None:
-    """The segment behind the last one, past the window; None at the end of everything.
-
-    What is in reserve comes first, unless something was written since it was found. Then the vector
-    index goes on by itself if it can, and is asked for more if it can't; what was given is left
-    out. A retriever that has no more is at its end.
-    """
-    with _one_state(stores, request):
-        return _further(stores, request, last, given, step=step)
-
-
-def _further(
-    stores: Stores, request: Request, last: Segment, given: Given, *, step: int
-) -> Segment | None:
-    frontier = last.frontier
-    weights = _fair(stores.words, request)
-    if dict(frontier.seqs) != {project.id: project.seq for project in request.projects}:
-        frontier = _found(
-            stores, request, weights, frontier.depth, given=given.ids, was=frontier
-        ).now
-    while not any(map(len, frontier.reserve)):
-        if frontier.exhausted:
+    def _embed(self, request: SearchRequest, timings: _Timings) -> EmbeddedQuery | None:
+        if not request.plan.uses_vectors:
             return None
-        depth = min(frontier.depth * 2, stores.vectors.capabilities.max_k)
-        deeper = _found(
-            stores, request, weights, depth, given=given.ids, was=frontier, go_on=True
-        ).now
-        frontier = replace(deeper, exhausted=deeper.exhausted or depth == frontier.depth)
-    served = Served.HINT if frontier.hinted else Served.WIDER
-    start = Segment(
-        number=last.number + 1,
-        start=last.stop,
-        served=served,
-        entries=NO_ENTRIES,
-        frontier=frontier,
-        best=last.best,
-        low=last.low,
-    )
-    sides = int(request.plan.uses_vectors) + int(request.plan.uses_words)
-    share = max(1, step // sides // max(1, sum(1 for one in frontier.reserve if len(one))))
-    return _next(stores, request, start, {}, weights, given, share=share)
+        begun = time.perf_counter()
+        query = self._queries.get(request.plan.query)
+        timings.embed_s += time.perf_counter() - begun
+        timings.embedding = "computed" if query.computed else "cached"
+        return query
 
+    def _rank_stable(
+        self, request: SearchRequest, vector: Vectors | None
+    ) -> tuple[SearchRequest, WindowSegment]:
+        """Rank the first segment. Repeat it if candidates were deleted before they were ranked."""
+        first = rank_first(self._retrievers, request, vector)
+        for _ in range(MAX_RETRIES):
+            if not first.lost:
+                break
+            current = self._list_current(request)
+            if current in ((), request.projects):  # nobody writes: it would find the same
+                break
+            request = replace(request, projects=current)
+            first = rank_first(self._retrievers, request, vector)
+        return request, first
 
-class _Frontiers(NamedTuple):
-    """Where retrieval stands now, and what was said of each project on the way."""
+    def _list_current(self, request: SearchRequest) -> tuple[ProjectVersion, ...]:
+        """Return the projects of a request as they are now, with everything in them findable."""
+        with self._catalog.read() as connection:
+            rows = projects.by_ids(connection, list(request.versions))
+        for row in rows:
+            self._store.fresh(row)
+        return list_versions(rows)
 
-    now: Frontier
-    said: Mapping[int, _Found]
+    def _freeze(
+        self,
+        request: SearchRequest,
+        first: WindowSegment,
+        query: EmbeddedQuery | None,
+        caller: str,
+        timings: _Timings,
+    ) -> BuiltPage:
+        """Build the first page, from a stored window if one can be stored."""
+        signer = self._make_signer(caller)
+        vector = None if query is None else query.vector
+        size = PageRequest.create(request)
+        signed = SignedWindow(signer, request, first)
+        if self._windows is None or self._options.signed or not request.depth:
+            extender = _Extender(self, signed, timings, (request, vector))
+            return self._build_page(signed, Cursor(), size, extender)
+        try:
+            stored = StoredWindow(
+                self._windows,
+                signer,
+                request,
+                [first],
+                query_vector=None if query is None else query.kept,
+            )
+            extender = _Extender(self, stored, timings, (request, vector))
+            return self._build_page(stored, Cursor(), size, extender)
+        except ServiceError:  # its message names a path of this machine
+            extender = _Extender(self, signed, timings, (request, vector))
+            built = self._build_page(signed, Cursor(), size, extender)
+            warnings = (*built.page.warnings, _SIGNED_WARNING)
+            return built._replace(page=replace(built.page, warnings=warnings))
 
+    def _build_page(
+        self, window: ResultWindow, cursor: Cursor, size: PageRequest, extender: _Extender
+    ) -> BuiltPage:
+        built = build_page(
+            self._catalog,
+            window,
+            cursor,
+            size,
+            extender,
+            stability=self._store.capabilities.stability,
+            count_tokens=self._embedder.count_tokens,
+        )
+        is_short = built.page.continuation is not None and built.ahead < size.limit
+        if self._options.prefetch and is_short and isinstance(window, StoredWindow):
+            self._prefetch(window, extender)
+        return built
 
-def _found(
-    stores: Stores,
-    request: Request,
-    weights: Mapping[int, Mapping[str, float]],
-    depth: int,
-    *,
-    given: Ids,
-    was: Frontier | None = None,
-    go_on: bool = False,
-) -> _Frontiers:
-    """Ask both retrievers about every project.
+    def _load_window(self, continuation: str, caller: str) -> tuple[ResultWindow, Cursor]:
+        signer, space_id = self._make_signer(caller), self._store.space_id
+        if continuations.kind_of(continuation) == continuations.SIGNED:
+            return SignedWindow.resume(signer, continuation, space_id=space_id)
+        if self._windows is None:
+            raise SweptContinuationError(
+                "the continuation is stored where a replica cannot see it; follow it on the "
+                "primary, or search again"
+            )
+        return StoredWindow.resume(self._windows, signer, continuation, space_id=space_id)
 
-    With `go_on`, a vector index that declares native continuation goes on from its own hints.
-    """
-    hints = (
-        was.hints
-        if was is not None and go_on and stores.vectors.capabilities.native_continuation
-        else {}
-    )
-
-    def ask(project: int) -> _Found:
-        more = depth - was.depth if was is not None and project in hints else depth
-        return _retrieve(
-            stores, request, project, weights[project], depth, k=more, hint=hints.get(project)
+    def _make_signer(self, caller: str) -> Signer:
+        return Signer(
+            key=self._options.key,
+            catalog=self._catalog.identity,
+            caller=caller,
+            lifetime_s=self._options.lifetime_s,
+            now=int(time.time()),
         )
 
-    found = _each(stores, [project.id for project in request.projects], ask)
-    reserve = tuple(
-        Reserve(project=one.project, near=_without(near, given), named=_without(named, given))
-        for one in found
-        for near, named in [one.lists]
-    )
-    now = Frontier(
-        depth=depth,
-        exhausted=_is_exhausted(found, depth, hints),
-        scale=() if was is None else was.scale,
-        majority="" if was is None else was.majority,
-        reserve=reserve,
-        hints={one.project: one.hint for one in found if one.hint is not None},
-        hinted=bool(hints),
-        seqs={project.id: project.seq for project in request.projects},
-        short=any(one.near is not None and one.near.is_short for one in found),
-    )
-    return _Frontiers(now, {one.project: one for one in found})
-
-
-def _next(
-    stores: Stores,
-    request: Request,
-    segment: Segment,
-    said: Mapping[int, _Found],
-    weights: Mapping[int, Mapping[str, float]],
-    given: Given | None,
-    *,
-    share: int,
-) -> Segment:
-    """The segment with the best of the reserve, so many from each side of each project, ranked."""
-    taken: list[_Taken] = []
-    reserve: list[Reserve] = []
-    for one in segment.frontier.reserve:
-        ids = np.unique(np.concatenate([one.near[:share], one.named[:share]]))
-        leading = np.unique(
-            np.concatenate([one.near[: min(share, SEEDS)], one.named[: min(share, SEEDS)]])
-        )
-        ids, beside = _with_neighbours(stores, request, ids, leading, given)
-        reserve.append(
-            replace(
-                one, near=_without(one.near[share:], ids), named=_without(one.named[share:], ids)
+    def _emit_page(self, page: Page, built: BuiltPage, timings: _Timings) -> Page:
+        """Emit `PageServed` and return the page. No lock is held: a hook may search itself."""
+        # Extending a window may embed the query again, which is counted once.
+        embed_s = 0.0 if timings.is_searched else timings.embed_s
+        extend_s = 0.0 if built.extend_s is None else max(built.extend_s - embed_s, 0.0)
+        self._emit(
+            PageServed(
+                store=self._store.name,
+                projects=len(page.projects),
+                number=page.number,
+                served=page.served,
+                stability=page.stability,
+                searched=timings.is_searched or built.extend_s is not None,
+                embedding=timings.embedding,
+                hits=len(page.hits),
+                tokens=page.tokens,
+                is_last=page.continuation is None,
+                embed_s=timings.embed_s,
+                search_s=timings.search_s + extend_s,
+                hydrate_s=built.load_s,
+                total_s=time.perf_counter() - timings.begun,
             )
         )
-        taken.append(
-            _Taken(said.get(one.project) or _unscored(one.project, request.plan), ids, beside)
-        )
-    waiting = sum(len(np.union1d(one.near, one.named)) for one in reserve if len(one))
-    segment = replace(
-        segment, frontier=replace(segment.frontier, reserve=tuple(reserve), waiting=waiting)
-    )
-    return _ranked(stores, request, segment, taken, weights, given)
+        return page
+
+    def _prefetch(self, window: StoredWindow, extender: _Extender) -> None:
+        """Extend a window while its caller reads."""
+        name = window.name
+        ahead = _Extender(self, window, _Timings(begun=0.0), extender.query)
+
+        def forget(done: Future[bool]) -> None:
+            if self._prefetching.get(name) is done:
+                self._prefetching.pop(name, None)
+
+        with suppress(RuntimeError):  # the engine is being closed
+            future = self._prefetcher.submit(ahead.extend, window.last.stop)
+            self._prefetching[name] = future
+            future.add_done_callback(forget)
+
+    def _await_prefetch(self, continuation: str) -> None:
+        """Wait for the extension of this window. If it has not begun, cancel it."""
+        if self._prefetching and continuations.kind_of(continuation) == continuations.STORED:
+            name, _ = continuations.read(
+                continuation, catalog=self._catalog.identity, key=self._options.key
+            )
+            future = self._prefetching.get(name)
+            if future is not None and not future.cancel():
+                wait([future])
 
 
-def _with_neighbours(
-    stores: Stores, request: Request, ids: Ids, leading: Ids, given: Given | None
-) -> tuple[Ids, Mapping[int, reading.Candidate]]:
-    """Candidates together with the messages that stand beside the leading ones, and all messages
-    that lend each other their scores.
+class _Extender:
+    """Extension of one window, with one request for the whole page, so that it ends."""
 
-    Those beside them are found as well, unless a filter looks at messages, or the walk has had
-    them; then they only lend their scores.
-    """
-    said = {
-        one.id: one
-        for one in stores.kept.get(stores.catalog, request.projects, ids.tolist()).values()
-        if one.kind == Kind.CHAT
-    }
-    if not said:
-        return ids, {}
-    with stores.catalog.read() as connection:
-        near = reading.neighbours(connection, [id_ for id_ in leading.tolist() if id_ in said])
-    stores.kept.learn(request.projects, near)
-    beside = said | near
-    if request.where is not None and fields_of(request.where) & INSIDE:
-        return ids, beside
-    new = np.fromiter(beside, dtype=np.int64, count=len(beside))
-    return np.union1d(ids, new if given is None else _without(new, given.ids)), beside
+    def __init__(
+        self,
+        engine: SearchEngine,
+        window: ResultWindow,
+        timings: _Timings,
+        query: tuple[SearchRequest, Vectors | None] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._window = window
+        self._timings = timings
+        self.query = query  # None: the request is repeated for the projects as they are now
+        self.seconds: float | None = None
 
-
-def _retrieve(
-    stores: Stores,
-    request: Request,
-    project: int,
-    weights: Mapping[str, float],
-    depth: int,
-    *,
-    k: int,
-    hint: str | None,
-) -> _Found:
-    """The best of each side. With a hint the vector index gives only the k that come after."""
-    near = named = None
-    if request.plan.uses_vectors and request.vector is not None:
-        near = stores.vectors.search(project, request.vector, k=k, where=request.where, hint=hint)
-    if request.plan.uses_words:
-        named = stores.words.search(project, weights, k=depth, where=request.where)
-    return _Found(project, near, named)
-
-
-def _is_exhausted(found: Sequence[_Found], depth: int, hints: Mapping[int, str]) -> bool:
-    """Whether no retriever has more to give.
-
-    One that goes on by hints has more as long as it gives a hint.
-    """
-    for one in found:
-        near, named = one.lists
-        if (
-            one.hint is not None
-            or len(named) >= depth
-            or (len(near) >= depth and one.project not in hints)
-        ):
+    def extend(self, position: int) -> bool:
+        """Rank entries from a position on; return False if there are no more."""
+        engine, window = self._engine, self._window
+        if window.last.is_end(window.request.min_score):
             return False
-    return True
-
-
-def _unscored(project: int, asked: Plan) -> _Found:
-    return _Found(
-        project,
-        Matches.none() if asked.uses_vectors else None,
-        Matches.none() if asked.uses_words else None,
-    )
-
-
-def _each(stores: Stores, projects: Sequence[int], ask: Callable[[int], _Found]) -> list[_Found]:
-    """Ask about every project; several at once."""
-    return (
-        [ask(project) for project in projects]
-        if len(projects) < 2
-        else list(stores.executor.map(ask, projects))
-    )
-
-
-def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
-    """The weights of the terms in each project.
-
-    How much a word tells depends on how rare it is, and that is counted in each project by itself:
-    in a project that is all about sessions the word 'session' tells nothing, so its best chunks
-    would rank below a passing mention in another. Weighing each term by its rarity over all the
-    projects together makes them comparable, whatever their sizes.
-    """
-    weights = request.plan.weights
-    if len(request.projects) < 2 or not request.plan.uses_words:
-        return {project.id: weights for project in request.projects}
-    own = {project.id: words.statistics(project.id, weights) for project in request.projects}
-    total = sum(one.chunks for one in own.values())
-    overall = {
-        term: inverse_document_frequency(sum(one.frequencies[term] for one in own.values()), total)
-        for term in weights
-    }
-    return {
-        id_: {
-            term: weight
-            * overall[term]
-            / inverse_document_frequency(one.frequencies[term], one.chunks)
-            for term, weight in weights.items()
-        }
-        for id_, one in own.items()
-    }
-
-
-def _ranked(
-    stores: Stores,
-    request: Request,
-    segment: Segment,
-    taken: Sequence[_Taken],
-    weights: Mapping[int, Mapping[str, float]],
-    given: Given | None,
-) -> Segment:
-    """The segment with its entries, ranked among themselves on the scale of the first segment."""
-    asked = request.plan
-    asked_for = [id_ for one in taken for id_ in one.ids.tolist()]
-    known = stores.kept.get(stores.catalog, request.projects, asked_for)
-    # one stands in another's place: what is kept is out of date
-    if len({(one.document_id, one.position) for one in known.values()}) < len(known):
-        stores.kept.clear()
-        known = stores.kept.get(stores.catalog, request.projects, asked_for)
-    candidates = list(known.values())
-    if given is not None:
-        candidates = _news(stores.catalog, candidates, given)
-    majority = segment.frontier.majority if given is not None else _majority(asked, candidates)
-    scores = _joined(
-        [
-            _scored(
-                stores, request, one, _without_majority(asked, weights[one.found.project], majority)
-            )
-            for one in taken
-        ],
-        asked,
-    )
-    scale = (
-        fusion.Scale.of(segment.frontier.scale)
-        if segment.frontier.scale
-        else fusion.scale(scores.meaning, scores.words, asked.alpha)
-    )
-    fused = (
-        fusion.fuse(scores.meaning, scores.words, asked.alpha, scale)
-        if len(scores.ids)
-        else np.zeros(0, dtype=np.float32)
-    )
-    by_id = dict(zip(scores.ids.tolist(), fused.tolist(), strict=True))
-    scale = _lend(by_id, taken, scale, anew=given is None)
-    order = ranking.rank(
-        candidates, by_id, terms=tuple(asked.weights), identifiers=asked.identifiers
-    )
-    grouped, repeats = ranking.with_copies(order, frozenset() if given is None else given.text_keys)
-    entries = _entries(grouped, segment.low)
-    shown = entries["score"][~entries["is_copy"]]
-    if request.min_score is not None:
-        wanted = _reach(entries, request.min_score)
-        entries, grouped = (
-            entries[wanted],
-            [one for one, is_wanted in zip(grouped, wanted, strict=True) if is_wanted],
-        )
-    kept = set(entries["id"].tolist())
-    return replace(
-        segment,
-        entries=entries,
-        best=float(shown[0]) if given is None and len(shown) else segment.best,
-        low=float(shown[-1]) if len(shown) else segment.low,
-        dropped=np.array([id_ for id_ in known if id_ not in kept], dtype=np.int64),
-        repeats=len(repeats),
-        lost=len(asked_for) - len(known),
-        reasons=tuple(_reasons(grouped, scores)) if request.explain else (),
-        frontier=replace(segment.frontier, scale=scale.flat, majority=majority),
-    )
-
-
-def _news(
-    catalog: Catalog, candidates: Sequence[reading.Candidate], given: Given
-) -> list[reading.Candidate]:
-    """Candidates without those that replaced a chunk which the walk has had: that one was shown, or
-    its successor in its place.
-
-    Asked after the candidates were read, so that one which replaced another cannot be taken for new
-    while somebody writes.
-    """
-    places = [given.places.get((one.document_id, one.position)) for one in candidates]
-    before = [id_ for id_ in places if id_ is not None]
-    if not before:
-        return list(candidates)
-    with catalog.read() as connection:
-        present = reading.present(connection, before)
-    return [
-        one for one, id_ in zip(candidates, places, strict=True) if id_ is None or id_ in present
-    ]
-
-
-def _lend(
-    by_id: dict[int, float], taken: Sequence[_Taken], scale: fusion.Scale, *, anew: bool
-) -> fusion.Scale:
-    """Give messages a part of their neighbours' scores; the scale says by what all are divided,
-    so that the best is as good as before.
-    """
-    messages = [one for project in taken for one in project.beside.values()]
-    if not messages:
-        return scale
-    lent = ranking.in_context(messages, by_id)
-    if anew:
-        best = max(by_id[id_] for id_ in lent)
-        scale = scale._replace(context=max(lent.values()) / best if best > 0 else 1.0)
-    by_id.update((id_, score / scale.context) for id_, score in lent.items())
-    return scale
-
-
-def _scored(
-    stores: Stores, request: Request, taken: _Taken, weights: Mapping[str, float]
-) -> _Scores:
-    """Every candidate of a project, scored on both sides; a side is only asked for what it has
-    not said already.
-    """
-    meaning = words = None
-    found, ids = (
-        taken.found,
-        np.union1d(taken.ids, np.fromiter(taken.beside, dtype=np.int64, count=len(taken.beside))),
-    )
-    vector = request.vector
-    if found.near is not None and vector is not None:
-        meaning = _completed(
-            found.near, ids, lambda rest: stores.vectors.score(found.project, vector, rest)
-        )
-    if found.named is not None:
-        said = found.named if len(weights) == len(request.plan.weights) else Matches.none()
-        words = _completed(said, ids, lambda rest: stores.words.score(found.project, weights, rest))
-    return _Scores(ids, meaning, words)
-
-
-def _completed(said: Matches, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
-    scores = np.empty(len(ids), dtype=np.float32)
-    unknown = np.ones(len(ids), dtype=np.bool_)
-    if len(ids) and len(said.ids):
-        at = np.minimum(np.searchsorted(ids, said.ids), len(ids) - 1)
-        among = ids[at] == said.ids
-        scores[at[among]] = said.scores[among]
-        unknown[at[among]] = False
-    if unknown.any():
-        scores[unknown] = score(ids[unknown])
-    return scores
-
-
-def _joined(parts: Sequence[_Scores], asked: Plan) -> _Scores:
-    return _Scores(
-        ids=np.concatenate([part.ids for part in parts]),
-        meaning=np.concatenate([part.meaning for part in parts if part.meaning is not None])
-        if asked.uses_vectors
-        else None,
-        words=np.concatenate([part.words for part in parts if part.words is not None])
-        if asked.uses_words
-        else None,
-    )
-
-
-def _majority(asked: Plan, candidates: Iterable[reading.Candidate]) -> str:
-    """What most candidates are, a language or talk, where the query has a term that says nothing
-    there.
-    """
-    if not asked.idle:
-        return ""
-    sorts = Counter(
-        candidate.kind if candidate.kind == Kind.CHAT else candidate.language
-        for candidate in candidates
-    )
-    sort, count = sorts.most_common(1)[0] if sorts else ("", 0)
-    return sort if count * 2 > sorts.total() else ""
-
-
-def _without_majority(
-    asked: Plan, weights: Mapping[str, float], majority: str
-) -> Mapping[str, float]:
-    return without_idle(asked, majority, weights) if majority else weights
-
-
-def _entries(grouped: Sequence[tuple[ranking.Ranked, bool]], floor: float | None) -> Entries:
-    """Ranked chunks as rows.
-
-    Scores only fall along a walk: what a later segment ranks higher than an earlier one ended is
-    cut to that.
-    """
-    rows = [
-        (
-            one.candidate.id,
-            one.candidate.text_key,
-            one.candidate.document_id,
-            one.candidate.position,
-            one.score,
-            is_copy,
-        )
-        for one, is_copy in grouped
-    ]
-    entries: Entries = np.array(rows, dtype=ENTRY)
-    if floor is not None:
-        np.minimum(entries["score"], floor, out=entries["score"])
-    return entries
-
-
-def _reach(entries: Entries, least: float) -> npt.NDArray[np.bool_]:
-    """Which entries have at least a score; a copy has that of the text that is shown for it."""
-    lead = np.maximum.accumulate(np.where(entries["is_copy"], 0, np.arange(len(entries))))
-    reached: npt.NDArray[np.bool_] = (
-        np.round(entries["score"].astype(np.float64), SCORE_DIGITS)[lead] >= least
-    )
-    return reached
-
-
-def _reasons(grouped: Sequence[tuple[ranking.Ranked, bool]], scores: _Scores) -> Iterable[str]:
-    """Why each is where it is, in one line: words, closeness, boosts."""
-    rows = {id_: row for row, id_ in enumerate(scores.ids.tolist())}
-    for one, _ in grouped:
-        row = rows[one.candidate.id]
-        parts = [] if scores.words is None else [f"words {scores.words[row]:.1f}"]
-        if scores.meaning is not None:
-            parts.append(f"meaning {scores.meaning[row]:.2f}")
-        yield "; ".join([*parts, f"fused {one.fused:.2f}", *one.reasons])
-
-
-def _without(ids: Ids, others: Ids) -> Ids:
-    """Ids in their order, those of the others left out."""
-    return ids[~np.isin(ids, others)] if len(ids) and len(others) else ids
+        begun = time.perf_counter()
+        if self.query is None:
+            current = engine._list_current(window.request)
+            embedded = engine._embed(window.request, self._timings)
+            request = replace(window.request, projects=current)
+            self.query = request, None if embedded is None else embedded.vector
+        window.reload()
+        # Another caller or a prefetch may have extended it already.
+        is_longer = window.find_segment(position) is not None
+        if not is_longer:
+            segment = rank_more(engine._retrievers, *self.query, window)
+            is_longer = segment is not None
+            if segment is not None:
+                window.append(segment)
+        self.seconds = (self.seconds or 0.0) + time.perf_counter() - begun
+        return is_longer

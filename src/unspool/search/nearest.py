@@ -14,7 +14,7 @@ from unspool.domain.filters import Filter
 from unspool.domain.queries import Form, Hit, Origin, Page
 from unspool.errors import NotFoundError
 from unspool.index.ports import VectorIndex, Vectors
-from unspool.search import budget, freshness, paging
+from unspool.search import budget, freshness, pages
 from unspool.search.snippets import cutter
 
 
@@ -41,7 +41,7 @@ def nearest(
     with catalog.read() as connection:
         chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
     present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
-    around = paging.exchanges_of(catalog, [chunk for _, (chunk, _) in present])
+    around = pages.load_exchanges(catalog, [chunk for _, (chunk, _) in present])
     stale = freshness.find_stale([file for _, (_, file) in present])
     return [
         Hit(
@@ -93,8 +93,8 @@ def related(
         query=chunk.location,
         projects=(project.name,),
         hits=tuple(hits),
-        sources=paging.sources(hits),
-        insights=paging.insights(hits),
+        sources=pages.list_sources(hits),
+        insights=pages.summarize(hits),
         tokens=sum(hit.tokens for hit in hits),
         alpha=1.0,
     )

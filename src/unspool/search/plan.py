@@ -1,5 +1,6 @@
-"""What a query asks for: its terms, the identifiers in it, and how much meaning weighs against
-words. Pure.
+"""Query plans: the terms and identifiers of a query, and the weight of meaning against words.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from unspool.index import analysis
 # A query's first words carry it; beyond this many different terms the word search only gets slower.
 MAX_TERMS = 64
 
-# What people write as code: snake_case, camelCase, dotted or scoped names, a call, anything in
-# back-ticks.
+# Candidates from each retriever. 64 to 100 differ by less than .005 nDCG@10 on code-repos, cosqa
+# and scifact (bench/quality.py).
+POOL = 100
+
+# Code in a query: snake_case, camelCase, dotted or scoped names, a call, anything in back-ticks.
 _IDENTIFIER = re.compile(
     r"`[^`]+`|\b\w*[a-z0-9][A-Z]\w*\b|\b\w+_\w*\b|\b_\w+\b|\b\w+(?:(?:\.|::|->|#)\w+)+\b|\b\w+(?=\(\))"
 )
@@ -44,8 +48,7 @@ _LANGUAGES = {
     }.items()
     for term in analysis.terms(names)
 }
-# What is said of talk itself: in a question about a conversation it names nothing that was said
-# there.
+# Words about talking: in a question about a conversation they name nothing that was said in it.
 _TALK = frozenset(
     analysis.terms(
         "say said tell told talk talked speak spoke mention discuss discussion ask asked think "
@@ -56,52 +59,61 @@ _BARE = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """How a query is going to be answered."""
+class QueryPlan:
+    """Execution plan of a query."""
 
     query: str
     terms: tuple[str, ...]  # with repeats
-    # what the word index is asked for: the terms, and neighbouring words as one
+    # terms for the word index: those of the query, and neighbouring words as one name
     weights: Mapping[str, float]
-    # terms that say nothing among candidates of one sort, with that sort: a language, or talk
+    # terms that do not distinguish candidates of one kind, with that kind: a language, or chat
     idle: tuple[tuple[str, str], ...]
-    # bare names, in lower case without underscores, that the query spells as code
+    # names that the query spells as code, in lower case and without underscores
     identifiers: frozenset[str]
     alpha: float
-    # candidates from each retriever; where only one is asked, from that as many as from both
+    # candidates to rank from each retriever; twice as many from a single one
     pool: int
 
     @property
     def uses_words(self) -> bool:
+        """True if the word index is searched."""
         return self.alpha < 1 and bool(self.terms)
 
     @property
     def uses_vectors(self) -> bool:
+        """True if the vector index is searched."""
         return self.alpha > 0
 
 
-def make(query: str, *, alpha: float | None, best_alpha: float, limit: int, pool: int) -> Plan:
-    """Check a query and decide how to answer it. `best_alpha` is the embedder's own."""
-    query = checked(query)
+def make_plan(
+    query: str, *, alpha: float | None, best_alpha: float = 0.0, limit: int, depth: int
+) -> QueryPlan:
+    """Validate a query and plan its execution.
+
+    `best_alpha` is used if `alpha` is None. A window of `depth` candidates is filled by both
+    retrievers, half by each.
+    """
+    query = check_query(query)
     if alpha is not None and not (isinstance(alpha, int | float) and 0 <= alpha <= 1):
         raise InputError(f"alpha is {alpha}; give a number from 0 (words only) to 1 (meaning only)")
-    terms = _terms(query)
-    identifiers = _identifiers(query)
+    terms = _list_terms(query)
+    identifiers = _list_identifiers(query)
     if alpha is None:
-        alpha = _alpha(query, terms, identifiers, best_alpha)
-    return Plan(
+        alpha = _choose_alpha(query, terms, identifiers, best_alpha)
+    pool = max(POOL, depth // 2)
+    return QueryPlan(
         query=query,
         terms=terms,
-        weights=_weights(query, terms),
-        idle=_idle(terms),
+        weights=_weigh_terms(query, terms),
+        idle=_list_idle_terms(terms),
         identifiers=identifiers,
         alpha=alpha,
         pool=max(pool if 0 < alpha < 1 and terms else 2 * pool, limit),
     )
 
 
-def checked(query: str) -> str:
-    """A query that can be asked; lone surrogates, which are in no index, are replaced."""
+def check_query(query: str) -> str:
+    """Return a valid query. Lone surrogates, which no index contains, are replaced."""
     if not isinstance(query, str):
         raise InputError(f"the query is a {type(query).__name__}; give text")
     query = query.encode("utf-8", "replace").decode()
@@ -115,27 +127,25 @@ def checked(query: str) -> str:
     return query
 
 
-def _terms(query: str) -> tuple[str, ...]:
-    kept: list[str] = []
+def _list_terms(query: str) -> tuple[str, ...]:
+    terms: list[str] = []
     distinct: set[str] = set()
     for term in analysis.terms(query):
         if term in distinct or len(distinct) < MAX_TERMS:
             distinct.add(term)
-            kept.append(term)
-    return tuple(kept)
+            terms.append(term)
+    return tuple(terms)
 
 
-def _weights(query: str, terms: tuple[str, ...]) -> dict[str, float]:
-    """How much each term weighs: as often as it is said, and a third for neighbouring words read
-    as one name.
-    """
+def _weigh_terms(query: str, terms: tuple[str, ...]) -> dict[str, float]:
+    """Weigh each term by its frequency, and neighbouring words read as one name by a third."""
     weights: dict[str, float] = dict(Counter(terms))
     for term in analysis.compounds(query):
         weights.setdefault(term, COMPOUND_WEIGHT)
     return weights
 
 
-def _idle(terms: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _list_idle_terms(terms: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     distinct = dict.fromkeys(terms)
     return (
         *((term, _LANGUAGES[term]) for term in distinct if term in _LANGUAGES),
@@ -143,28 +153,32 @@ def _idle(terms: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def without_idle(plan: Plan, majority: str, weights: Mapping[str, float]) -> Mapping[str, float]:
-    """The terms to score by where most candidates are of one sort.
+def drop_idle_terms(
+    plan: QueryPlan, majority: str, weights: Mapping[str, float]
+) -> Mapping[str, float]:
+    """Return the weights without the terms that are idle among the majority of candidates.
 
     'python sort list' asked of Python code means the list, not the few chunks that say 'python':
     +.008 nDCG@10 on cosqa. 'what did they say about the budget' asked of a conversation means the
     budget: +.010 on meetings.
     """
-    named = {term for term, sort in plan.idle if sort == majority}
-    if named >= set(plan.terms):
+    idle = {term for term, kind in plan.idle if kind == majority}
+    if not majority or idle >= set(plan.terms):
         return weights
-    return {term: weight for term, weight in weights.items() if term not in named}
+    return {term: weight for term, weight in weights.items() if term not in idle}
 
 
-def _identifiers(query: str) -> frozenset[str]:
-    spelled = [word for match in _IDENTIFIER.findall(query) for word in _BARE.findall(match)]
+def _list_identifiers(query: str) -> frozenset[str]:
+    names = [word for match in _IDENTIFIER.findall(query) for word in _BARE.findall(match)]
     words = query.split()
     if len(words) == 1:  # a query of one word is as likely a name as a word
-        spelled += _BARE.findall(query)
-    return frozenset(name.replace("_", "").lower() for name in spelled if len(name) > 1)
+        names += _BARE.findall(query)
+    return frozenset(name.replace("_", "").lower() for name in names if len(name) > 1)
 
 
-def _alpha(query: str, terms: tuple[str, ...], identifiers: frozenset[str], best: float) -> float:
+def _choose_alpha(
+    query: str, terms: tuple[str, ...], identifiers: frozenset[str], best: float
+) -> float:
     if not terms:
         return 1.0  # nothing but stop words or signs: only meaning can answer
     words = query.split()

@@ -16,13 +16,13 @@ from functools import partial
 
 import numpy as np
 
-from unspool.catalog.windows import Windows
+from unspool.catalog.windows import WindowStore
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import Kind, RedisCache
 from unspool.embedders.parallel import run_all
 from unspool.errors import ServiceError
 from unspool.index.ports import Vectors
-from unspool.search.plan import checked
+from unspool.search.plan import check_query
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class QueryCache:
     def __init__(
         self,
         embedder: Embedder,
-        windows: Windows | None,
+        windows: WindowStore | None,
         *,
         cache: RedisCache | None = None,
         prove: Callable[[], None] | None = None,
@@ -100,7 +100,7 @@ class QueryCache:
         computed = 0
         waiting: dict[bytes, bytes] = {}
         for done, text in enumerate(texts, 1):
-            one = self.get(checked(text))
+            one = self.get(check_query(text))
             computed += one.computed
             waiting.update([one.kept])
             if len(waiting) >= _BATCH:
@@ -112,7 +112,7 @@ class QueryCache:
 
     def _keep(self, vectors: dict[bytes, bytes], lifetime_s: int) -> None:
         if vectors and self._windows is not None:
-            self._windows.keep_vectors(vectors, lifetime_s=lifetime_s)
+            self._windows.insert_vectors(vectors, lifetime_s=lifetime_s)
 
     def _computed(self, key: bytes, text: str) -> Vectors:
         vector = self._embed(text)
@@ -140,7 +140,7 @@ class QueryCache:
         data: bytes | None = None
         if self._windows is not None:
             with suppress(ServiceError):  # what cannot be read is computed
-                data = self._windows.vector(key)
+                data = self._windows.find_vector(key)
         if data is None and self._cache is not None:
             data = self._cache.get(Kind.QUERY, [key]).get(key)
         if data is None or len(data) != 4 * self._embedder.dimension:

@@ -20,7 +20,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import Catalog, reading, spaces
 from unspool.catalog.documents import Changes
 from unspool.catalog.filters import Selection, Selections
-from unspool.catalog.projects import ProjectRow
+from unspool.catalog.projects import ProjectRow, ProjectVersion
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
@@ -126,7 +126,9 @@ class EmbeddedStore:
         return ""
 
     def fresh(
-        self, project: ProjectRow, on_progress: Callable[[Progress], None] | None = None
+        self,
+        project: ProjectRow | ProjectVersion,
+        on_progress: Callable[[Progress], None] | None = None,
     ) -> int:
         """Make everything findable that was committed when the project's row was read; returns how
         many chunks are not yet.

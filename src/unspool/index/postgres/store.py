@@ -21,7 +21,7 @@ from unspool.catalog import Catalog, documents, driving, spaces
 from unspool.catalog.documents import Changes, NewChunk
 from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.postgres import PostgresCatalog
-from unspool.catalog.projects import ProjectRow, take
+from unspool.catalog.projects import ProjectRow, ProjectVersion, take
 from unspool.catalog.statements import batches
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
@@ -184,7 +184,9 @@ class PostgresStore:
             )
         words.drop(connection, project)
 
-    def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
+    def fresh(
+        self, project: ProjectRow | ProjectVersion, on_progress: OnProgress | None = None
+    ) -> int:
         """Everything that was committed is findable already; this only looks whether an index
         has to be made use of.
         """
@@ -214,7 +216,9 @@ class PostgresStore:
                 )
         return 0
 
-    def _has_to_mend(self, project: ProjectRow, found: mending.Totals | None) -> bool:
+    def _has_to_mend(
+        self, project: ProjectRow | ProjectVersion, found: mending.Totals | None
+    ) -> bool:
         if found is not None:
             return found.format not in (words.PLAIN, words.WITH_TOKENS)
         if not project.seq:

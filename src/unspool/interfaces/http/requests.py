@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictFloat
 
-from unspool.corpus import MAX_TOTAL_TOKENS
 from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.domain.documents import Document
 from unspool.domain.history import MAX_BODY_LENGTH
@@ -40,6 +39,7 @@ from unspool.interfaces.http.fields import (
     Whole,
 )
 from unspool.interfaces.http.filtering import Where
+from unspool.search.request import MAX_TOTAL_TOKENS
 
 MAX_TOKENS = 10_000_000
 # characters that are embedded or counted at once: they fit into a body however they are written
