@@ -318,10 +318,10 @@ class Corpus:
 
         filters.parse(where)
         settings = self.settings
-        limit = settings.limit if limit is None else limit
-        max_tokens = settings.max_tokens if max_tokens is None else max_tokens
+        limit = settings.search.limit if limit is None else limit
+        max_tokens = settings.search.max_tokens if max_tokens is None else max_tokens
         max_total_tokens = (
-            settings.max_total_tokens if max_total_tokens is None else max_total_tokens
+            settings.search.max_total_tokens if max_total_tokens is None else max_total_tokens
         )
         _check_page(limit, max_tokens)
         _check_caller(caller)
@@ -338,9 +338,9 @@ class Corpus:
         planned = engine.plan_for(
             query,
             self._parts.embedder,
-            alpha=settings.alpha if alpha is None else alpha,
+            alpha=settings.search.alpha if alpha is None else alpha,
             limit=limit,
-            window=settings.window,
+            window=settings.search.window,
         )
         if not rows:
             return Page(
@@ -392,7 +392,7 @@ class Corpus:
         With `restart`, a continuation that cannot be followed any more gives the first page again,
         with a warning; one that never was any, or was somebody else's, is an error all the same.
         """
-        _check_page(self.settings.limit if limit is None else limit, max_tokens or 0)
+        _check_page(self.settings.search.limit if limit is None else limit, max_tokens or 0)
         _check_caller(caller)
         if not isinstance(continuation, str):
             raise MalformedContinuationError(
@@ -492,7 +492,7 @@ class Corpus:
         from unspool.catalog import reading
         from unspool.search import nearest
 
-        limit = self.settings.limit if limit is None else limit
+        limit = self.settings.search.limit if limit is None else limit
         _check_page(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
@@ -649,7 +649,7 @@ class Corpus:
         A stream belongs to a project: the one named, else the setting's, else `default`.
         `retention` is the settings' unless given.
         """
-        kept = wiring.retention(self.settings) if retention is None else retention
+        kept = self.settings.history if retention is None else retention
         name = project if project is not None else self.settings.project or DEFAULT_PROJECT
         return CatalogHistory(self._parts.catalog, stream, project=name, retention=kept)
 
