@@ -15,7 +15,7 @@ from unspool.settings import Settings
 
 def contents(database: str, project: str) -> dict[str, Any]:
     """Documents, chunks and vectors as fingerprints, and what is wrong with the derived index."""
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         corpus.refresh()
         documents = sorted(
             (d.path, d.sha256, d.chunk_count, d.status.value, d.language)

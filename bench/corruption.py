@@ -50,7 +50,7 @@ def main() -> None:
 def measure(file: Path, count: int, seed: int) -> list[Figure]:
     """Damage the folder again and again; returns what became of it."""
     derived = file.with_name(file.name + ".derived")
-    with Corpus(Settings(database=address(file))) as corpus:
+    with Corpus(Settings.of(database=address(file))) as corpus:
         corpus.refresh()  # a run that was interrupted may have left it damaged
     sound = file.with_name(file.name + ".sound")
     shutil.rmtree(sound, ignore_errors=True)
@@ -82,7 +82,7 @@ def measure_opening(file: Path) -> Figure:
     """Open the folder with and without verification, in turn."""
 
     def open_once() -> float:
-        with Corpus(Settings(database=address(file))) as corpus:
+        with Corpus(Settings.of(database=address(file))) as corpus:
             store, row = corpus._parts.ready(), corpus._project(PROJECT)
             begun = time.perf_counter()
             store.absorbed(row.id)
@@ -144,7 +144,7 @@ def _restore(sound: Path, derived: Path) -> None:
 
 
 def _rank(file: Path, asked: list[str]) -> list[list[tuple[int, float]]]:
-    with Corpus(Settings(database=address(file))) as corpus:
+    with Corpus(Settings.of(database=address(file))) as corpus:
         pages = [
             corpus.search(one, projects=PROJECT, alpha=alpha, limit=50)
             for one in asked
@@ -164,13 +164,13 @@ def _diagnose(file: Path, asked: list[str], expected: list[list[tuple[int, float
     del asked, expected
     return (
         "not found"
-        if all(check.ok for check in diagnosis.diagnose(Settings(database=address(file))))
+        if all(check.ok for check in diagnosis.diagnose(Settings.of(database=address(file))))
         else "found"
     )
 
 
 def _repair(file: Path, asked: list[str], expected: list[list[tuple[int, float]]]) -> str:
-    with suppress(UnspoolError), Corpus(Settings(database=address(file))) as corpus:
+    with suppress(UnspoolError), Corpus(Settings.of(database=address(file))) as corpus:
         corpus.refresh()
         row = corpus._project(PROJECT)
         if not corpus._parts.ready().find_damage(row.id):

@@ -85,7 +85,7 @@ def _figures(
 def inside(database: str, asked: list[str]) -> list[float]:
     """How long each search takes in process, in milliseconds."""
     times = []
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         for query in asked:
             begun = time.perf_counter()
             corpus.search(query, projects=PROJECT)

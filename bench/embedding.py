@@ -72,7 +72,7 @@ def main() -> None:
             tell(f"{folder.name}: {recipe}")
             with neutral_ranking():
                 found[recipe] = evaluation.evaluate(
-                    folder, settings=Settings(embedder=recipe), alpha=1.0
+                    folder, settings=Settings.of(embedder=recipe), alpha=1.0
                 ).ndcg_10
         best = found["static"]
         figures += [

@@ -77,7 +77,7 @@ def _layout() -> str:
 
 @cache
 def _corpus(database: str) -> Corpus:
-    return Corpus(Settings(database=database))
+    return Corpus(Settings.of(database=database))
 
 
 def _absorb(database: str) -> None:

@@ -45,8 +45,8 @@ def main() -> None:
         for engine, (edited, fresh) in databases.items():
             tell(engine)
             with (
-                Corpus(Settings(database=edited)) as one,
-                Corpus(Settings(database=fresh)) as other,
+                Corpus(Settings.of(database=edited)) as one,
+                Corpus(Settings.of(database=fresh)) as other,
             ):
                 different = sum(_compare(one, other, given.histories, given.seed))
             figures.append(

@@ -93,7 +93,7 @@ def _runs(tree: Path, database: Path) -> Iterator[tuple[str, Run]]:
 def measure(tree: str, database: str) -> Run:
     """One run, from opening the catalog to closing it."""
     before = time.perf_counter()
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         report = corpus.index(tree, project="tree")
     seconds = time.perf_counter() - before
     own, children = _cpu()

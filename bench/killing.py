@@ -124,7 +124,7 @@ def index(tree: str, database: str) -> float:
     """
     print("begun", flush=True)
     begun = time.perf_counter()
-    with Corpus(Settings(database=database, jobs=JOBS)) as corpus:
+    with Corpus(Settings.of(database=database, jobs=JOBS)) as corpus:
         corpus.index(tree, project=PROJECT)
     return time.perf_counter() - begun
 

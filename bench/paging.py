@@ -126,8 +126,8 @@ def walk(database: str, asked: list[str], alpha: float | None) -> dict[str, Any]
     embeddings: list[int] = []
     characters = 0
     with ExitStack() as stack:
-        corpus = stack.enter_context(Corpus(Settings(database=database)))
-        without = stack.enter_context(Corpus(Settings(database=database, window=0)))
+        corpus = stack.enter_context(Corpus(Settings.of(database=database)))
+        without = stack.enter_context(Corpus(Settings.of(database=database, window=0)))
         counted = stack.enter_context(_embeddings())
         for query in asked[:WARM_UP]:
             list(_walked(corpus, query, alpha, 30))
@@ -323,7 +323,7 @@ def _promised(measured: dict[str, Any]) -> Iterator[Figure]:
 
 def together(database: str, asked: list[str]) -> dict[str, Any]:
     """Walk in as many threads as there are walkers, then alone. Runs in a fresh process."""
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         for query in asked[:WARM_UP]:
             _ids(corpus, query)
         queries = asked[WARM_UP:]
@@ -431,7 +431,7 @@ def beside(database: str, asked: list[str], seed: int) -> dict[str, Any]:
         name: {"search": [], "freeze": []} for name in ("idle", "burning", "indexing")
     }
     written: list[dict[str, Any]] = []
-    with Corpus(Settings(database=database)) as corpus, _freezing() as frozen:
+    with Corpus(Settings.of(database=database)) as corpus, _freezing() as frozen:
         for query in asked:
             corpus.search(query, projects=PROJECT)
 
@@ -492,7 +492,7 @@ def write(database: str, project: str, seed: int) -> dict[str, Any]:
     vocabulary, rng = Vocabulary.load(), random.Random(seed)
     chunks = batches = 0
     begun = time.perf_counter()
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         while not (batches and select.select([sys.stdin], [], [], 0)[0]):
             names = [f"package_{batches}/module_{number}.py" for number in range(BATCH)]
             some = [
@@ -558,27 +558,21 @@ def _disturbed(measured: dict[str, Any]) -> Iterator[Figure]:
 
 
 def consider(database: str, asked: list[str]) -> dict[str, Any]:
-    """Walks with pauses, with and without fetching ahead where that exists; first pages of
+    """Walks with pauses, with and without fetching ahead; first pages of
     windows of both sizes. Runs in a fresh process.
     """
     ahead: dict[str, list[Any]] = {"none": [], "prefetch": []}
     depths: dict[str, list[float]] = {"usual": [], "deep": []}
-    usual = Settings(database=database)
-    has = hasattr(Settings, "prefetch")
     with ExitStack() as stack:
 
         def opened(**changed: Any) -> Corpus:
-            corpus = stack.enter_context(Corpus(Settings(database=database, **changed)))
+            corpus = stack.enter_context(Corpus(Settings.of(database=database, **changed)))
             for query in asked[:WARM_UP]:
                 list(_walked(corpus, query, None, 15))
             corpus.warm(asked)  # whoever comes second would find the vectors
             return corpus
 
-        corpora = (
-            {"none": opened(prefetch="off"), "prefetch": opened(prefetch="on")}
-            if has
-            else {"none": opened()}
-        )
+        corpora = {"none": opened(prefetch="off"), "prefetch": opened(prefetch="on")}
         for index, query in enumerate(asked[WARM_UP:][:CONSIDERED]):
             for name, corpus in list(corpora.items())[:: 1 if index % 2 else -1]:
                 pages = [measured for _, measured in _walked(corpus, query, None, LONGEST, PAUSE_S)]
@@ -588,7 +582,7 @@ def consider(database: str, asked: list[str]) -> dict[str, Any]:
             for name, corpus in list(sizes.items())[:: 1 if index % 2 else -1]:
                 ((_, measured),) = _walked(corpus, query, None, 1)
                 depths[name].append(measured["ms"])
-    return {"ahead": ahead, "depths": depths, "window": usual.window}
+    return {"ahead": ahead, "depths": depths, "window": Settings().search.window}
 
 
 def _considered(hybrid: dict[str, Any], measured: dict[str, Any]) -> Iterator[Figure]:

@@ -21,7 +21,7 @@ from pgvector.psycopg import register_vector
 import trees
 from common import HERE, tell
 from unspool.catalog import postgres
-from unspool.catalog.database import Connecting
+from unspool.catalog.options import DatabaseOptions
 from unspool.corpus import Corpus
 from unspool.settings import Settings
 
@@ -56,7 +56,7 @@ class Place:
         try:
             yield address
         finally:
-            postgres.remove(address, connecting=Connecting())
+            postgres.remove(address, options=DatabaseOptions())
 
 
 def add_options(options: ArgumentParser) -> None:
@@ -123,14 +123,14 @@ def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject
     """A project of about so many chunks with its index, unless it is there already."""
     name = f"bench-{chunks}"
     seconds = 0.0
-    with Corpus(Settings(database=address, exact_below=_NO_INDEX)) as corpus:
+    with Corpus(Settings.of(database=address, exact_below=_NO_INDEX)) as corpus:
         there = corpus.count(project=name) if name in corpus.projects() else 0
         if there < 0.98 * chunks:
             tell(f"filling {name}")
             begun = time.perf_counter()
             there = _index(corpus, folder / name, name, chunks, seed)
             seconds = time.perf_counter() - begun
-    with Corpus(Settings(database=address)) as corpus:
+    with Corpus(Settings.of(database=address)) as corpus:
         id_ = corpus._project(name).id
         begun = time.perf_counter()
         corpus._parts.ready().settle(id_)

@@ -78,7 +78,7 @@ def measure(place: pgdata.Place, *, seconds: float, seed: int) -> list[Figure]:
     the end.
     """
     with place.fresh() as address:
-        Corpus(Settings(database=address)).close()
+        Corpus(Settings.of(database=address)).close()
         tell(
             f"{PROCESSES} processes of {WRITERS} writers and {READERS} readers for {seconds:.0f} s"
         )
@@ -127,7 +127,7 @@ def _go(processes: Sequence[subprocess.Popen[str]], seconds: float) -> float:
 def work(database: str, number: int, fillers: list[str], seed: int) -> dict[str, Any]:
     """All that one process does, from when it is told on stdin until when, to then."""
     seen = Seen()
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         corpus.embed("so that the embedder is there")
         print("ready", flush=True)
         until = float(sys.stdin.readline())
@@ -282,7 +282,7 @@ def compare(database: str, seen: Sequence[dict[str, Any]], seed: int) -> Wrong:
         if sum(text.split(maxsplit=1)[:1] == [version.word] for text in texts[path]) != 1:
             lost.append(f"{path} lacks {version.word}")
     chosen = random.Random(seed).sample(sorted(sure), min(SAMPLE, len(sure)))
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         for path in chosen:
             version = sure[path]
             found = Counter(

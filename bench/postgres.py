@@ -37,7 +37,7 @@ from common import (
 from pgdata import FilledProject, Place
 from unspool import evaluation
 from unspool.catalog import Catalog, postgres
-from unspool.catalog.database import Connecting
+from unspool.catalog.options import DatabaseOptions
 from unspool.corpus import Corpus
 from unspool.domain.documents import Document
 from unspool.evaluation import beir
@@ -154,7 +154,7 @@ def against_hand(database: str, project: FilledProject, asked: Sequence[str]) ->
 
     All pages were read once before, by another corpus.
     """
-    name, settings = f"{project.chunks} chunks", Settings(database=database)
+    name, settings = f"{project.chunks} chunks", Settings.of(database=database)
     with Corpus(settings) as corpus:
         for query in asked:
             corpus.search(query, projects=project.name)
@@ -228,7 +228,7 @@ def near(
 ) -> Iterator[Figure]:
     """The nearest by vector, with a filter and without, against an exact scan."""
     name = f"{project.chunks} chunks"
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         store = corpus._parts.ready()
         assert isinstance(store, PostgresStore)
         vectors = [np.asarray(corpus.embed(query), dtype=np.float32) for query in asked]
@@ -338,7 +338,7 @@ def exact_against_index(
     """Where comparing every vector is as good as an index: the same real vectors, so many of
     them at a time.
     """
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         store = corpus._parts.ready()
         assert isinstance(store, PostgresStore)
         source, dimension = store._table.name, store._table.dimension
@@ -400,7 +400,7 @@ def writing(database: str, count: int, seed: int, large: FilledProject | None) -
             for number, text in enumerate(texts)
         ]
 
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         for name in ("one", "many", "singly", "long"):
             if name in corpus.projects():
                 corpus.forget(project=name)
@@ -501,14 +501,14 @@ def opening(place: Place) -> Iterator[Figure]:
     for _ in range(3):
         with place.fresh() as database:
             target = postgres.target_of(database)
-            engine = postgres.engine_for(target, Connecting())
+            engine = postgres.engine_for(target, DatabaseOptions())
             checks.append(
                 _seconds(lambda engine=engine, target=target: postgres.check_server(engine, target))
             )
             engine.dispose()
             new.append(_seconds(lambda database=database: Catalog.open(database).close()))
             again.append(_seconds(lambda database=database: Catalog.open(database).close()))
-            with Corpus(Settings(database=database)) as corpus:
+            with Corpus(Settings.of(database=database)) as corpus:
                 corpus.put(Document(path="a.txt", text="nothing much"))
             searched.append(_seconds(lambda database=database: _ask(database)))
     note = "makes it" if place.server is not None else "finds it"
@@ -523,7 +523,7 @@ def opening(place: Place) -> Iterator[Figure]:
 
 
 def _ask(database: str) -> None:
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         corpus.search("nothing")
 
 
@@ -545,7 +545,7 @@ def indexing(place: Place, folder: Path, files: int) -> Iterator[Figure]:
         with place.fresh() as database:
             runs["PostgreSQL"].append(call_fresh("indexing:measure", str(tree), database))
             if number:
-                with Corpus(Settings(database=database)) as corpus:
+                with Corpus(Settings.of(database=database)) as corpus:
                     sizes["PostgreSQL"] = corpus.size_bytes()
                 by_table += _by_table(database, runs["PostgreSQL"][0]["chunks"])
     for name, measured in runs.items():

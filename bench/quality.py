@@ -97,7 +97,7 @@ def ablations(folder: Path) -> Iterator[Row]:
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="unspool-bench-"))
         corpus = stack.enter_context(
-            Corpus(Settings(database=address(Path(temporary) / "quality.db")))
+            Corpus(Settings.of(database=address(Path(temporary) / "quality.db")))
         )
         tell(f"filling {folder.name}")
         names = evaluation._fill(corpus, folder, lambda progress: None)

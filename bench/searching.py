@@ -114,7 +114,7 @@ def measure(database: str, asked: list[str]) -> dict[str, Any]:
     Runs in a fresh process, so its memory is that of a process that searches.
     """
     begun = time.perf_counter()
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         corpus.search(asked[0], projects=PROJECT)
         first_ms = 1000 * (time.perf_counter() - begun)
         times: dict[str, list[float]] = {}

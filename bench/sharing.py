@@ -194,7 +194,7 @@ def search(database: str, project: str, asked: list[str]) -> dict[str, Any]:
     """
     times: list[float] = []
     errors: list[str] = []
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         for query in asked[:40]:
             corpus.search(query, projects=project)
         print("warm", flush=True)
@@ -213,7 +213,7 @@ def search(database: str, project: str, asked: list[str]) -> dict[str, Any]:
 def index(tree: str, database: str, project: str) -> dict[str, Any]:
     """One indexing run."""
     try:
-        with Corpus(Settings(database=database)) as corpus:
+        with Corpus(Settings.of(database=database)) as corpus:
             report = corpus.index(tree, project=project)
     except UnspoolError as error:
         return {"error": str(error)}

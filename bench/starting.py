@@ -111,7 +111,7 @@ def count(database: str) -> int:
     from unspool.corpus import Corpus
     from unspool.settings import Settings
 
-    with Corpus(Settings(database=database)) as corpus:
+    with Corpus(Settings.of(database=database)) as corpus:
         return corpus.count()
 
 

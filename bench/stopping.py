@@ -87,7 +87,7 @@ def read(folder: Path) -> list[Read]:
     out = []
     with (
         tempfile.TemporaryDirectory(prefix="unspool-bench-") as temporary,
-        Corpus(Settings(database=address(Path(temporary) / "stop.db"))) as corpus,
+        Corpus(Settings.of(database=address(Path(temporary) / "stop.db"))) as corpus,
     ):
         names = evaluation._fill(corpus, folder, lambda progress: None)
         corpus.refresh()

@@ -36,12 +36,14 @@ from tables import cell, table
 import unspool
 import unspool.aio
 import unspool.client
-from unspool import embedders, errors, settings
+from unspool import embedders, errors
 from unspool.domain import continuations, filters
 from unspool.domain.continuations import Bookmark
 from unspool.embedders import cohere, families, openai, voyage
 from unspool.interfaces.cli import main
 from unspool.interfaces.http import errors as http_errors
+from unspool.settings import Settings
+from unspool.settings.definitions import DEFINITIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -407,7 +409,7 @@ def _option(option: click.Option) -> list[str]:
     value = "" if option.is_flag else f"`{option.metavar}`" if option.metavar else choices
     about = option.help or "Show the help and exit."
     variable = (
-        settings.variable(option.name) if option.name in settings.names() and option.name else ""
+        DEFINITIONS[option.name].variable if option.name in DEFINITIONS and option.name else ""
     )
     often = (
         " Can be given several times." if option.multiple and "several times" not in about else ""
@@ -427,25 +429,22 @@ def _option(option: click.Option) -> list[str]:
 def settings_page() -> str:
     """Every setting with its flag, variable, default and range."""
     rows = []
-    for one in dataclasses.fields(settings.Settings):
-        if not one.metadata:
-            continue
-        low, high = one.metadata["low"], one.metadata["high"]
+    defaults = Settings()
+    for name, one in DEFINITIONS.items():
         span = (
-            f"{low} to {high}"
-            if low is not None
-            else ", ".join(f"`{choice}`" for choice in one.metadata["choices"])
+            f"{one.low} to {one.high}"
+            if one.low is not None
+            else ", ".join(f"`{choice}`" for choice in one.choices)
         )
-        default = "" if one.default in ("", None) else f"`{one.default}`"
-        harmless = "yes" if one.metadata["from_folder"] else ""
+        default = one.format(defaults.get(name))
         rows.append(
             [
-                f"`{one.name}`",
-                f"`{settings.variable(one.name)}`",
-                default,
+                f"`{name}`",
+                f"`{one.variable}`",
+                f"`{default}`" if default else "",
                 span,
-                harmless,
-                cell(one.metadata["about"]),
+                "yes" if one.from_folder else "",
+                cell(one.about),
             ]
         )
     out = ["# Settings", "", _NOTE, ""]
@@ -902,7 +901,7 @@ def run(command: str, address: str) -> str:
     )[1:]
     printed = io.StringIO()
     # By the environment, as a reader has it: what a flag names is repeated in what is printed.
-    named = unittest.mock.patch.dict("os.environ", {settings.variable("database"): address})
+    named = unittest.mock.patch.dict("os.environ", {DEFINITIONS["database"].variable: address})
     with (
         named,
         contextlib.redirect_stdout(printed),

@@ -308,12 +308,12 @@ class Corpus:
         request = build_request(
             query,
             rows,
-            alpha=settings.alpha if alpha is None else alpha,
+            alpha=settings.search.alpha if alpha is None else alpha,
             best_alpha=self._parts.embedder.alpha,
-            limit=settings.limit if limit is None else limit,
-            depth=settings.window,
-            max_tokens=settings.max_tokens if max_tokens is None else max_tokens,
-            max_total_tokens=settings.max_total_tokens
+            limit=settings.search.limit if limit is None else limit,
+            depth=settings.search.window,
+            max_tokens=settings.search.max_tokens if max_tokens is None else max_tokens,
+            max_total_tokens=settings.search.max_total_tokens
             if max_total_tokens is None
             else max_total_tokens,
             where=where,
@@ -359,7 +359,7 @@ class Corpus:
         """
         from unspool.search.request import check_page_size
 
-        check_page_size(self.settings.limit if limit is None else limit, max_tokens or 0)
+        check_page_size(self.settings.search.limit if limit is None else limit, max_tokens or 0)
         _check_caller(caller)
         if not isinstance(continuation, str):
             raise MalformedContinuationError(
@@ -460,7 +460,7 @@ class Corpus:
         from unspool.search import nearest
         from unspool.search.request import check_page_size
 
-        limit = self.settings.limit if limit is None else limit
+        limit = self.settings.search.limit if limit is None else limit
         check_page_size(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
@@ -617,7 +617,7 @@ class Corpus:
         A stream belongs to a project: the one named, else the setting's, else `default`.
         `retention` is the settings' unless given.
         """
-        kept = wiring.retention(self.settings) if retention is None else retention
+        kept = self.settings.history if retention is None else retention
         name = project if project is not None else self.settings.project or DEFAULT_PROJECT
         return CatalogHistory(self._parts.catalog, stream, project=name, retention=kept)
 

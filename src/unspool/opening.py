@@ -90,7 +90,7 @@ def resolve(
         )
     else:
         settings = settings.with_arguments(given)
-    if not settings.database.lower().startswith(("http://", "https://")):
+    if not settings.database.address.lower().startswith(("http://", "https://")):
         if key is not None:
             raise ConfigError(
                 "a key was given for a corpus in this process, which asks for none; give the "
@@ -99,4 +99,4 @@ def resolve(
         return settings, None
     if vectors is not None or embedder is not None:
         raise ConfigError("vectors and embedder are chosen where the service runs; leave them out")
-    return settings, settings.database
+    return settings, settings.database.address

@@ -65,7 +65,7 @@ class Parts:
         self._looked_at = 0.0
         self._proof: Proof | None = None
         self.searched: Catalog = self._opened()
-        self.windows = None if settings.database_read else WindowStore(self.searched.home())
+        self.windows = None if settings.database.read_address else WindowStore(self.searched.home())
         try:
             with self.searched.read() as connection:
                 space = spaces.active_space(connection)
@@ -110,20 +110,18 @@ class Parts:
         from unspool.catalog.database import engine_name
 
         settings = self.settings
-        if not settings.database_read:
-            self._primary = Catalog.open(
-                settings.database_address, connecting=wiring.connecting(settings)
-            )
+        if not settings.database.read_address:
+            self._primary = Catalog.open(settings.database_address, options=settings.database)
             return self._primary
-        if engine_name(settings.database_read) == "sqlite":
+        if engine_name(settings.database.read_address) == "sqlite":
             raise AddressError(
                 "UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, "
                 "leave it empty otherwise"
             )
         replica = Catalog.open(
-            settings.database_read, create=False, connecting=wiring.connecting(settings)
+            settings.database.read_address, create=False, options=settings.database
         )
-        if not settings.database:
+        if not settings.database.address:
             self._primary = replica  # which refuses to be written, and says where to
         return replica
 
@@ -136,7 +134,7 @@ class Parts:
             if self._primary is None:
                 self._check_open()
                 opened = Catalog.open(
-                    self.settings.database_address, connecting=wiring.connecting(self.settings)
+                    self.settings.database_address, options=self.settings.database
                 )
                 if opened.identity != self.searched.identity:
                     opened.close()
@@ -198,10 +196,10 @@ class Parts:
                     self.windows,
                     cache=self._cache,
                     prove=self._proof_of(store.space_id),
-                    size=settings.query_cache_size,
-                    lifetime_s=settings.query_cache_s,
+                    size=settings.search.query_cache_size,
+                    lifetime_s=settings.search.query_cache_s,
                 )
-                key = settings.continuation_key.encode() or self.searched.signing_key
+                key = settings.search.continuation_key.encode() or self.searched.signing_key
                 self._finder = SearchEngine(
                     catalog=self.searched,
                     store=store,
@@ -209,13 +207,13 @@ class Parts:
                     windows=self.windows,
                     queries=queries,
                     options=WindowOptions(
-                        prefetch=settings.prefetch == "on",
-                        lifetime_s=settings.continuation_s,
-                        signed=settings.continuations == "signed",
+                        prefetch=settings.search.prefetch,
+                        lifetime_s=settings.search.continuation_s,
+                        signed=settings.search.continuations == "signed",
                         key=key,
                         concurrency=CONCURRENCY
                         if self.searched.engine_name == "sqlite"
-                        else settings.pool_size,
+                        else settings.database.pool_size,
                     ),
                     emit=self._emit,
                 )
@@ -230,8 +228,7 @@ class Parts:
             if self._answers is None:
                 self._answers = Answers(
                     count_tokens=lambda text: self.embedder.count_tokens(text),
-                    context_tokens=self.settings.answer_context_tokens,
-                    max_tokens=self.settings.answer_max_tokens,
+                    options=self.settings.answer,
                     emit=self._emit,
                 )
             return self._answers
@@ -341,9 +338,9 @@ class Parts:
                 opened_as=self._opened_as,
                 cache=self._cache,
                 prove=self._proof_of(store.space_id),
-                chunk_tokens=self.settings.chunk_tokens,
-                max_file_bytes=self.settings.max_file_bytes,
-                jobs=self.settings.jobs,
+                chunk_tokens=self.settings.indexing.chunk_tokens,
+                max_file_bytes=self.settings.indexing.max_file_bytes,
+                jobs=self.settings.indexing.jobs,
             )
 
     def written(self, write: Callable[[Indexer], _T]) -> _T:

@@ -76,13 +76,11 @@ def _catalog_of(settings: Settings) -> Iterator[Catalog]:
     from unspool.catalog import Catalog
 
     wiring.check(settings)
-    if settings.database_read and not settings.database:
+    if settings.database.read_address and not settings.database.address:
         raise ConfigError(
             "only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary"
         )
-    catalog = Catalog.open(
-        settings.database_address, create=False, connecting=wiring.connecting(settings)
-    )
+    catalog = Catalog.open(settings.database_address, create=False, options=settings.database)
     try:
         yield catalog
     finally:

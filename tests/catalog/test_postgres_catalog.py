@@ -21,7 +21,7 @@ from servers import PostgresServer
 from support import Places, assert_no_orphans, doc, name, open_corpus, paths, write
 from unspool import Corpus
 from unspool.catalog import Catalog, postgres, schema
-from unspool.catalog.database import Connecting
+from unspool.catalog.options import DatabaseOptions
 from unspool.errors import InputError, NotFoundError
 from unspool.index.postgres.partitioning import partition
 
@@ -187,7 +187,7 @@ def test_what_a_catalog_takes_grows_with_what_it_holds(database: str) -> None:
 
 def differences(address: str) -> list[object]:
     target = postgres.target_of(address)
-    engine = postgres.engine_for(target, Connecting())
+    engine = postgres.engine_for(target, DatabaseOptions())
     try:
         with engine.connect() as connection, warnings.catch_warnings():
             # those of pgvector, in tables that are not compared

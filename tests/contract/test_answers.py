@@ -98,11 +98,11 @@ def test_an_answer_cites_what_the_model_was_shown(library: unspool.Corpus) -> No
         (),
     )
     ((system, user, max_tokens),) = model.asked
-    assert max_tokens == library.settings.answer_max_tokens
+    assert max_tokens == library.settings.answer.max_tokens
     assert (
         answer.usage.context_tokens
         == library.count_tokens(system) + library.count_tokens(user)
-        <= library.settings.answer_context_tokens
+        <= library.settings.answer.context_tokens
     )
     assert (answer.usage.searches, answer.usage.hits, answer.usage.shown) == (1, 3, 3)
     assert "[1] " + page.hits[0].chunk.location in answer.context
@@ -345,7 +345,7 @@ def test_the_model_of_the_settings_answers(hosted: unspool.Corpus, server: wire.
     assert (answer.text, answer.dropped_citations, answer.model) == (
         "Every night [1].",
         1,
-        hosted.settings.answer_model,
+        hosted.settings.answer.model,
     )
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (
         chats.PROMPT_TOKENS,

@@ -15,8 +15,8 @@ import pytest
 import wire
 from models import needed, onnx_folder, torch_folder
 from unspool.embedders import as_embedder, open_embedder
-from unspool.embedders.base import Embedder, OverLimit
-from unspool.embedders.options import EmbedderOptions
+from unspool.embedders.base import Embedder
+from unspool.embedders.options import EmbedderOptions, OverLimit
 from unspool.index.ports import Vectors
 from unspool.testing.embedder_contract import TEXTS, EmbedderContract, ModelContract
 

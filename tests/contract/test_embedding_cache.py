@@ -35,6 +35,7 @@ from unspool.catalog import Catalog, spaces
 from unspool.domain.prepared import text_fingerprint
 from unspool.embedders import open_embedder
 from unspool.embedders.cache import AWAY_S, Kind, RedisCache
+from unspool.embedders.options import CacheOptions
 from unspool.errors import AddressError, InputError, MissingDependencyError, UnreachableError
 from unspool.indexing import embedding
 from unspool.indexing.reembedding import text_of
@@ -437,7 +438,9 @@ def test_a_server_that_failed_is_left_alone_for_a_while_and_then_used_again(
     redis: RedisServer, end: str
 ) -> None:
     clock = Clock()
-    cache = RedisCache(redis.address, open_embedder(A), lifetime_s=100, clock=clock)
+    cache = RedisCache(
+        CacheOptions(address=redis.address, lifetime_s=100), open_embedder(A), clock=clock
+    )
     cache.put(Kind.PASSAGE, {SHA: UNIT})
     assert cache.get(Kind.PASSAGE, [SHA, b"\2" * 32]) == {SHA: UNIT}
     getattr(redis, end)()
@@ -467,7 +470,7 @@ def test_a_password_is_shown_nowhere(database: Place, redis: RedisServer) -> Non
         "redis://me:topsecret@host/0?db=topsecret",
     ):
         with pytest.raises(AddressError, match="UNSPOOL_CACHE") as caught:
-            RedisCache(address, open_embedder(A), lifetime_s=100)
+            RedisCache(CacheOptions(address=address, lifetime_s=100), open_embedder(A))
         assert "topsecret" not in str(caught.value)
 
 

@@ -13,8 +13,10 @@ import pytest
 from documentation import PAGES, ROOT, name
 
 import generate  # isort: skip - `documentation` tells Python where it is
-from unspool import errors, settings
+from unspool import errors
 from unspool.domain import filters
+from unspool.settings import Settings
+from unspool.settings.definitions import DEFINITIONS, VARIABLES
 
 _MODULES = (
     "search.ranking",
@@ -33,7 +35,7 @@ _JSON_ONLY = {"usage", "bug"}
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_variable_is_a_setting(page: Path) -> None:
-    known = {settings.variable(one) for one in settings.names()}
+    known = set(VARIABLES)
     known |= set(
         re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
     )
@@ -43,7 +45,7 @@ def test_every_variable_is_a_setting(page: Path) -> None:
 
 def test_every_setting_is_documented() -> None:
     text = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
-    assert [one for one in settings.names() if settings.variable(one) not in text] == []
+    assert [one for one in VARIABLES if one not in text] == []
 
 
 def test_every_error_code_is_documented_and_has_advice() -> None:
@@ -78,11 +80,11 @@ def test_constants_on_the_pages_are_those_of_the_code() -> None:
     values: dict[str, float] = {
         "alpha": import_module("unspool.embedders.static").StaticEmbedder.alpha
     }
-    defaults = settings.Settings()
+    defaults = Settings()
     values |= {
-        settings.variable(one): getattr(defaults, one)
-        for one in settings.names()
-        if isinstance(getattr(defaults, one), int | float)
+        one.variable: defaults.get(name)
+        for name, one in DEFINITIONS.items()
+        if isinstance(defaults.get(name), int | float)
     }
     for module in _MODULES:
         values |= {

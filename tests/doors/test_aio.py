@@ -143,7 +143,7 @@ def test_documents_are_stored_and_found_and_errors_arrive(tmp_path: Path) -> Non
                 for _ in range(4):
                     group.start_soon(ask)
             assert [page.hits[0].chunk.path for page in pages] == ["a.md"] * 5
-            assert corpus.settings.limit == 10
+            assert corpus.settings.search.limit == 10
             with pytest.raises(NotFoundError):
                 await corpus.forget(project="nope")
 

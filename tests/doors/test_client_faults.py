@@ -221,7 +221,7 @@ def test_the_key_goes_to_the_service_and_nowhere_else(
     finally:
         other.close()
     assert other.asked == []
-    corpus = RemoteCorpus(script.address, key=KEY, settings=unspool.Settings(key=KEY))
+    corpus = RemoteCorpus(script.address, key=KEY, settings=unspool.Settings.of(key=KEY))
     shown = [
         repr(corpus),
         repr(corpus.settings),
@@ -453,7 +453,9 @@ def test_only_a_trusted_folder_decides_who_gets_the_key(tmp_path: Path) -> None:
     (tmp_path / "unspool.toml").write_text('database = "http://localhost:1"\n')
     environment = {"UNSPOOL_KEY": KEY}
     with pytest.warns(unspool.UntrustedFolderWarning, match="database"):
-        assert unspool.Settings.load(environment=environment, folder=tmp_path).database == ""
+        assert (
+            unspool.Settings.load(environment=environment, folder=tmp_path).database.address == ""
+        )
     trusted = unspool.Settings.load(environment=environment, folder=tmp_path, trust_folder=True)
     with unspool.open(settings=trusted) as corpus:
         assert isinstance(corpus, RemoteCorpus)

@@ -41,7 +41,7 @@ def served(street: Street) -> Iterator[str]:
     """The address of a service over the street's catalog."""
     settings = settings_for(
         street.place,
-        roots=street.corpus.settings.roots,
+        roots=street.corpus.settings.serve.roots,
         serve_port=0,
         rate_limit=0,
         log_level="error",

@@ -19,6 +19,7 @@ import pytest
 
 import attacks
 from support import open_corpus, write
+from unspool.catalog.options import DatabaseOptions
 from unspool.domain.prepared import PreparedDocument
 from unspool.indexing import workers
 from unspool.indexing.changes import Work
@@ -30,7 +31,7 @@ from unspool.sources.folders import scan
 PIPE_BYTES = 60_000  # nearly all that a pipe holds
 RECIPE = Recipe(
     database="",
-    connecting={},
+    options=DatabaseOptions(),
     space_id=1,
     embedder="",
     counts=True,

@@ -534,7 +534,7 @@ def test_only_settings_that_somebody_has_set_are_sent(tmp_path: Path) -> None:
         environment={"UNSPOOL_LIMIT": "10", "UNSPOOL_PROJECT": "p"}, folder=tmp_path
     )
     assert Preferences.of(given) == Preferences(limit=10, project="p")
-    assert Preferences.of(Settings(max_tokens=5)) == Preferences(max_tokens=5)
+    assert Preferences.of(Settings.of(max_tokens=5)) == Preferences(max_tokens=5)
 
 
 def test_what_no_json_takes_is_refused_before_it_is_sent() -> None:

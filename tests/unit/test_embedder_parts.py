@@ -27,12 +27,12 @@ import wire
 from models import MINILM, needed, onnx_folder, tokenizer_file, torch_folder
 from unspool import pacing
 from unspool.embedders import PROVIDERS, as_embedder, folders, open_embedder, setting_of
-from unspool.embedders.base import Facts, OverLimit, Tokenizer, is_cut
+from unspool.embedders.base import Facts, Tokenizer, is_cut
 from unspool.embedders.batching import batches
 from unspool.embedders.families import family_of
 from unspool.embedders.model import MIN_TOKENS, ModelEmbedder
 from unspool.embedders.onnx import weights as onnx_weights
-from unspool.embedders.options import EmbedderOptions
+from unspool.embedders.options import EmbedderOptions, OverLimit
 from unspool.embedders.parallel import run_all
 from unspool.embedders.proof import Proof
 from unspool.embedders.tokens import DefaultTokenizer, FileTokenizer, TokenCounting, marks

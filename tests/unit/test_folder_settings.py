@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import unspool
 from unspool.errors import ConfigError
-from unspool.settings import Settings, is_harmless, names, open_trust_store, setting_rules, variable
+from unspool.settings import Settings, open_trust_store
+from unspool.settings.definitions import DEFINITIONS
 from unspool.settings.files import DOTENV, MAX_BYTES, TOML, SettingsFile, compute_digest, read_files
 from unspool.settings.folders import accept_all
 
@@ -59,24 +60,28 @@ def trust(folder: Path) -> None:
 
 
 def test_the_harmless_settings_are_these_and_no_others() -> None:
-    assert {name for name in names() if is_harmless(name)} == set(HARMLESS)
+    assert {name for name, one in DEFINITIONS.items() if one.from_folder} == set(HARMLESS)
 
 
 @pytest.mark.parametrize("file", [TOML, DOTENV])
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_only_harmless_settings_count_in_a_folder_that_is_not_trusted(
     folder: Path, name: str, file: str
 ) -> None:
     value = HARMLESS.get(name, "7")
     (folder / file).write_text(
-        f"{variable(name)}={value}\n" if file == DOTENV else f'{name} = "{value}"\n'
+        f"{DEFINITIONS[name].variable}={value}\n" if file == DOTENV else f'{name} = "{value}"\n'
     )
     settings, lines = load(folder)
     if name in HARMLESS:
-        assert (str(getattr(settings, name)), settings.origins[name], lines) == (value, file, [])
+        assert (DEFINITIONS[name].format(settings.get(name)), settings.origins[name], lines) == (
+            value,
+            file,
+            [],
+        )
         return
-    assert (getattr(settings, name), settings.origins[name]) == (
-        getattr(Settings(), name),
+    assert (settings.get(name), settings.origins[name]) == (
+        Settings().get(name),
         "default",
     )
     assert [(one.name, one.file) for one in settings.ignored] == [(name, file)]
@@ -88,7 +93,7 @@ def test_the_line_names_the_command_that_allows_the_settings(folder: Path) -> No
     settings, (line,) = load(folder)
     assert f"unspool trust {folder}" in line and "\n" not in line
     assert "answer_url, project" in line and "limit" not in line
-    assert settings.limit == 3
+    assert settings.search.limit == 3
 
 
 def test_a_library_user_gets_a_warning_at_the_line_of_the_call(
@@ -100,7 +105,7 @@ def test_a_library_user_gets_a_warning_at_the_line_of_the_call(
         pytest.warns(unspool.UntrustedFolderWarning, match="embedder_url") as caught,
         unspool.open(f"sqlite:///{folder.parent}/a.db") as corpus,
     ):
-        assert corpus.settings.embedder_url == ""
+        assert corpus.settings.embedder.url == ""
     assert [one.filename for one in caught] == [__file__]
 
 
@@ -179,7 +184,7 @@ def test_the_user_overrides_a_folder_and_needs_no_trust(folder: Path) -> None:
         {"environment": {"UNSPOOL_DATABASE": "sqlite:///mine.db"}},
         {"flags": {"database": "sqlite:///mine.db"}},
     ):
-        assert load(folder, **layer)[0].database == "sqlite:///mine.db"  # type: ignore[arg-type]
+        assert load(folder, **layer)[0].database.address == "sqlite:///mine.db"  # type: ignore[arg-type]
 
 
 BROKEN = {
@@ -224,7 +229,7 @@ def test_a_symbolic_link_counts_only_in_a_trusted_folder(folder: Path, tmp_path:
     (tmp_path / "elsewhere.toml").write_text('limit = 3\nproject = "mine"\n')
     (folder / TOML).symlink_to(tmp_path / "elsewhere.toml")
     settings, (line,) = load(folder)
-    assert (settings.limit, settings.project) == (10, "") and "symbolic link" in line
+    assert (settings.search.limit, settings.project) == (10, "") and "symbolic link" in line
     trust(folder)
     assert load(folder)[0].project == "mine"
     (tmp_path / "elsewhere.toml").write_text('limit = 3\nproject = "theirs"\n')
@@ -271,9 +276,9 @@ def test_no_content_stops_a_command_in_a_folder_that_is_not_trusted(
     (folder / DOTENV).write_bytes(dotenv)
     settings, _ = load(folder)
     assert all(
-        getattr(settings, name) == getattr(Settings(), name)
-        for name in names()
-        if not is_harmless(name)
+        settings.get(name) == Settings().get(name)
+        for name, one in DEFINITIONS.items()
+        if not one.from_folder
     )
 
 
@@ -300,7 +305,7 @@ def test_an_unusable_file_has_no_digest_and_is_not_trusted(folder: Path) -> None
     files = read_files(folder, follow_links=True)
     assert compute_digest(files) == ""
     with pytest.raises(ConfigError, match="larger than"):
-        accept_all(folder, files, setting_rules())
+        accept_all(folder, files)
 
 
 # The list of trusted folders

@@ -22,7 +22,8 @@ import wire
 from models import needed
 from unspool import pacing
 from unspool.answering import PROVIDERS, as_model, open_model
-from unspool.answering.models import AnswerModel, AnswerOptions, ChatMessage, ReplyFacts
+from unspool.answering.models import AnswerModel, ChatMessage, ReplyFacts
+from unspool.answering.options import AnswerOptions
 from unspool.errors import (
     AddressError,
     ConfigError,

@@ -19,9 +19,8 @@ import wire
 from models import needed
 from unspool import pacing
 from unspool.embedders import open_embedder
-from unspool.embedders.base import OverLimit
 from unspool.embedders.model import ModelEmbedder
-from unspool.embedders.options import EmbedderOptions
+from unspool.embedders.options import EmbedderOptions, OverLimit
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -33,7 +32,8 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
-from unspool.settings import MASK, Settings
+from unspool.settings import Settings
+from unspool.settings.masking import MASK
 
 KEY = "sk-very-secret-0123456789"
 TEXT = "the walrus sleeps"
@@ -891,7 +891,7 @@ def test_neither_options_nor_embedders_nor_models_show_the_key(server: wire.Wire
 
 
 def test_the_settings_that_are_shown_hide_the_key() -> None:
-    shown = {name: value for name, value, _, _ in Settings(embedder_key=KEY).rows()}
+    shown = {name: value for name, value, _, _ in Settings.of(embedder_key=KEY).rows()}
     assert shown["embedder_key"] == MASK
     assert KEY not in str(shown)
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from unspool.errors import ConfigError
-from unspool.settings import Settings, names, redact_address, variable
+from unspool.settings import Settings
+from unspool.settings.definitions import DEFINITIONS
+from unspool.settings.masking import redact_address
 
 
 def load(folder: Path, *, trust_folder: bool = False, **layers: dict) -> Settings:
@@ -20,8 +22,8 @@ def test_each_layer_wins_over_the_ones_below(tmp_path: Path) -> None:
 
     def check(value: int, origin: str) -> None:
         loaded = load(tmp_path, **layers)
-        expected.append((loaded.limit, loaded.origins["limit"]) == (value, origin))
-        assert (loaded.limit, loaded.origins["limit"]) == (value, origin)
+        expected.append((loaded.search.limit, loaded.origins["limit"]) == (value, origin))
+        assert (loaded.search.limit, loaded.origins["limit"]) == (value, origin)
 
     check(10, "default")
     (tmp_path / "unspool.toml").write_text("limit = 11")
@@ -45,22 +47,22 @@ def test_what_is_not_given_does_not_hide_a_lower_layer(tmp_path: Path) -> None:
         flags={"limit": None},
         arguments={"alpha": None},
     )
-    assert (loaded.limit, loaded.alpha) == (11, 0.25)
+    assert (loaded.search.limit, loaded.search.alpha) == (11, 0.25)
 
 
 def test_arguments_on_top_keep_the_rest_and_its_origins(tmp_path: Path) -> None:
     base = load(tmp_path, environment={"UNSPOOL_LIMIT": "13"})
     changed = base.with_arguments({"alpha": 1, "database": None})
-    assert (changed.limit, changed.alpha) == (13, 1.0)
+    assert (changed.search.limit, changed.search.alpha) == (13, 1.0)
     assert (changed.origins["limit"], changed.origins["alpha"], changed.origins["database"]) == (
         "environment",
         "argument",
         "default",
     )
-    assert base.alpha is None
+    assert base.search.alpha is None
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", DEFINITIONS)
 def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str) -> None:
     special = {
         "alpha": "0.5",
@@ -84,10 +86,10 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         "vector_index": "ivfflat",
         "vector_type": "halfvec",
     }
-    default = getattr(Settings(), name)
+    default = Settings().get(name)
     value = special.get(name) or ("7" if isinstance(default, int) else "sqlite:///x")
-    loaded = load(tmp_path, environment={variable(name): value})
-    assert str(getattr(loaded, name)) == value
+    loaded = load(tmp_path, environment={DEFINITIONS[name].variable: value})
+    assert DEFINITIONS[name].format(loaded.get(name)) == value
     assert loaded.origins[name] == "environment"
 
 
@@ -179,7 +181,7 @@ def test_no_password_is_ever_shown_however_it_is_written(tmp_path: Path, passwor
 
 def test_every_setting_is_shown_once_with_its_origin_and_meaning(tmp_path: Path) -> None:
     rows = load(tmp_path, flags={"limit": 3}).rows()
-    assert [row[0] for row in rows] == names()
+    assert [row[0] for row in rows] == list(DEFINITIONS)
     assert all(about for _, _, _, about in rows)
     assert ("limit", "3", "flag") in [row[:3] for row in rows]
     assert next(text for name, text, _, _ in rows if name == "database").startswith("sqlite:///")
@@ -193,3 +195,29 @@ def test_secrets_are_not_in_the_representation() -> None:
     )
     assert "sk-secret" not in repr(settings)
     assert "signing" not in repr(settings)
+    assert "sk-secret" not in repr(settings.embedder)
+    assert "signing" not in repr(settings.search)
+
+
+def test_passwords_in_addresses_are_not_in_the_representation_of_options() -> None:
+    address = "postgresql://me:hunter2@db/app"
+    settings = Settings.of(database=address, database_read=address, cache="redis://:hunter2@h/0")
+    assert settings.database.address == address
+    assert "hunter2" not in repr((settings.database, settings.cache))
+
+
+def test_public_names_are_grouped_by_component() -> None:
+    settings = Settings.of(embedder_batch=3, cache_s=7, pool_pre_ping="off", key="k", project="p")
+    assert (settings.embedder.batch, settings.cache.lifetime_s) == (3, 7)
+    assert (settings.database.pool_pre_ping, settings.client.key) == (False, "k")
+    assert settings.project == settings.get("project") == "p"
+    assert settings.origins["cache_s"] == "argument"
+    with pytest.raises(ConfigError, match="embedder_batch"):
+        Settings.of(embedder_batch=-1)
+
+
+def test_on_and_off_are_shown_as_they_are_given() -> None:
+    rows = {name: text for name, text, _, _ in Settings.of(prefetch="off").rows()}
+    assert (rows["prefetch"], rows["pool_pre_ping"]) == ("off", "on")
+    with pytest.raises(ConfigError, match="give on or off"):
+        Settings.of(prefetch=True)

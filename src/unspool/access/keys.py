@@ -110,6 +110,6 @@ class Keys:
         settings = self._parts.settings
         return (
             self._parts.catalog
-            if settings.database_read and settings.database
+            if settings.database.read_address and settings.database.address
             else self._parts.searched
         )

@@ -123,7 +123,7 @@ def roots_of(settings: Settings) -> tuple[Path, ...]:
     # By their names alone: every request asks, and a folder may be on a disk that does not answer.
     return tuple(
         Path(root).expanduser().absolute()
-        for root in settings.roots.split(os.pathsep)
+        for root in settings.serve.roots.split(os.pathsep)
         if root.strip()
     )
 
@@ -131,6 +131,8 @@ def roots_of(settings: Settings) -> tuple[Path, ...]:
 def git_hosts_of(settings: Settings) -> frozenset[str] | None:
     """The hosts that the settings let a service fetch repositories from; None for any."""
     names = frozenset(
-        name.strip().lower().rstrip(".") for name in settings.git_hosts.split(",") if name.strip()
+        name.strip().lower().rstrip(".")
+        for name in settings.serve.git_hosts.split(",")
+        if name.strip()
     )
     return None if "*" in names else names

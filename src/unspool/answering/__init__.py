@@ -8,10 +8,12 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple, cast
 
-from unspool.answering.models import AnswerModel, AnswerOptions
+from unspool.answering.models import AnswerModel
+from unspool.answering.options import AnswerOptions
 from unspool.errors import ConfigError, InputError, MissingDependencyError
 
 
@@ -42,7 +44,7 @@ _DEFAULTS = AnswerOptions()
 
 def open_model(name: str, options: AnswerOptions = _DEFAULTS) -> AnswerModel:
     """The model called `provider:model`; made once per process."""
-    provider, _, model = name.partition(":")
+    provider = name.partition(":")[0]
     if provider not in PROVIDERS:
         near = difflib.get_close_matches(provider, PROVIDERS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -50,11 +52,12 @@ def open_model(name: str, options: AnswerOptions = _DEFAULTS) -> AnswerModel:
             f"the provider {provider!r} of a model for answers is not known; {hint}"
             f"UNSPOOL_ANSWER_MODEL is one of {', '.join(PROVIDERS)}, a colon, and the model's name"
         )
-    return _opened(provider, model.strip(), options)
+    return _load(replace(options, model=name))
 
 
 @lru_cache(maxsize=8)
-def _opened(provider: str, model: str, options: AnswerOptions) -> AnswerModel:
+def _load(options: AnswerOptions) -> AnswerModel:
+    provider, _, model = options.model.partition(":")
     known = PROVIDERS[provider]
     if importlib.util.find_spec(known.driver) is None:
         raise MissingDependencyError(
@@ -62,7 +65,8 @@ def _opened(provider: str, model: str, options: AnswerOptions) -> AnswerModel:
             f"'unspool[{known.extra}]'"
         )
     module, _, attribute = known.model.partition(":")
-    return cast(AnswerModel, getattr(importlib.import_module(module), attribute)(model, options))
+    made = getattr(importlib.import_module(module), attribute)(model.strip(), options)
+    return cast(AnswerModel, made)
 
 
 def as_model(given: object) -> AnswerModel:

@@ -16,6 +16,7 @@ from typing import Self
 
 from unspool.answering.citations import Citations
 from unspool.answering.models import AnswerModel, ReplyFacts
+from unspool.answering.options import AnswerOptions
 from unspool.answering.prompt import Prompt, Shown, prompt, search_text
 from unspool.domain.answers import Answer, Citation, Usage
 from unspool.domain.conversations import Message
@@ -293,13 +294,11 @@ class Answers:
         self,
         *,
         count_tokens: Callable[[str], int],
-        context_tokens: int,
-        max_tokens: int,
+        options: AnswerOptions,
         emit: Callable[[AnswerFinished], None],
     ) -> None:
         self._count_tokens = count_tokens
-        self._context_tokens = context_tokens
-        self._max_tokens = max_tokens
+        self._options = options
         self._emit = emit
         self._guard = threading.Lock()
         self._is_closed = False
@@ -338,7 +337,7 @@ class Answers:
                 question,
                 page.hits,
                 turns,
-                budget=self._context_tokens,
+                budget=self._options.context_tokens,
                 count_tokens=self._count_tokens,
                 nonce=nonce,
             )
@@ -351,7 +350,7 @@ class Answers:
             begun=begun,
             search_s=search_s,
         )
-        stream = AnswerStream(work, max_tokens=self._max_tokens, emit=self._emit)
+        stream = AnswerStream(work, max_tokens=self._options.max_tokens, emit=self._emit)
         with self._guard:
             self._open.add(stream)
             is_closed = self._is_closed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from unspool.answering.models import AnswerOptions, ChatMessage
+from unspool.answering.models import ChatMessage
+from unspool.answering.options import AnswerOptions
 from unspool.answering.replies import CUT, NAMES, Reply, count, failure, objects
 from unspool.calling import Server, Stream, check_access, endpoint
 from unspool.pacing import Pace

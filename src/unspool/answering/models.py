@@ -1,9 +1,9 @@
-"""The port for models that answer, and what can be set about one."""
+"""The port for models that answer."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 
@@ -42,13 +42,3 @@ class AnswerModel(Protocol):
     ) -> Iterator[str]:
         """The reply to the last message, piece by piece. `system` says how to go about it."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerOptions:
-    """Each field is the setting `answer_<field>`."""
-
-    url: str = field(default="", repr=False)  # it may hold a password
-    key: str = field(default="", repr=False)
-    timeout_s: int = 120
-    retries: int = 2

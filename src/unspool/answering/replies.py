@@ -14,7 +14,8 @@ from itertools import chain
 from typing import Any
 
 from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, events
-from unspool.answering.models import AnswerOptions, ReplyFacts
+from unspool.answering.models import ReplyFacts
+from unspool.answering.options import AnswerOptions
 from unspool.calling import Names, Server, Stream
 from unspool.errors import ServiceError, UnreachableError
 from unspool.pacing import Pace, repeated

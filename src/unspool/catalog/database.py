@@ -11,7 +11,6 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -19,6 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog import schema
+from unspool.catalog.options import DatabaseOptions
 from unspool.errors import AddressError, ConflictError, InputError
 
 IDENTITY, SIGNING_KEY = "catalog", "signing key"  # rows of `meta`
@@ -29,19 +29,6 @@ _ENGINES = {  # the schemes of addresses, and the modules that open them
     "postgresql+psycopg": "unspool.catalog.postgres",
 }
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connecting:
-    """How connections to a server are made, kept and given up on. A file needs none of it."""
-
-    pool_size: int = 8
-    pool_overflow: int = 24
-    pool_timeout_s: int = 30
-    pool_recycle_s: int = 1_800
-    pre_ping: bool = True
-    connect_timeout_s: int = 10
-    statement_timeout_s: int = 60
 
 
 class Home(Protocol):
@@ -63,25 +50,27 @@ class Catalog(ABC):
     engine_name: ClassVar[str]
 
     def __init__(
-        self, engine: Engine, *, address: str, connecting: Connecting, own: dict[str, str]
+        self, engine: Engine, *, address: str, options: DatabaseOptions, own: dict[str, str]
     ) -> None:
         self._engine = engine
-        self.connecting = connecting
+        self.options = options
         self.address = address  # where it can be opened again; may hold a password
         self.identity = own[IDENTITY]
         self.signing_key = bytes.fromhex(own[SIGNING_KEY])
         self._is_closed = False
 
     @staticmethod
-    def open(address: str, *, create: bool = True, connecting: Connecting | None = None) -> Catalog:
+    def open(
+        address: str, *, create: bool = True, options: DatabaseOptions | None = None
+    ) -> Catalog:
         """Open the catalog at an address, making or upgrading it first if need be."""
         opened: Catalog = _module(address).open_catalog(
-            address, create=create, connecting=connecting or Connecting()
+            address, create=create, options=options or DatabaseOptions()
         )
         return opened
 
     @staticmethod
-    def migrate(address: str, target: str, *, connecting: Connecting | None = None) -> str:
+    def migrate(address: str, target: str, *, options: DatabaseOptions | None = None) -> str:
         """Bring a catalog to a revision, up or down: "head" is the newest, "base" removes every
         table. Returns the one before, or "base".
         """
@@ -92,7 +81,7 @@ class Catalog(ABC):
                 f"{', '.join(schema.KNOWN_REVISIONS)}"
             )
         before: str = _module(address).migrate(
-            address, target, connecting=connecting or Connecting()
+            address, target, options=options or DatabaseOptions()
         )
         return before
 

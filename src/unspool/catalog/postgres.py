@@ -21,7 +21,6 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from unspool.catalog import schema
 from unspool.catalog.database import (
     Catalog,
-    Connecting,
     Home,
     complete_own,
     is_complete,
@@ -30,6 +29,7 @@ from unspool.catalog.database import (
     run_migrations,
 )
 from unspool.catalog.driving import driver, without_hurry
+from unspool.catalog.options import DatabaseOptions
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -91,10 +91,10 @@ class PostgresCatalog(Catalog):
         *,
         address: str,
         target: Target,
-        connecting: Connecting,
+        options: DatabaseOptions,
         own: dict[str, str],
     ) -> None:
-        super().__init__(engine, address=address, connecting=connecting, own=own)
+        super().__init__(engine, address=address, options=options, own=own)
         self.target = target
         self._reading = engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -233,10 +233,10 @@ class _Tables:
         """The catalog closes what it opened."""
 
 
-def open_catalog(address: str, *, create: bool, connecting: Connecting) -> PostgresCatalog:
+def open_catalog(address: str, *, create: bool, options: DatabaseOptions) -> PostgresCatalog:
     """Open the catalog at an address, making or upgrading it first if need be."""
     target = target_of(address)
-    engine = engine_for(target, connecting)
+    engine = engine_for(target, options)
     try:
         with translated(target):
             with connected(engine) as connection:
@@ -266,13 +266,13 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Postg
     except UnspoolError:
         engine.dispose()
         raise
-    return PostgresCatalog(engine, address=address, target=target, connecting=connecting, own=own)
+    return PostgresCatalog(engine, address=address, target=target, options=options, own=own)
 
 
-def migrate(address: str, target: str, *, connecting: Connecting) -> str:
+def migrate(address: str, target: str, *, options: DatabaseOptions) -> str:
     """Bring the catalog at an address to a revision; returns the one before."""
     place = target_of(address)
-    engine = engine_for(place, connecting)
+    engine = engine_for(place, options)
     try:
         with translated(place):
             with connected(engine) as connection:
@@ -286,10 +286,10 @@ def migrate(address: str, target: str, *, connecting: Connecting) -> str:
     return before
 
 
-def remove(address: str, *, connecting: Connecting) -> None:
+def remove(address: str, *, options: DatabaseOptions) -> None:
     """Remove a catalog with its schema and everything in it."""
     target = target_of(address)
-    engine = engine_for(target, connecting)
+    engine = engine_for(target, options)
     try:
         with translated(target), connected(engine) as connection, connection.begin():
             if revision_of(connection, target):  # refuses what is not ours
@@ -333,24 +333,24 @@ def with_schema(address: str, schema_name: str) -> str:
     )
 
 
-def engine_for(target: Target, connecting: Connecting) -> Engine:
+def engine_for(target: Target, options: DatabaseOptions) -> Engine:
     """An engine with a pool.
 
     Every connection looks into the catalog's schema first and gives up on a statement that takes
     too long.
     """
-    timeout_ms = connecting.statement_timeout_s * 1000
+    timeout_ms = options.statement_timeout_s * 1000
     with translated(target):
         engine = sa.create_engine(
             target.url,
-            pool_size=connecting.pool_size,
-            max_overflow=connecting.pool_overflow,
-            pool_timeout=connecting.pool_timeout_s,
-            pool_recycle=connecting.pool_recycle_s,
-            pool_pre_ping=connecting.pre_ping,
+            pool_size=options.pool_size,
+            max_overflow=options.pool_overflow,
+            pool_timeout=options.pool_timeout_s,
+            pool_recycle=options.pool_recycle_s,
+            pool_pre_ping=options.pool_pre_ping,
             pool_reset_on_return=None,  # see `connected`
             connect_args={
-                "connect_timeout": connecting.connect_timeout_s,
+                "connect_timeout": options.connect_timeout_s,
                 "application_name": "unspool",
                 "client_encoding": "utf8",
             },

@@ -19,7 +19,6 @@ from sqlalchemy.engine import Connection, Engine
 from unspool.catalog import schema
 from unspool.catalog.database import (
     Catalog,
-    Connecting,
     Home,
     complete_own,
     is_complete,
@@ -27,6 +26,7 @@ from unspool.catalog.database import (
     read_own,
     run_migrations,
 )
+from unspool.catalog.options import DatabaseOptions
 from unspool.errors import (
     AddressError,
     ConflictError,
@@ -65,7 +65,7 @@ class SqliteCatalog(Catalog):
 
     def __init__(self, engine: Engine, *, path: Path, own: dict[str, str]) -> None:
         super().__init__(
-            engine, address=f"sqlite:///{path.as_posix()}", connecting=Connecting(), own=own
+            engine, address=f"sqlite:///{path.as_posix()}", options=DatabaseOptions(), own=own
         )
         self._write_lock = threading.Lock()
         self.path = path
@@ -125,7 +125,7 @@ class SqliteCatalog(Catalog):
         return size_bytes(self.path)
 
 
-def open_catalog(address: str, *, create: bool, connecting: Connecting) -> SqliteCatalog:
+def open_catalog(address: str, *, create: bool, options: DatabaseOptions) -> SqliteCatalog:
     """Open the file at an address, making or upgrading it first if need be."""
     path = path_of(address)
     if not path.exists() and not create:
@@ -151,7 +151,7 @@ def open_catalog(address: str, *, create: bool, connecting: Connecting) -> Sqlit
     return SqliteCatalog(engine, path=path, own=own)
 
 
-def migrate(address: str, target: str, *, connecting: Connecting) -> str:
+def migrate(address: str, target: str, *, options: DatabaseOptions) -> str:
     """Bring the file at an address to a revision; returns the one before."""
     path = path_of(address)
     if target == "base" and not path.exists():

@@ -30,15 +30,15 @@ ELSEWHERE = "keys observe project_of refresh root_of size_bytes warm".split()
 
 def service_of(address: str, key: str | None, settings: Settings) -> Service:
     """Where a corpus is asked for, and with which key."""
-    given = settings.key if key is None else key
+    given = settings.client.key if key is None else key
     return Service(
-        address, key=given, request_s=settings.serve_timeout_s, answer_s=settings.answer_timeout_s
+        address, key=given, request_s=settings.serve.timeout_s, answer_s=settings.answer.timeout_s
     )
 
 
 def sendable(settings: Settings) -> int:
     """How many bytes of documents go into one request."""
-    return settings.serve_max_body_bytes - ROOM_BYTES
+    return settings.serve.max_body_bytes - ROOM_BYTES
 
 
 def missing(kind: str, name: str) -> AttributeError:

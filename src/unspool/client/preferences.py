@@ -28,13 +28,13 @@ class Preferences:
     def of(cls, settings: Settings) -> Preferences:
         """The ones that somebody has set."""
         usual = Settings()
-        values = {one.name: getattr(settings, one.name) for one in fields(cls)}
+        values = {one.name: settings.get(one.name) for one in fields(cls)}
         given = {name for name in values if settings.origins.get(name, "default") != "default"}
         return cls(
             **{
                 name: value
                 for name, value in values.items()
-                if name in given or value != getattr(usual, name)
+                if name in given or value != usual.get(name)
             }
         )
 

@@ -36,7 +36,7 @@ from unspool.errors import (
     UnsupportedError,
 )
 from unspool.pacing import pause_after
-from unspool.settings import MASK
+from unspool.settings.masking import MASK
 
 GRACE_S = 10.0  # beyond what a request may take: the way there and back
 RETRIES = 3

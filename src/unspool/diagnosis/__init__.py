@@ -54,7 +54,7 @@ def diagnose(settings: Settings) -> list[Check]:
         *_embedder_loads(settings),
     ]
     embedder_is_well = found[-1].ok
-    if settings.cache and embedder_is_well:
+    if settings.cache.address and embedder_is_well:
         found.append(_cache(settings))
     try:
         engine = _engine(settings)
@@ -63,7 +63,7 @@ def diagnose(settings: Settings) -> list[Check]:
         cure = "set UNSPOOL_DATABASE to sqlite:////absolute/path.db or postgresql://user@host/name"
         return [*found, Check(name="catalog", ok=False, detail=str(error), cure=cure)]
     found += about
-    if settings.vectors:
+    if settings.vectors.address:
         return [
             *found,
             Check(
@@ -184,7 +184,9 @@ def _engine(settings: Settings) -> Any:
     """The module that looks after the engine that the address names."""
     from unspool.catalog.database import engine_name
 
-    searched = settings.database or settings.database_read or settings.database_address
+    searched = (
+        settings.database.address or settings.database.read_address or settings.database_address
+    )
     return importlib.import_module(_ENGINES[engine_name(searched)])
 
 

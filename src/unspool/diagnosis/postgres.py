@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
 from unspool.settings import Settings
-from unspool.wiring import connecting
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
@@ -24,8 +23,10 @@ _ESSENTIAL = ("server", "pgvector", "migrations")
 
 def look(settings: Settings) -> Iterator[Check]:
     """The server and the catalog in it; nothing is made or upgraded."""
-    yield from _server("server", settings.database or settings.database_read, settings)
-    if settings.database_read:
+    yield from _server(
+        "server", settings.database.address or settings.database.read_address, settings
+    )
+    if settings.database.read_address:
         yield from _replica(settings)
 
 
@@ -41,7 +42,7 @@ def _server(name: str, address: str, settings: Settings) -> Iterator[Check]:
     from unspool.catalog import postgres
 
     target = postgres.target_of(address)
-    engine = postgres.engine_for(target, connecting(settings))
+    engine = postgres.engine_for(target, settings.database)
     try:
         with postgres.translated(target), postgres.connected(engine) as connection:
             version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
@@ -126,7 +127,7 @@ def _room(connection: Connection, settings: Settings) -> Check:
         "WHERE backend_type = 'client backend')"
     )
     most, used = connection.exec_driver_sql(query).one()
-    wanted = settings.pool_size + settings.pool_overflow
+    wanted = settings.database.pool_size + settings.database.pool_overflow
     ok = wanted <= most
     cure = (
         ""
@@ -182,8 +183,8 @@ def _replica(settings: Settings) -> Iterator[Check]:
     """The replica that searches go to, and how far it is behind."""
     from unspool.catalog import postgres
 
-    target = postgres.target_of(settings.database_read)
-    engine: Engine = postgres.engine_for(target, connecting(settings))
+    target = postgres.target_of(settings.database.read_address)
+    engine: Engine = postgres.engine_for(target, settings.database)
     query = (
         "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM now() - "
         "pg_last_xact_replay_timestamp()), 0)"

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from unspool.domain.documents import storable
+from unspool.domain.options import option
 from unspool.errors import InputError
 
 PAGE, MAX_PAGE = 2, 10  # records that an agent reads at once: it pays for each of them
@@ -117,21 +118,25 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much of a stream is kept: so many records, the newest, and none older than so many
-    seconds. 0 is no bound.
-    """
+    """Bounds of a stream: a number of records, the newest, and an age in seconds. 0 is no bound."""
 
-    max_records: int = 0
-    max_age_s: int = 0
+    max_records: int = option(
+        0,
+        "records that a stream of responses keeps, the newest; 0 means no bound",
+        low=0,
+        high=MAX_OFFSET,
+    )
+    max_age_s: int = option(
+        0, "how long they are kept, in seconds; 0 means no bound", low=0, high=MAX_AGE_S
+    )
 
     def __post_init__(self) -> None:
-        for name, value, most in (
-            ("max_records", self.max_records, MAX_OFFSET),
-            ("max_age_s", self.max_age_s, MAX_AGE_S),
-        ):
+        for one in fields(self):
+            value, most = getattr(self, one.name), one.metadata["high"]
             if not _is_whole(value) or not 0 <= value <= most:
                 raise InputError(
-                    f"{name} is {value!r}; give a whole number from 1 to {most}, or 0 for no bound"
+                    f"{one.name} is {value!r}; give a whole number from 1 to {most}, or 0 for no "
+                    f"bound"
                 )
 
     def since(self, now: datetime) -> datetime | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -74,7 +75,7 @@ _DEFAULTS = EmbedderOptions()
 
 def open_embedder(name: str, options: EmbedderOptions = _DEFAULTS) -> Embedder:
     """The embedder called `provider[:model]`; loaded once per process."""
-    provider, _, model = name.partition(":")
+    provider = name.partition(":")[0]
     if provider not in PROVIDERS:
         near = difflib.get_close_matches(provider, PROVIDERS, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
@@ -82,11 +83,12 @@ def open_embedder(name: str, options: EmbedderOptions = _DEFAULTS) -> Embedder:
             f"embedder {name!r} is not known; {hint}UNSPOOL_EMBEDDER can be one of: "
             f"{', '.join(PROVIDERS)}"
         )
-    return _opened(provider, model.strip(), options)
+    return _load(replace(options, name=name))
 
 
 @lru_cache(maxsize=8)
-def _opened(provider: str, model: str, options: EmbedderOptions) -> Embedder:
+def _load(options: EmbedderOptions) -> Embedder:
+    provider, _, model = options.name.partition(":")
     known = PROVIDERS[provider]
     if known.driver and importlib.util.find_spec(known.driver) is None:
         install = f"unspool[{known.extra}]" if known.extra else known.driver
@@ -94,7 +96,7 @@ def _opened(provider: str, model: str, options: EmbedderOptions) -> Embedder:
             f"the embedder {provider} needs the package {known.driver}; pip install '{install}'"
         )
     module, _, attribute = known.model.partition(":")
-    made: Any = getattr(importlib.import_module(module), attribute)(model, options)
+    made: Any = getattr(importlib.import_module(module), attribute)(model.strip(), options)
     if hasattr(made, "embed_passages"):  # it does by itself what the others have done for them
         return cast(Embedder, made)
     from unspool.embedders.model import ModelEmbedder

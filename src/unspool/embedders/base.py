@@ -7,22 +7,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from unspool.embedders.options import OverLimit
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     Vectors = npt.NDArray[np.float32]
-
-
-class OverLimit(StrEnum):
-    """What becomes of a text that is longer than the model reads."""
-
-    WHOLE = "whole"  # it is read to its end all the same: the limit is advice
-    CUT = "cut"
-    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from unspool.embedders.options import CacheOptions
 from unspool.errors import AddressError, MissingDependencyError
 
 if TYPE_CHECKING:
@@ -41,17 +42,16 @@ class RedisCache:
 
     def __init__(
         self,
-        address: str,
+        options: CacheOptions,
         embedder: Embedder,
         *,
-        lifetime_s: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if importlib.util.find_spec("redis") is None:
             raise MissingDependencyError(
                 "UNSPOOL_CACHE needs the package redis; pip install 'unspool[redis]'"
             )
-        if urlsplit(address).scheme not in ("redis", "rediss", "unix"):
+        if urlsplit(options.address).scheme not in ("redis", "rediss", "unix"):
             raise AddressError(
                 "UNSPOOL_CACHE is no address of a Redis server; give redis://host:6379/0, or "
                 "leave it empty"
@@ -62,7 +62,7 @@ class RedisCache:
 
         try:
             self._redis: Any = redis.Redis.from_url(
-                address,
+                options.address,
                 socket_timeout=WAIT_S,
                 socket_connect_timeout=WAIT_S,
                 retry=Retry(NoBackoff(), 0),
@@ -80,7 +80,7 @@ class RedisCache:
         self._space = hashlib.sha256(
             f"{facts.name}\0{facts.revision}\0{facts.dimension}\0{facts.place}".encode()
         ).hexdigest()[:16]
-        self._lifetime_s = lifetime_s
+        self._lifetime_s = options.lifetime_s
         self._clock = clock
         self._guard = threading.Lock()
         self._back_at = 0.0

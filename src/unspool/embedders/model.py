@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unspool.embedders.base import Facts, Model, OverLimit, revision
+from unspool.embedders.base import Facts, Model, revision
 from unspool.embedders.batching import batches
-from unspool.embedders.options import EmbedderOptions
+from unspool.embedders.options import EmbedderOptions, OverLimit
 from unspool.embedders.parallel import run_all
 from unspool.embedders.tokens import TokenCounting, open_tokenizer
 from unspool.errors import ConfigError, ConflictError, InputError, ServiceError

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unspool.embedders.base import Facts, OverLimit
+from unspool.embedders.base import Facts
+from unspool.embedders.options import OverLimit
 from unspool.errors import ConfigError, InputError, MissingDependencyError
 
 if TYPE_CHECKING:

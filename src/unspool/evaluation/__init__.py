@@ -101,7 +101,8 @@ def _temporary(server: str) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="unspool-eval-") as folder:
             yield f"sqlite:///{folder}/eval.db"
         return
-    from unspool.catalog.database import Connecting, engine_name
+    from unspool.catalog.database import engine_name
+    from unspool.catalog.options import DatabaseOptions
 
     if engine_name(server) != "postgresql":
         raise InputError(
@@ -114,7 +115,7 @@ def _temporary(server: str) -> Iterator[str]:
     try:
         yield address
     finally:
-        postgres.remove(address, connecting=Connecting())
+        postgres.remove(address, options=DatabaseOptions())
 
 
 def _fill(

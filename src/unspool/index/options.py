@@ -1,13 +1,15 @@
-"""How vectors are indexed: what an operator may choose, where a store leaves a choice."""
+"""Options of the vector index."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from unspool.domain.options import option
+
 
 class Metric(StrEnum):
-    """How close two vectors are.
+    """Similarity of two vectors.
 
     A score is higher for what is closer: the cosine, 1 / (1 + distance), or the inner product.
     """
@@ -19,13 +21,41 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOptions:
-    """Zero leaves the choice to the store."""
+    """Metric, type and index of vectors. Zero leaves the choice to the store."""
 
-    metric: Metric = Metric.COSINE
-    index: str = "hnsw"  # or ivfflat, or exact
-    type: str = "auto"  # or vector, or halfvec
-    hnsw_m: int = 16
-    hnsw_ef_construction: int = 64
-    ivfflat_lists: int = 0
-    exact_below: int = 0
-    max_scan_tuples: int = 20_000
+    address: str = option(
+        "",
+        "address of the vector index; empty means inside the catalog's database",
+        variable="UNSPOOL_VECTORS",
+    )
+    metric: Metric = option(
+        Metric.COSINE, "how vectors are compared", variable="UNSPOOL_VECTOR_METRIC"
+    )
+    index: str = option(
+        "hnsw",
+        "index over vectors on a server; exact: none, every vector is compared",
+        choices=("hnsw", "ivfflat", "exact"),
+        variable="UNSPOOL_VECTOR_INDEX",
+    )
+    type: str = option(
+        "auto",
+        "how vectors are kept on a server; auto: halfvec above 2000 dimensions",
+        choices=("auto", "vector", "halfvec"),
+        variable="UNSPOOL_VECTOR_TYPE",
+    )
+    hnsw_m: int = option(16, "links per vector of an HNSW index", low=2, high=100)
+    hnsw_ef_construction: int = option(
+        64, "candidates per vector while an HNSW index is built", low=4, high=1_000
+    )
+    ivfflat_lists: int = option(
+        0, "lists of an IVFFlat index; 0 means chosen by the number of vectors", low=0, high=32_768
+    )
+    exact_below: int = option(
+        0,
+        "up to this many vectors are compared one by one; 0 means the measured bound",
+        low=0,
+        high=10_000_000,
+    )
+    max_scan_tuples: int = option(
+        20_000, "how many vectors a filtered search by index may look at", low=1, high=2_000_000_000
+    )

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -255,7 +255,7 @@ class _Run:
         counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
         return Recipe(
             database=indexer.catalog.address,
-            connecting=asdict(indexer.catalog.connecting),
+            options=indexer.catalog.options,
             space_id=indexer.store.space_id,
             embedder=indexer.opened_as if embeds else "",
             counts=embeds or counter is not None,

@@ -18,9 +18,10 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import Catalog, documents, projects, reading, spaces
 from unspool.catalog.spaces import Passage, Space
 from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
-from unspool.embedders.base import Embedder, OverLimit
+from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.model import SAME
+from unspool.embedders.options import OverLimit
 from unspool.errors import ConflictError, InputError, ServiceError
 from unspool.index.stores import Store
 from unspool.indexing.embedding import Maker

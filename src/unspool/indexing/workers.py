@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, cast
 
+from unspool.catalog.options import DatabaseOptions
 from unspool.indexing.changes import Work
 from unspool.indexing.preparing import Failed, Outcome
 from unspool.processes import (
@@ -48,7 +49,7 @@ class Recipe:
     """Settings of a worker, as plain values that another process can read."""
 
     database: str
-    connecting: dict[str, object]
+    options: DatabaseOptions
     space_id: int
     embedder: str  # opened by the worker, which then embeds; empty where the parent embeds
     # the worker can count the embedder's tokens; otherwise it only reads, and the parent chunks
@@ -227,17 +228,12 @@ def open_preparer(recipe: Recipe) -> Prepare:
 
 def _open_embedding_preparer(recipe: Recipe) -> Prepare:
     from unspool.catalog import Catalog, documents
-    from unspool.catalog.database import Connecting
     from unspool.embedders import open_embedder
     from unspool.indexing.embedding import Maker
     from unspool.indexing.preparing import prepare_files
 
     embedder = open_embedder(recipe.embedder)
-    catalog = Catalog.open(
-        recipe.database,
-        create=False,
-        connecting=Connecting(**recipe.connecting),  # type: ignore[arg-type]
-    )
+    catalog = Catalog.open(recipe.database, create=False, options=recipe.options)
 
     def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:

@@ -21,9 +21,9 @@ from typing import Any
 
 from unspool.errors import InputError
 from unspool.interfaces.configurations import Entry, Table
-from unspool.settings import PREFIX
+from unspool.settings.definitions import PREFIX
 
-# With these, systems and clients say where configurations are; `settings.locations` reads them.
+# With these, systems and clients say where configurations are.
 VARIABLES = ("APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
 
 # what all five take; VS Code wants a letter first

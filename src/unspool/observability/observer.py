@@ -58,11 +58,11 @@ def install(
 
     `metrics` is False where nobody could read them: to make them takes a part of the start.
     """
-    traces = _traces(settings) if settings.traces else None
-    slow_s = settings.slow_query_ms / 1000
+    traces = _traces(settings) if settings.log.traces else None
+    slow_s = settings.log.slow_query_ms / 1000
     logs = Logs(
-        level=settings.log_level,
-        is_json=settings.log_format == "json",
+        level=settings.log.level,
+        is_json=settings.log.format == "json",
         slow_s=slow_s,
         stream=stream,
     )
@@ -179,4 +179,4 @@ def _metrics(slow_s: float) -> Metrics | None:
 def _traces(settings: Settings) -> Traces:
     from unspool.observability.to_otel import Traces
 
-    return Traces(settings.traces)
+    return Traces(settings.log.traces)

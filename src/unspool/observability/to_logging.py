@@ -21,7 +21,7 @@ from typing import Any, TextIO
 from unspool.domain.events import AnswerFinished, Event, IndexFinished, Outcome, PageServed
 from unspool.errors import UnspoolError
 from unspool.observability.context import request_id
-from unspool.settings import MASK
+from unspool.settings.masking import MASK
 
 _LEVELS = {
     "debug": logging.DEBUG,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from unspool.errors import ConfigError
+from unspool.settings.definitions import DEFINITIONS, VARIABLES, mask_value, parse_values
 from unspool.settings.files import DOTENV, SettingsFile, compute_digest, read_files
 from unspool.settings.trust import TrustStore
 
@@ -22,20 +23,9 @@ NOT_TRUSTED = "the folder is not trusted"
 CHANGED = "changed since the folder was trusted"
 UNKNOWN = "not a setting"
 NEVER_FROM_FOLDER = "counts only as a flag or a variable of your own"
+_NEVER = "trust"  # does not count even in a trusted folder
 _MAX_SHOWN = 20
 _MAX_TEXT = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingRules:
-    """Facts about settings that decide which of them a folder can set."""
-
-    harmless: frozenset[str]  # count without trust
-    never: frozenset[str]  # do not count even with trust
-    variables: Mapping[str, str]  # names of settings by their environment variables
-    # from name, value and origin to the valid value; raises ConfigError
-    check: Callable[[str, object, str], Any]
-    mask: Callable[[str, object], str]  # from name and value to the text that may be shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +61,7 @@ class _Entry:
 
 
 def load_folder(
-    folder: Path, rules: SettingRules, *, is_trusted: bool, open_store: Callable[[], TrustStore]
+    folder: Path, *, is_trusted: bool, open_store: Callable[[], TrustStore]
 ) -> FolderSettings:
     """Return the settings of a folder.
 
@@ -79,8 +69,8 @@ def load_folder(
     """
     files = read_files(folder, follow_links=is_trusted)
     if is_trusted:
-        return accept_all(folder, files, rules)
-    accepted = _accept_harmless(folder, files, rules, reason=NOT_TRUSTED)
+        return accept_all(folder, files)
+    accepted = _accept_harmless(folder, files, reason=NOT_TRUSTED)
     if not accepted.ignored:
         return accepted
     try:
@@ -93,13 +83,11 @@ def load_folder(
         return accepted
     reviewed = read_files(folder, follow_links=True)
     if compute_digest(reviewed) == entry.digest:
-        return accept_all(folder, reviewed, rules)
-    return _accept_harmless(folder, files, rules, reason=CHANGED)
+        return accept_all(folder, reviewed)
+    return _accept_harmless(folder, files, reason=CHANGED)
 
 
-def accept_all(
-    folder: Path, files: tuple[SettingsFile, ...], rules: SettingRules
-) -> FolderSettings:
+def accept_all(folder: Path, files: tuple[SettingsFile, ...]) -> FolderSettings:
     """Return every setting of a trusted folder.
 
     Raise ConfigError for whatever is wrong in its files.
@@ -108,24 +96,14 @@ def accept_all(
     ignored: list[IgnoredSetting] = []
     for file in files:
         try:
-            entries = list(_parse_entries(file, rules))
+            entries = list(_parse_entries(file))
         except ValueError as error:
             raise ConfigError(
                 f"{folder / file.name} cannot be read ({error}); correct it or remove it"
             ) from None
-        ignored += [
-            _ignore(one, NEVER_FROM_FOLDER, rules) for one in entries if one.name in rules.never
-        ]
-        layers.append(
-            (
-                file.name,
-                {
-                    one.name: rules.check(one.name, one.value, file.name)
-                    for one in entries
-                    if one.name not in rules.never
-                },
-            )
-        )
+        ignored += [_ignore(one, NEVER_FROM_FOLDER) for one in entries if one.name == _NEVER]
+        values = {one.name: one.value for one in entries if one.name != _NEVER}
+        layers.append((file.name, parse_values(values, file.name)))
     return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
 
 
@@ -154,7 +132,7 @@ def summarize_ignored_settings(ignored: Sequence[IgnoredSetting]) -> str:
 
 
 def _accept_harmless(
-    folder: Path, files: tuple[SettingsFile, ...], rules: SettingRules, *, reason: str
+    folder: Path, files: tuple[SettingsFile, ...], *, reason: str
 ) -> FolderSettings:
     """Return the valid harmless settings of a folder that is not trusted.
 
@@ -165,41 +143,41 @@ def _accept_harmless(
     for file in files:
         values: dict[str, Any] = {}
         try:
-            entries = list(_parse_entries(file, rules))
+            entries = list(_parse_entries(file))
         except ValueError as error:
             ignored.append(
                 IgnoredSetting(file=file.name, name="", value="", reason=_shorten(str(error)))
             )
             continue
         for one in entries:
-            if one.name in rules.harmless:
-                try:
-                    values[one.name] = rules.check(one.name, one.value, file.name)
-                except ConfigError as error:
-                    ignored.append(_ignore(one, _shorten(str(error)), rules))
+            definition = DEFINITIONS.get(one.name)
+            if definition is None:
+                ignored.append(_ignore(one, UNKNOWN))
+            elif not definition.from_folder:
+                ignored.append(_ignore(one, NEVER_FROM_FOLDER if one.name == _NEVER else reason))
             else:
-                known = NEVER_FROM_FOLDER if one.name in rules.never else reason
-                ignored.append(
-                    _ignore(one, known if one.name in rules.variables.values() else UNKNOWN, rules)
-                )
+                try:
+                    values[one.name] = definition.parse(one.value, file.name)
+                except ConfigError as error:
+                    ignored.append(_ignore(one, _shorten(str(error))))
         layers.append((file.name, values))
     return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
 
 
-def _parse_entries(file: SettingsFile, rules: SettingRules) -> Iterator[_Entry]:
+def _parse_entries(file: SettingsFile) -> Iterator[_Entry]:
     """Yield the settings of a file. Variables of other programs are left out, as are empty ones."""
     for name, value in file.parse().items():
         if file.name != DOTENV:
             yield _Entry(file.name, name, value)
-        elif name in rules.variables and value:
-            yield _Entry(file.name, rules.variables[name], value)
+        elif name in VARIABLES and value:
+            yield _Entry(file.name, VARIABLES[name], value)
 
 
-def _ignore(entry: _Entry, reason: str, rules: SettingRules) -> IgnoredSetting:
+def _ignore(entry: _Entry, reason: str) -> IgnoredSetting:
     return IgnoredSetting(
         file=entry.file,
         name=_shorten(entry.name),
-        value=_shorten(rules.mask(entry.name, entry.value)),
+        value=_shorten(mask_value(entry.name, entry.value)),
         reason=reason,
     )
 

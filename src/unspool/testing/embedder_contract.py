@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 
-from unspool.embedders.base import Embedder, OverLimit
+from unspool.embedders.base import Embedder
+from unspool.embedders.options import OverLimit
 from unspool.errors import InputError
 
 if TYPE_CHECKING:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from unspool import __version__, settings
+from unspool import __version__
 from unspool.errors import ServiceError, UnspoolError
 from unspool.interfaces import render
 from unspool.interfaces.controls import clean, clean_lines, escape_json
 from unspool.settings import Settings
+from unspool.settings.definitions import DEFINITIONS
 
 if TYPE_CHECKING:
     from unspool.corpus import Corpus
@@ -272,13 +273,14 @@ def _setting_option(name: str) -> Callable[[Function], Function]:
     def collect(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
         ctx.params.setdefault("flags", {})[name] = value
 
+    definition = DEFINITIONS[name]
     return click.option(
         "--" + name.replace("_", "-"),
         *_SHORT.get(name, ()),
-        metavar=_METAVAR.get(name) or "|".join(settings.choices(name)) or "N",
+        metavar=_METAVAR.get(name) or "|".join(definition.choices) or "N",
         expose_value=False,
         callback=collect,
-        help=f"{settings.about(name)[0].upper()}{settings.about(name)[1:]}.",
+        help=f"{definition.about[0].upper()}{definition.about[1:]}.",
     )
 
 

@@ -137,7 +137,7 @@ def _existing(path: str) -> Path:
 def _follow(corpus: Corpus, roots: Sequence[Path], *, as_json: bool) -> None:
     from watchfiles import watch as changes_of
 
-    pause = corpus.settings.debounce_ms
+    pause = corpus.settings.indexing.debounce_ms
     bursts = changes_of(
         *roots,
         watch_filter=worth_a_look(corpus.settings.database_address),

@@ -21,7 +21,6 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from unspool import settings as known
 from unspool.domain.documents import check_project, storable
 from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
 from unspool.interfaces import clients, configurations, terminal
@@ -30,13 +29,15 @@ from unspool.interfaces.cli.looking import show
 from unspool.interfaces.cli.mcp import mcp
 from unspool.interfaces.clients import Client, Scope, Server
 from unspool.interfaces.configurations import Entry, UnclearError
-from unspool.settings import redact_address
+from unspool.settings import read_locations
+from unspool.settings.definitions import DEFINITIONS
+from unspool.settings.masking import redact_address
 
 if TYPE_CHECKING:
     from unspool.interfaces.terminal import Line
 
 DECLINED = 1
-_KEY = known.variable("key")
+_KEY = DEFINITIONS["key"].variable
 # permissions of a file that is made here; clients put keys of others into theirs
 _NEW = {Scope.USER: 0o600, Scope.PROJECT: None}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -200,7 +201,7 @@ def _started(database: str | None, projects: Sequence[str], read_only: bool) -> 
             "another path"
         )
     read = sorted(
-        known.variable(one)
+        DEFINITIONS[one].variable
         for one, origin in origins.items()
         if origin == "environment" and one != "key"
     )
@@ -251,7 +252,7 @@ def _anywhere(address: str) -> str:
         raise InputError(
             f"the address {redact_address(address)} holds a password, which is not written into "
             f"a configuration; "
-            f"leave out --database, and set {known.variable('database')} where the client is "
+            f"leave out --database, and set {DEFINITIONS['database'].variable} where the client is "
             f"started"
         )
     place = place_of(address)
@@ -306,7 +307,7 @@ def _planned(client: Client, scope: Scope, name: str, server: Server, *, undo: b
         system=sys.platform,
         home=Path.home(),
         folder=Path.cwd(),
-        variables=known.locations(clients.VARIABLES),
+        variables=read_locations(clients.VARIABLES),
     ).absolute()
     real = Path(os.path.realpath(file))
     backup = real.with_name(f"{real.name}.before-{name}")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from unspool import settings as known
 from unspool.domain.documents import Status
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli.door import color, command, load_settings, note, opened, print_json
-from unspool.settings import redact_address
+from unspool.settings.definitions import DEFINITIONS
+from unspool.settings.masking import redact_address
 
 if TYPE_CHECKING:
     from unspool.interfaces.terminal import Line
@@ -78,7 +78,7 @@ def status(flags: dict[str, str | None], as_json: bool) -> None:
     "settings",
     "Show every setting and its origin",
     examples=("unspool settings", "unspool settings --limit 5 --json"),
-    takes=known.names(),
+    takes=tuple(DEFINITIONS),
 )
 def settings(flags: dict[str, str | None], as_json: bool) -> None:
     """Show every setting, its value and its origin: a flag, the environment, .env, unspool.toml or

@@ -184,8 +184,8 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
         note(warning, kind="warning")
     if report.before != report.after:
         note(
-            f"set UNSPOOL_EMBEDDER={settings.embedder} from now on; what is open already follows "
-            f"by itself"
+            f"set UNSPOOL_EMBEDDER={settings.embedder.name} from now on; what is open already "
+            f"follows by itself"
         )
     return 0
 
@@ -212,7 +212,6 @@ def migrate(
     """
     from unspool.catalog import Catalog, schema
     from unspool.catalog.database import place_of
-    from unspool.wiring import connecting
 
     wanted = schema.HEAD if target == "head" else target
     if wanted not in (*schema.KNOWN_REVISIONS, "base"):
@@ -228,7 +227,7 @@ def migrate(
     place = place_of(settings.database_address)
     if partitions is not None:
         _check_partitions(settings, wanted, partitions)
-    before = Catalog.migrate(settings.database_address, wanted, connecting=connecting(settings))
+    before = Catalog.migrate(settings.database_address, wanted, options=settings.database)
     if partitions is not None:
         _partition(settings, partitions)
     if as_json:
@@ -280,12 +279,10 @@ def _partition(settings: Settings, partitions: int) -> None:
     from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
     from unspool.index.postgres.partitioning import partition
-    from unspool.wiring import connecting, store_opener
+    from unspool.wiring import store_opener
 
     with (
-        closing(
-            Catalog.open(settings.database_address, connecting=connecting(settings))
-        ) as catalog,
+        closing(Catalog.open(settings.database_address, options=settings.database)) as catalog,
         Bar() as bar,
     ):
         assert isinstance(catalog, PostgresCatalog)
@@ -326,7 +323,13 @@ def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path, server: 
     settings = load_settings(flags)
     with Bar() as bar:
         values: dict[str, Any] = asdict(
-            measure(folder, settings=settings, alpha=settings.alpha, server=server, on_progress=bar)
+            measure(
+                folder,
+                settings=settings,
+                alpha=settings.search.alpha,
+                server=server,
+                on_progress=bar,
+            )
         )
     if as_json:
         print_json(values)

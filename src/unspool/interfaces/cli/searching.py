@@ -16,7 +16,7 @@ from unspool.interfaces.cli.door import ADDRESSES, READING, color, command, note
 from unspool.interfaces.cli.places import split_line, stored
 from unspool.interfaces.cli.progress import Bar
 from unspool.interfaces.cli.scopes import NOTHING_FOUND, given_text, narrowed, scope
-from unspool.settings import redact_address
+from unspool.settings.masking import redact_address
 
 if TYPE_CHECKING:
     from unspool.domain.queries import Page
@@ -96,8 +96,10 @@ def more(
     needs, also in another process.
     """
     with opened(flags) as corpus:
-        limit = corpus.settings.limit if flags.get("limit") is not None else None
-        max_tokens = corpus.settings.max_tokens if flags.get("max_tokens") is not None else None
+        limit = corpus.settings.search.limit if flags.get("limit") is not None else None
+        max_tokens = (
+            corpus.settings.search.max_tokens if flags.get("max_tokens") is not None else None
+        )
         page = corpus.more(continuation, limit=limit, max_tokens=max_tokens, restart=restart)
         explained = any(hit.reason for hit in page.hits)
         return _show(page, flags, as_json=as_json, explained=explained, full=full)

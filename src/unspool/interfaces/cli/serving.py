@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
-from unspool import settings as setting
 from unspool.errors import ConfigError
 from unspool.interfaces.cli.door import ADDRESSES, command, load_settings, note
+from unspool.settings.definitions import DEFINITIONS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _NAMES = {"host": "ADDRESS", "port": "N", "workers": "N"}
@@ -21,7 +21,7 @@ def _placed(function: Function) -> Function:
     in front.
     """
     for name, metavar in reversed(_NAMES.items()):
-        about = setting.about(f"serve_{name}")
+        about = DEFINITIONS[f"serve_{name}"].about
         function = click.option(
             f"--{name}", metavar=metavar, help=f"{about[0].upper()}{about[1:]}."
         )(function)

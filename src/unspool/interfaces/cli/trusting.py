@@ -10,7 +10,8 @@ from unspool.errors import InputError, NotFoundError
 from unspool.interfaces import render, terminal
 from unspool.interfaces.cli.door import command, note, print_json
 from unspool.interfaces.cli.looking import show
-from unspool.settings import NO_FOLDER, Settings, mask_value, open_trust_store, setting_rules
+from unspool.settings import NO_FOLDER, Settings, open_trust_store
+from unspool.settings.definitions import DEFINITIONS, mask_value
 from unspool.settings.files import NAMES, compute_digest, read_files
 from unspool.settings.folders import FolderSettings, accept_all
 from unspool.settings.trust import FolderState, ReviewedSetting, TrustedFolder
@@ -58,7 +59,7 @@ def _trust(folder: Path, as_json: bool, *, dry_run: bool) -> None:
         raise NotFoundError(
             f"{folder} contains no {' and no '.join(NAMES)}; there is nothing to trust"
         )
-    found = accept_all(folder, files, setting_rules())
+    found = accept_all(folder, files)
     environment = Settings.load(folder=NO_FOLDER)
     reviewed = _review(found, environment)
     if not dry_run:
@@ -68,7 +69,7 @@ def _trust(folder: Path, as_json: bool, *, dry_run: bool) -> None:
         return
     show(terminal.reviewed_settings(reviewed))
     for address, key in _KEYS.items():
-        if getattr(environment, key) and any(
+        if environment.get(key) and any(
             one.name == address and one.state == "applies" and one.value.startswith("http")
             for one in reviewed
         ):
@@ -95,9 +96,8 @@ def _review(found: FolderSettings, environment: Settings) -> list[ReviewedSettin
     for file, values in reversed(found.layers):
         for name, value in values.items():
             state = f"overridden by {overriding[name]}" if name in overriding else "applies"
-            reviewed.append(
-                ReviewedSetting(file=file, name=name, value=mask_value(name, value), state=state)
-            )
+            text = mask_value(name, DEFINITIONS[name].format(value))
+            reviewed.append(ReviewedSetting(file=file, name=name, value=text, state=state))
         overriding = {**dict.fromkeys(values, file), **overriding}
     return reviewed
 

@@ -65,9 +65,9 @@ class Admission:
         settings = service.settings
         self._app = app
         self._service = service
-        self._calls = Buckets(settings.rate_limit / settings.serve_workers)
-        self._failures = Buckets(settings.rate_limit / settings.serve_workers)
-        self._entrance = Room(settings.serve_queue, "requests")
+        self._calls = Buckets(settings.serve.rate_limit / settings.serve.workers)
+        self._failures = Buckets(settings.serve.rate_limit / settings.serve.workers)
+        self._entrance = Room(settings.serve.queue, "requests")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PUBLIC:

@@ -137,10 +137,10 @@ def guarded(app: ASGIApp, service: Service) -> ASGIApp:
     settings = service.settings
     app = Paths(Admission(app, service))
     app = Bounds(
-        app, max_body_bytes=settings.serve_max_body_bytes, timeout_s=settings.serve_timeout_s
+        app, max_body_bytes=settings.serve.max_body_bytes, timeout_s=settings.serve.timeout_s
     )
     return Gate(
-        app, host=settings.serve_host, hosts=settings.serve_hosts, origins=settings.serve_origins
+        app, host=settings.serve.host, hosts=settings.serve.hosts, origins=settings.serve.origins
     )
 
 

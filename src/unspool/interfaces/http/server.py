@@ -16,7 +16,8 @@ from unspool.corpus import open as open_corpus
 from unspool.errors import ConfigError, MissingDependencyError, ServiceError
 from unspool.observability import shared_metrics
 from unspool.processes import isolated_children
-from unspool.settings import Settings, export_settings, redact_address
+from unspool.settings import Settings, export_settings
+from unspool.settings.masking import redact_address
 
 try:
     import uvicorn
@@ -69,14 +70,14 @@ def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None])
         listening.listen(BACKLOG)
         host, port = listening.getsockname()[:2]
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, {about}")
-        with shared_metrics(settings.serve_workers):
+        with shared_metrics(settings.serve.workers):
             _run(settings, listening)
     finally:
         listening.close()
 
 
 def _run(settings: Settings, listening: socket.socket) -> None:
-    if settings.serve_workers == 1:
+    if settings.serve.workers == 1:
         Server(config(settings, App(settings, owns_process=True))).run(sockets=[listening])
         return
     with export_settings(settings), isolated_children():
@@ -95,19 +96,19 @@ def config(settings: Settings, app: App | str) -> uvicorn.Config:
         ws="none",
         lifespan="on",
         interface="asgi3",
-        workers=settings.serve_workers,
+        workers=settings.serve.workers,
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=settings.serve_drain_s,
+        timeout_graceful_shutdown=settings.serve.drain_s,
     )
 
 
 def bound(settings: Settings) -> socket.socket:
     """A socket that has the address, or an error that says why none can."""
-    host, port = settings.serve_host.strip("[]"), settings.serve_port
+    host, port = settings.serve.host.strip("[]"), settings.serve.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
@@ -136,9 +137,9 @@ def checked(corpus: Corpus, *, without_keys: bool) -> str:
     settings = corpus.settings
     now = datetime.now(UTC)
     has_keys, valid = corpus.keys.are_used(), sum(key.is_valid(now) for key in corpus.keys.list())
-    if not has_keys and not without_keys and not is_loopback(settings.serve_host):
+    if not has_keys and not without_keys and not is_loopback(settings.serve.host):
         raise ConfigError(
-            f"serve_host is {settings.serve_host}, where other machines reach it, and there are "
+            f"serve_host is {settings.serve.host}, where other machines reach it, and there are "
             f"no keys; make one with `unspool key create "
             "--project NAME`, or listen on 127.0.0.1, or give --without-keys twice to let "
             "everybody in"

@@ -73,7 +73,7 @@ class Service:
         self.answers = Threads("unspool-answer", ANSWERS_AT_ONCE)
         self.brief = Threads("unspool-brief", LOOKS_AT_ONCE)
         self.parsing = Threads("unspool-parse", PARSED_AT_ONCE)
-        most = self.settings.serve_queue
+        most = self.settings.serve.queue
         self.requests = Room(most, "requests")
         self.streams = Room(most, "streams")
         self.questions = Room(most, "questions", each=ANSWERS_AT_ONCE // 2)
@@ -86,7 +86,7 @@ class Service:
 
     def close(self) -> None:
         """Let go of everything."""
-        self.jobs.close(self.settings.serve_drain_s)
+        self.jobs.close(self.settings.serve.drain_s)
         for threads in (self.threads, self.writes, self.answers, self.brief, self.parsing):
             threads.close()
         self.observer.close()

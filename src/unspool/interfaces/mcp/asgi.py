@@ -42,10 +42,10 @@ class McpApp:
             return Caller(view=view_of(ctx.request))
 
         self._sessions = StreamableHTTPSessionManager(
-            Door(admit, max_tokens=settings.mcp_max_tokens, observer=observer).server(),
+            Door(admit, max_tokens=settings.mcp.max_tokens, observer=observer).server(),
             stateless=True,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
-            max_request_body_size=settings.serve_max_body_bytes,
+            max_request_body_size=settings.serve.max_body_bytes,
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:

@@ -107,7 +107,7 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
 
     caller = Caller(view=View(corpus, scope), home=home, confined=confined, root_of=corpus.root_of)
     server = Door(
-        lambda ctx: caller, max_tokens=corpus.settings.mcp_max_tokens, observer=observer
+        lambda ctx: caller, max_tokens=corpus.settings.mcp.max_tokens, observer=observer
     ).server()
 
     async def answer() -> None:

@@ -1,0 +1,63 @@
+"""Options of searches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unspool.domain.options import option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """Size of pages, ranking, continuations and the cache of query vectors."""
+
+    limit: int = option(10, "how many hits a page holds", low=1, high=1000, from_folder=True)
+    max_tokens: int = option(
+        0, "token budget of a page; 0 means no budget", low=0, high=10_000_000, from_folder=True
+    )
+    max_total_tokens: int = option(
+        0,
+        "token budget of all pages of a search together; 0 means no budget",
+        low=0,
+        high=2_000_000,
+        from_folder=True,
+    )
+    alpha: float | None = option(
+        None,
+        "share of meaning, 0 (words only) to 1 (meaning only); unset, the engine chooses",
+        low=0,
+        high=1,
+        from_folder=True,
+    )
+    window: int = option(
+        200,
+        "how many candidates the first page ranks, and fixes the order of for later pages; 0 "
+        "means no later pages",
+        low=0,
+        high=10_000,
+        from_folder=True,
+    )
+    prefetch: bool = option(
+        True,
+        "on: when a page leaves too few ranked hits for the next, more are ranked while it is read",
+        from_folder=True,
+    )
+    continuation_s: int = option(
+        86_400, "how long a continuation can be used, in seconds", low=1, high=10 * 365 * 86_400
+    )
+    continuations: str = option(
+        "stored",
+        "stored: short, the ranking is kept beside the catalog; signed: long, they carry it",
+        choices=("stored", "signed"),
+    )
+    continuation_key: str = option(
+        "",
+        "what signs continuations that carry their ranking; empty means the catalog's own key",
+        secret=True,
+    )
+    query_cache_size: int = option(
+        1_000, "vectors of queries kept in memory", low=0, high=1_000_000
+    )
+    query_cache_s: int = option(
+        3_600, "how long they are kept, in seconds", low=1, high=10 * 365 * 86_400
+    )
