@@ -21,7 +21,7 @@ def contents(database: str, project: str) -> dict[str, Any]:
             (d.path, d.sha256, d.chunk_count, d.status.value, d.language)
             for d in corpus.documents(project=project)
         )
-        with corpus._parts.catalog.read() as connection:
+        with corpus._resources.catalog.read() as connection:
             chunks = _chunks(connection, corpus._project(project).id)
             embeddings = connection.execute(
                 sa.select(sa.func.count()).select_from(schema.embeddings)
@@ -36,7 +36,7 @@ def contents(database: str, project: str) -> dict[str, Any]:
             "embedding_count": embeddings,
             "unindexed": [document[0] for document in documents if document[3] != "indexed"],
             "vectors_differ": _difference(
-                ids, corpus._parts.ready().ids(row.id, limit=10**9).tolist()
+                ids, corpus._resources.session.store.ids(row.id, limit=10**9).tolist()
             ),
             "words_differ": _difference(ids, _word_ids(corpus, row.id)),
         }
@@ -70,7 +70,7 @@ def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
 
 
 def _word_ids(corpus: Corpus, project: int) -> list[int]:
-    parts = corpus._parts.ready().partition(project).now.word_segments
+    parts = corpus._resources.session.store.partition(project).now.word_segments
     lives = [
         part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live]
         for part in parts

@@ -83,7 +83,7 @@ def measure_opening(file: Path) -> Figure:
 
     def open_once() -> float:
         with Corpus(Settings.of(database=address(file))) as corpus:
-            store, row = corpus._parts.ready(), corpus._project(PROJECT)
+            store, row = corpus._resources.session.store, corpus._project(PROJECT)
             begun = time.perf_counter()
             store.absorbed(row.id)
             return 1e3 * (time.perf_counter() - begun)
@@ -173,7 +173,7 @@ def _repair(file: Path, asked: list[str], expected: list[list[tuple[int, float]]
     with suppress(UnspoolError), Corpus(Settings.of(database=address(file))) as corpus:
         corpus.refresh()
         row = corpus._project(PROJECT)
-        if not corpus._parts.ready().find_damage(row.id):
+        if not corpus._resources.session.store.find_damage(row.id):
             return "fixed" if _search(file, asked, expected) == "right" else "not fixed"
     return "not fixed"
 

@@ -229,7 +229,7 @@ def near(
     """The nearest by vector, with a filter and without, against an exact scan."""
     name = f"{project.chunks} chunks"
     with Corpus(Settings.of(database=database)) as corpus:
-        store = corpus._parts.ready()
+        store = corpus._resources.session.store
         assert isinstance(store, PostgresStore)
         vectors = [np.asarray(corpus.embed(query), dtype=np.float32) for query in asked]
         for vector in vectors[:WARM_UP]:
@@ -339,7 +339,7 @@ def exact_against_index(
     them at a time.
     """
     with Corpus(Settings.of(database=database)) as corpus:
-        store = corpus._parts.ready()
+        store = corpus._resources.session.store
         assert isinstance(store, PostgresStore)
         source, dimension = store._table.name, store._table.dimension
         vectors = [

@@ -185,7 +185,7 @@ def _rebuild(corpus: Corpus) -> None:
     """Make the index again under the present rules."""
     for cached in (analysis._document_terms, ranking._place, ranking._names):
         cached.cache_clear()
-    store = corpus._parts.ready()
+    store = corpus._resources.session.store
     for project in list(store._partitions):
         store.drop(project)
     corpus.refresh()

@@ -1,4 +1,4 @@
-"""The corpus: everything unspool does, as one object. `open()` wires it."""
+"""The corpus: everything unspool does, as one object."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
-from unspool import wiring
 from unspool.access.keys import Keys
 from unspool.domain import filters
 from unspool.domain.answers import Answer
@@ -31,16 +29,14 @@ from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
 from unspool.errors import (
-    ConflictError,
     ContinuationError,
     DimensionError,
     InputError,
     MalformedContinuationError,
     NotFoundError,
-    ServiceError,
 )
 from unspool.memory.history import CatalogHistory, History
-from unspool.parts import Parts
+from unspool.session import Resources, Session
 from unspool.settings import Settings
 
 # the real imports are where they are used: `import unspool` stays under a tenth of a second
@@ -50,11 +46,10 @@ if TYPE_CHECKING:
     from unspool.catalog.projects import ProjectRow
     from unspool.indexing.pipeline import Indexer
     from unspool.memory.conversations import Conversations
+    from unspool.search.request import SearchRequest
 
 
 OnProgress = Callable[[Progress], None]
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
 
 
 def _check_caller(caller: str) -> None:
@@ -69,10 +64,9 @@ def open(  # noqa: A001
     embedder: object = None,
     settings: Settings | None = None,
 ) -> Corpus:
-    """The corpus at an address, or the one that the settings name. It is made if it does not exist.
+    """Open the corpus at an address, or the one that the settings name. Create it if missing.
 
-    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or an embedder of
-    one's own.
+    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or your own embedder.
     """
     name = embedder if isinstance(embedder, str) else None
     given = {"database": address, "vectors": vectors, "embedder": name}
@@ -82,35 +76,14 @@ def open(  # noqa: A001
     return Corpus(settings, embedder=None if name is not None else embedder)
 
 
-def _following(
-    method: Callable[Concatenate[Corpus, _P], _T],
-) -> Callable[Concatenate[Corpus, _P], _T]:
-    """What a method gives; once more where the catalog went over to another embedder while it
-    ran, and perhaps forgot the old one.
-    """
-
-    @wraps(method)
-    def run(self: Corpus, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        embedder = self._parts.embedder
-        try:
-            return method(self, *args, **kwargs)
-        except (ConflictError, ServiceError):
-            self._parts.look(searched=True)
-            if self._parts.embedder is embedder:
-                raise
-            return method(self, *args, **kwargs)
-
-    return run
-
-
 class Corpus:
     """An open corpus. Safe to use from several threads; several processes may open the same one."""
 
     def __init__(self, settings: Settings, *, embedder: object = None) -> None:
         self.settings = settings
         self._hooks = Hooks()
-        self._parts = Parts(settings, embedder, emit=self._hooks.emit)
-        self._keys = Keys(self._parts)  # one for all: it remembers that there have been keys
+        self._resources = Resources(settings, embedder, emit=self._hooks.emit)
+        self._keys = Keys(self._resources)  # one for all: it remembers that keys were created
 
     def __enter__(self) -> Self:
         return self
@@ -124,8 +97,8 @@ class Corpus:
         self.close()
 
     def close(self) -> None:
-        """Let go of every file and connection."""
-        self._parts.close()
+        """Close every file and connection."""
+        self._resources.close()
 
     # In
 
@@ -166,7 +139,7 @@ class Corpus:
             root = git.clone(
                 text, into=self._clone(name), ref=ref, redirects=redirects, on_progress=on_progress
             )
-            return self._indexed(
+            return self._write(
                 lambda indexer: index_folder(
                     indexer,
                     project=name,
@@ -185,14 +158,14 @@ class Corpus:
             raise NotFoundError(
                 f"no such path: {text}; give a folder, a file or a git URL that exists"
             ) from error
-        if project is None and (known := naming.at(self._parts.catalog, root)) is not None:
+        if project is None and (known := naming.at(self._resources.catalog, root)) is not None:
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):
                 # part of a project: its whole is brought up to date, nothing else may be removed
                 root = Path(whole)
-        name = project or naming.free(self._parts.catalog, root)
+        name = project or naming.free(self._resources.catalog, root)
         check_project(name)
-        return self._indexed(
+        return self._write(
             lambda indexer: index_folder(
                 indexer,
                 project=name,
@@ -218,25 +191,26 @@ class Corpus:
             )
         if len({document.path for document in documents}) < len(documents):
             raise InputError("two of the documents have the same path; give each path once")
-        return self._indexed(lambda indexer: put(indexer, documents), task="put")
+        return self._write(lambda indexer: put(indexer, documents), task="put")
 
-    @_following
     def forget(self, *, project: str, path: str | None = None) -> int:
-        """Remove a document, or with no path the whole project; returns how many documents went."""
+        """Delete a document, or without a path the whole project; return the number deleted."""
         from unspool.catalog import documents
         from unspool.indexing import forgetting
 
         row = self._project(project)
-        self._parts.look()
-        store = self._parts.ready()
+        catalog = self._resources.catalog
+        self._resources.refresh(catalog)
         if path is None:
-            count = forgetting.forget_project(self._parts.catalog, store, row.id)
+            count = self._resources.run(
+                lambda session: forgetting.forget_project(catalog, session.store, row.id)
+            )
             shutil.rmtree(self._clone(project), ignore_errors=True)
             return count
-        with self._parts.catalog.read() as connection:
-            found = documents.ids_of(connection, row.id, [path])
-        count = forgetting.forget_documents(
-            self._parts.catalog, store, row.id, list(found.values())
+        with catalog.read() as connection:
+            ids = list(documents.ids_of(connection, row.id, [path]).values())
+        count = self._resources.run(
+            lambda session: forgetting.forget_documents(catalog, session.store, row.id, ids)
         )
         if not count:
             raise NotFoundError(
@@ -251,7 +225,7 @@ class Corpus:
         """What was said: saved, continued, read, listed, deleted."""
         from unspool.memory.conversations import Conversations
 
-        return Conversations(self._parts, self.settings.project)
+        return Conversations(self._resources, self.settings.project)
 
     def remember(self, *conversations: Conversation) -> RememberReport:
         """Store conversations, all or none: those of the same id are replaced, and only messages
@@ -278,7 +252,6 @@ class Corpus:
 
     # Out
 
-    @_following
     def search(
         self,
         query: str,
@@ -302,46 +275,34 @@ class Corpus:
         """
         from unspool.search.request import build_request
 
-        settings = self.settings
         _check_caller(caller)
         rows = self._named(projects)
-        request = build_request(
-            query,
-            rows,
-            alpha=settings.search.alpha if alpha is None else alpha,
-            best_alpha=self._parts.embedder.alpha,
-            limit=settings.search.limit if limit is None else limit,
-            depth=settings.search.window,
-            max_tokens=settings.search.max_tokens if max_tokens is None else max_tokens,
-            max_total_tokens=settings.search.max_total_tokens
-            if max_total_tokens is None
-            else max_total_tokens,
-            where=where,
-            min_score=min_score,
-            explain=explain,
+        options = self.settings.search.override(
+            limit=limit,
+            max_tokens=max_tokens,
+            alpha=alpha,
+            max_total_tokens=max_total_tokens,
         )
-        if not rows:
-            return Page(
-                query=query,
-                projects=(),
-                hits=(),
-                alpha=request.plan.alpha,
-                notes=("nothing is indexed yet",),
-            )
-        page = self._parts.finding().search(request, caller=caller, on_progress=on_progress)
-        if not page.hits and where:
-            from unspool.memory.conversations import unknown_names
 
-            page = replace(
-                page,
-                notes=(
-                    *page.notes,
-                    *unknown_names(self._parts.searched, where, [row.id for row in rows]),
-                ),
+        def run(session: Session) -> Page:
+            request = build_request(
+                query,
+                rows,
+                options,
+                best_alpha=session.embedder.alpha,
+                where=where,
+                min_score=min_score,
+                explain=explain,
             )
-        return self._tied(page, caller)
+            if not rows:
+                notes = ("nothing is indexed yet",)
+                alpha = request.plan.alpha
+                return Page(query=query, projects=(), hits=(), alpha=alpha, notes=notes)
+            page = session.engine.search(request, caller=caller, on_progress=on_progress)
+            return page if page.hits else self._explain_empty(page, request)
 
-    @_following
+        return self._tie(self._resources.run(run), caller)
+
     def more(
         self,
         continuation: str,
@@ -366,18 +327,19 @@ class Corpus:
                 f"a continuation is text, not a {type(continuation).__name__}; give "
                 f"page.continuation"
             )
-        self._parts.glance()
+        self._resources.refresh_now_and_then()
+        text = continuation.strip()
         try:
-            return self._tied(
-                self._parts.finding().resume(
-                    continuation.strip(), limit=limit, max_tokens=max_tokens, caller=caller
-                ),
-                caller,
+            page = self._resources.run(
+                lambda session: session.engine.resume(
+                    text, limit=limit, max_tokens=max_tokens, caller=caller
+                )
             )
         except ContinuationError as error:
             if not restart or error.request is None:
                 raise
-            return self._again(error, limit=limit, max_tokens=max_tokens, caller=caller)
+            return self._restart(error, limit=limit, max_tokens=max_tokens, caller=caller)
+        return self._tie(page, caller)
 
     def ask(
         self,
@@ -424,33 +386,34 @@ class Corpus:
 
         Closing it ends the request at once.
         """
-        chosen = wiring.open_model(self.settings, model)
+        from unspool.answering import choose_model
+
+        chosen = choose_model(model, self.settings.answer)
 
         def search(text: str) -> Page:
             return self.search(
                 text, projects=projects, where=where, limit=limit, max_tokens=0, max_total_tokens=0
             )
 
-        return self._parts.answers().begin(question, search, model=chosen, turns=conversation)
+        return self._resources.answers.begin(question, search, model=chosen, turns=conversation)
 
     def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this process and for others; returns how many were
         not known yet.
         """
-        self._parts.glance()
+        self._resources.refresh_now_and_then()
         texts = [queries] if isinstance(queries, str) else list(queries)
 
-        def tell(done: int) -> None:
+        def report(done: int) -> None:
             if on_progress is not None:
                 on_progress(Progress(task="embedding", done=done, total=len(texts)))
 
-        return self._parts.finding().warm(texts, on_done=tell)
+        return self._resources.session.engine.warm(texts, on_done=report)
 
     def observe(self, hook: Hook) -> Callable[[], None]:
         """Call a function with every event, such as `PageServed`; what is returned ends it."""
         return self._hooks.add(hook)
 
-    @_following
     def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
@@ -465,25 +428,29 @@ class Corpus:
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = naming.only(self._named([project] if project else None), "related")
-        store = self._parts.searching()
-        store.fresh(row)
-        with self._parts.searched.read() as connection:
-            chunk = reading.chunk_at(connection, row.id, path, line)
-        if chunk is None:
-            raise NotFoundError(
-                f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
-            )
-        return nearest.related(
-            self._parts.searched,
-            store,
-            row,
-            chunk,
-            space_id=store.space_id,
-            limit=limit,
-            count_tokens=self._parts.embedder.count_tokens,
-        )
+        catalog = self._resources.search_catalog
 
-    @_following
+        def run(session: Session) -> Page:
+            store = session.search_store
+            store.fresh(row)
+            with catalog.read() as connection:
+                chunk = reading.chunk_at(connection, row.id, path, line)
+            if chunk is None:
+                raise NotFoundError(
+                    f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
+                )
+            return nearest.related(
+                catalog,
+                store,
+                row,
+                chunk,
+                space_id=store.space_id,
+                limit=limit,
+                count_tokens=session.embedder.count_tokens,
+            )
+
+        return self._resources.run(run)
+
     def nearest(
         self,
         vector: Sequence[float],
@@ -502,35 +469,40 @@ class Corpus:
         if not 1 <= k <= 10_000:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
         rows = self._named(projects)
+        condition = filters.parse(where)
         try:
             array = np.asarray(vector, dtype=np.float32)
         except (ValueError, TypeError) as error:
             raise InputError(
                 f"the vector is not made of numbers ({error}); give "
-                f"{self._parts.embedder.dimension} of them"
+                f"{self._resources.session.embedder.dimension} of them"
             ) from None
-        if array.shape != (self._parts.embedder.dimension,):
-            raise DimensionError(
-                f"the vector has {array.size} numbers, the vector space "
-                f"{self._parts.embedder.dimension}; embed it with {self._parts.embedder.name}"
-            )
         length = float(np.linalg.norm(array))
-        if not np.isfinite(length) or length == 0:
-            raise InputError("the vector is zero or not finite; it has no direction to search in")
-        if not rows:
-            return []
-        store = self._parts.searching()
-        for row in rows:
-            store.fresh(row)
-        return search(
-            self._parts.searched,
-            store,
-            rows,
-            array / length,
-            k=k,
-            where=filters.parse(where),
-            count_tokens=self._parts.embedder.count_tokens,
-        )
+
+        def run(session: Session) -> list[Hit]:
+            own = session.embedder
+            if array.shape != (own.dimension,):
+                raise DimensionError(
+                    f"the vector has {array.size} numbers, the vector space {own.dimension}; "
+                    f"embed it with {own.name}"
+                )
+            if not np.isfinite(length) or length == 0:
+                raise InputError(
+                    "the vector is zero or not finite; it has no direction to search in"
+                )
+            for row in rows:
+                session.search_store.fresh(row)
+            return search(
+                self._resources.search_catalog,
+                session.search_store,
+                rows,
+                array / length,
+                k=k,
+                where=condition,
+                count_tokens=own.count_tokens,
+            )
+
+        return self._resources.run(run)
 
     def embed(self, text: str) -> list[float]:
         """A text's vector in this corpus's space, as `nearest` takes it.
@@ -541,9 +513,8 @@ class Corpus:
 
         if not text.strip():
             raise InputError("the text is blank; it has no vector")
-        # `nearest` would search with it in the space that is in use
-        self._parts.look(searched=True)
-        embedder = self._parts.embedder
+        self._resources.refresh()  # `nearest` searches with it in the active vector space
+        embedder = self._resources.session.embedder
         text = text.encode("utf-8", "replace").decode()
         if is_cut(embedder, text):
             count = embedder.count_tokens(text)
@@ -570,7 +541,7 @@ class Corpus:
         check_listed(project, after, limit)
         wanted = checked_status(status)
         ids = None if project is None else [self._project(project).id]
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             return list(
                 reading.records(
                     connection, project_ids=ids, status=wanted, path=path, after=after, limit=limit
@@ -587,7 +558,7 @@ class Corpus:
         from unspool.catalog import passages
 
         row = naming.only(self._named([project] if project else None), "read")
-        with self._parts.searched.read() as connection:
+        with self._resources.search_catalog.read() as connection:
             passage = passages.read(connection, row, path, first=first, last=last)
         if passage is None:
             raise NotFoundError(
@@ -600,13 +571,13 @@ class Corpus:
         from unspool.catalog import projects, reading
 
         named = None if project is None else [self._project(project)]
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             rows = projects.all_projects(connection) if named is None else named
             return sum(reading.chunk_count(connection, row.id) for row in rows)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text has for the embedder."""
-        return self._parts.embedder.count_tokens(text)
+        return self._resources.session.embedder.count_tokens(text)
 
     def history(
         self, stream: str, *, project: str | None = None, retention: Retention | None = None
@@ -619,27 +590,27 @@ class Corpus:
         """
         kept = self.settings.history if retention is None else retention
         name = project if project is not None else self.settings.project or DEFAULT_PROJECT
-        return CatalogHistory(self._parts.catalog, stream, project=name, retention=kept)
+        return CatalogHistory(self._resources.catalog, stream, project=name, retention=kept)
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Every stream of responses, or those of one project, by project and name."""
         from unspool.catalog import history
 
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             return history.all_streams(connection, project)
 
     def projects(self) -> list[str]:
         """The names of all projects."""
         from unspool.catalog import projects
 
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             return [row.name for row in projects.all_projects(connection)]
 
     def stores(self) -> list[StoreStatus]:
         """Where vectors are kept, and what can be done there."""
         from dataclasses import asdict
 
-        store = self._parts.searching()
+        store = self._resources.session.search_store
         return [StoreStatus(name=store.name, in_use=True, capabilities=asdict(store.capabilities))]
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
@@ -647,11 +618,11 @@ class Corpus:
         from unspool.catalog import projects, reading, spaces
 
         out = []
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             active = spaces.active_id(connection)
-        self._parts.follow(active)
-        store = None if active is None else self._parts.ready()
-        with self._parts.catalog.read() as connection:
+        self._resources.follow(active)
+        store = None if active is None else self._resources.session.store
+        with self._resources.catalog.read() as connection:
             for row in (
                 [self._project(project)]
                 if project is not None
@@ -671,19 +642,18 @@ class Corpus:
 
     def size_bytes(self) -> int:
         """What the catalog takes on disk."""
-        return self._parts.catalog.size_bytes()
+        return self._resources.catalog.size_bytes()
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
         from unspool.access import projects as naming
 
-        return naming.at(self._parts.searched, path)
+        return naming.at(self._resources.search_catalog, path)
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
-        return self._project(project, self._parts.searched).root
+        return self._project(project, self._resources.search_catalog).root
 
-    @_following
     def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
         """Make the index absorb everything that is stored, and rebuild what is missing or damaged.
 
@@ -691,20 +661,26 @@ class Corpus:
         """
         from unspool.catalog import projects
 
-        self._parts.look()
-        with self._parts.catalog.read() as connection:
+        self._resources.refresh(self._resources.catalog)
+        with self._resources.catalog.read() as connection:
             rows = projects.all_projects(connection)
-        for row in rows:
-            self._parts.ready().absorb(row.id, verify=True, on_progress=on_progress)
-        return self._parts.ready().take_warnings() if rows else []
+
+        def run(session: Session) -> list[str]:
+            for row in rows:
+                session.store.absorb(row.id, verify=True, on_progress=on_progress)
+            return session.store.take_warnings() if rows else []
+
+        return self._resources.run(run)
 
     # Inside
 
-    def _indexed(
+    def _write(
         self, write: Callable[[Indexer], IndexReport], *, task: str = "index"
     ) -> IndexReport:
-        report = self._parts.written(write)
-        return self._parts.told(task, report, failed=report.failed, removed=report.removed)
+        report = self._resources.write(write)
+        return self._resources.emit_report(
+            task, report, failed=report.failed, removed=report.removed
+        )
 
     def _document(
         self, path: str, *, project: str, first: int, last: int | None
@@ -718,38 +694,49 @@ class Corpus:
         from unspool.access import projects as naming
         from unspool.catalog import passages, reading
 
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             row = naming.found(connection, project)
             passage = passages.read(connection, row, path, first=first, last=last)
             known = list(reading.records(connection, project_ids=[row.id], path=path))
         return None if passage is None else (known[0], passage)
 
-    def _tied(self, page: Page, caller: str) -> Page:
-        """The page, with its way to the next."""
+    def _explain_empty(self, page: Page, request: SearchRequest) -> Page:
+        """Add a note for each name in the filter that does not exist."""
+        from unspool.memory.conversations import describe_unknown_names
+
+        if request.filter is None:
+            return page
+        notes = describe_unknown_names(
+            self._resources.search_catalog, request.filter, list(request.versions)
+        )
+        return replace(page, notes=(*page.notes, *notes))
+
+    def _tie(self, page: Page, caller: str) -> Page:
+        """Return the page with its way to the next one."""
         return replace(page, follow=lambda continuation: self.more(continuation, caller=caller))
 
-    def _again(
+    def _restart(
         self, error: ContinuationError, *, limit: int | None, max_tokens: int | None, caller: str
     ) -> Page:
-        """The first page of what a continuation was about."""
+        """Return the first page of the search that a continuation belonged to."""
         from unspool.catalog import projects
         from unspool.search.request import SearchRequest
 
-        asked = error.request
-        assert isinstance(asked, SearchRequest)
-        with self._parts.searched.read() as connection:
+        request = error.request
+        assert isinstance(request, SearchRequest)
+        with self._resources.search_catalog.read() as connection:
             known = {row.name for row in projects.all_projects(connection)}
+        names = [project.name for project in request.projects]
         page = self.search(
-            asked.plan.query,
-            projects=[project.name for project in asked.projects if project.name in known]
-            or [project.name for project in asked.projects],
-            limit=asked.limit if limit is None else limit,
-            max_tokens=asked.max_tokens if max_tokens is None else max_tokens,
-            alpha=asked.plan.alpha,
-            where=asked.where,
-            min_score=asked.min_score,
-            explain=asked.explain,
-            max_total_tokens=asked.max_total_tokens,
+            request.plan.query,
+            projects=[name for name in names if name in known] or names,
+            limit=request.limit if limit is None else limit,
+            max_tokens=request.max_tokens if max_tokens is None else max_tokens,
+            alpha=request.plan.alpha,
+            where=request.where,
+            min_score=request.min_score,
+            explain=request.explain,
+            max_total_tokens=request.max_total_tokens,
             caller=caller,
         )
         reason = str(error).partition(";")[0]
@@ -758,7 +745,7 @@ class Corpus:
     def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
         from unspool.access import projects as naming
 
-        with (catalog or self._parts.catalog).read() as connection:
+        with (catalog or self._resources.catalog).read() as connection:
             return naming.found(connection, name)
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
@@ -767,12 +754,12 @@ class Corpus:
 
         if names is None and self.settings.project:
             names = [self.settings.project]
-        rows, active = naming.named(self._parts.searched, names)
-        self._parts.follow(active)
+        rows, active = naming.named(self._resources.search_catalog, names)
+        self._resources.follow(active)
         return rows
 
     def _clones(self) -> Path:
-        return self._parts.catalog.folder("clones")
+        return self._resources.catalog.folder("clones")
 
     def _clone(self, project: str) -> Path:
         """Where a project's repository is fetched to; its name is only hashed, so no name can

@@ -266,7 +266,7 @@ class Jobs:
 
     @property
     def _catalog(self) -> Catalog:
-        return self._corpus._parts.catalog
+        return self._corpus._resources.catalog
 
     def _store(self, task: _Task, *, join: bool) -> Job:
         from unspool.catalog import jobs

@@ -1,5 +1,6 @@
-"""From one embedder to the next: the vectors of the new one are made beside the old ones, then
-all goes over at once.
+"""Switching a catalog to another embedder.
+
+The new vectors are computed beside the old ones, then activated in one step.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from unspool import wiring
 from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
 from unspool.errors import ConfigError
+from unspool.session import check_settings, make_store_opener, open_cache, open_embedder
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
@@ -29,12 +30,11 @@ def reembed(
     drop_old: bool = False,
     on_progress: OnProgress | None = None,
 ) -> ReembedReport | None:
-    """Go over to another embedder: the one given, or the one that the settings name. Corpora that
-    are open go on and follow.
+    """Switch to the given embedder, or to the one that the settings name.
 
-    `confirm` is shown what it will cost; where it returns False nothing happens, and None is
-    returned. `drop_old` forgets the vectors of every embedder but the new one, which are otherwise
-    kept to go back to.
+    Open corpora keep working and follow. `confirm` gets the cost. If it returns False, nothing
+    happens and None is returned. `drop_old` deletes the vectors of all other embedders, which are
+    otherwise kept for switching back.
     """
     from unspool.indexing import reembedding
 
@@ -42,8 +42,15 @@ def reembed(
     settings = (
         Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     )
-    with _catalog_of(settings) as catalog:
-        work = wiring.reembedder(catalog, settings, None if isinstance(embedder, str) else embedder)
+    with _open_catalog(settings) as catalog:
+        own, setting = open_embedder(settings, None if isinstance(embedder, str) else embedder)
+        work = reembedding.Reembedder(
+            catalog=catalog,
+            embedder=own,
+            setting=setting,
+            cache=open_cache(settings, own),
+            open_store=make_store_opener(catalog, settings),
+        )
         try:
             if confirm is not None and not confirm(reembedding.plan(work)):
                 return None
@@ -59,23 +66,23 @@ def reembed(
 
 
 def drop_old(address: str | None = None, *, settings: Settings | None = None) -> list[str]:
-    """Forget the vectors of every embedder but the one in use; returns whose they were."""
+    """Delete the vectors of every embedder but the active one; return the names of the others."""
     from unspool.indexing import reembedding
 
     given = {"database": address}
     settings = (
         Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     )
-    with _catalog_of(settings) as catalog:
-        return reembedding.drop_old(catalog, wiring.store_opener(catalog, settings))
+    with _open_catalog(settings) as catalog:
+        return reembedding.drop_old(catalog, make_store_opener(catalog, settings))
 
 
 @contextmanager
-def _catalog_of(settings: Settings) -> Iterator[Catalog]:
-    """A catalog by itself, whichever embedder it belongs to."""
+def _open_catalog(settings: Settings) -> Iterator[Catalog]:
+    """Open a catalog without an embedder."""
     from unspool.catalog import Catalog
 
-    wiring.check(settings)
+    check_settings(settings)
     if settings.database.read_address and not settings.database.address:
         raise ConfigError(
             "only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary"

@@ -92,7 +92,7 @@ class View:
         """The name of the embedder in use, which the catalog may have gone over to since the
         settings were written.
         """
-        return self._corpus._parts.embedder.name
+        return self._corpus._resources.session.embedder.name
 
     def projects(self) -> list[str]:
         """The names of all projects that can be seen."""
@@ -322,7 +322,7 @@ class View:
         if (
             name is None
             and not git.is_git_url(source)
-            and (known := naming.at(self._corpus._parts.catalog, source)) is not None
+            and (known := naming.at(self._corpus._resources.catalog, source)) is not None
         ):
             # a part of a project is indexed as the whole of it
             self.check_source(self._corpus._project(known).root)
@@ -394,7 +394,7 @@ class View:
         """Whether there is a stream of that name, also one of which nothing is to be read any
         more.
         """
-        with self._corpus._parts.catalog.read() as connection:
+        with self._corpus._resources.catalog.read() as connection:
             return stream_rows.find(connection, self._held(project), stream) is not None
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
@@ -426,7 +426,7 @@ class View:
             given = [self.settings.project]
         if given is not None and "*" not in given:
             return [self._held(name) for name in given]
-        with self._corpus._parts.searched.read() as connection:
+        with self._corpus._resources.search_catalog.read() as connection:
             rows = [
                 row for row in project_rows.all_projects(connection) if self.scope.holds(row.name)
             ]

@@ -403,7 +403,7 @@ def test_threads_that_open_and_fill_the_same_new_catalog_at_once_lose_nothing(
         ready.wait()
         with open_corpus(database) as corpus:
             corpus.put(doc(f"{number}.md", f"walrus {number}"))
-            return corpus._parts.catalog.identity
+            return corpus._resources.catalog.identity
 
     with ThreadPoolExecutor(4) as pool:
         identities = set(pool.map(work, range(4)))

@@ -87,7 +87,7 @@ def test_catalogs_in_two_schemas_of_a_database_know_nothing_of_each_other(databa
         )
         for corpus in (mine, theirs):
             corpus.refresh()
-        assert mine._parts.catalog.identity != theirs._parts.catalog.identity
+        assert mine._resources.catalog.identity != theirs._resources.catalog.identity
         assert {
             hit.chunk.text.split()[1] for hit in mine.search("walrus penguin", limit=20).hits
         } == {"walrus"}

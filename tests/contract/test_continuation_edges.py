@@ -65,9 +65,9 @@ def test_a_place_inside_a_hit_is_refused_and_does_not_hang(corpus: unspool.Corpu
     )
     token = corpus.search("walrus", alpha=1, limit=2).continuation
     assert token is not None
-    key, catalog = corpus._parts.catalog.signing_key, corpus._parts.catalog.identity
+    key, catalog = corpus._resources.catalog.signing_key, corpus._resources.catalog.identity
     window, _ = continuations.read(token, catalog=catalog, key=key)
-    entries = unpack_segment(corpus._parts.windows.list_segments(window)[0]).entries
+    entries = unpack_segment(corpus._resources.windows.list_segments(window)[0]).entries
     inside = next(at for at, is_copy in enumerate(entries["is_copy"].tolist()) if is_copy)
     forged = continuations.write(
         window, Cursor(position=inside, number=2, shown=1), catalog=catalog, key=key

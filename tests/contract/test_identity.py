@@ -14,7 +14,7 @@ import unspool
 import wire
 from hashing import Words
 from support import Place, Places, doc, open_corpus, paths, settings_for
-from unspool import wiring
+from unspool import session
 from unspool.errors import AddressError, ConflictError
 
 TEXT = "The walrus lives on the island."
@@ -138,12 +138,12 @@ def test_objects_that_have_no_name_of_their_own_share_nothing(database: Place) -
 
     pytest.importorskip("redis", reason="redis is not installed; pip install 'unspool[redis]'")
     settings = settings_for(database, cache="redis://127.0.0.1:9/0")
-    nameless, _ = wiring.open_embedder(settings, Embeddings())
-    assert wiring.open_cache(settings, nameless) is None
-    named, _ = wiring.open_embedder(settings_for(database, embedder_revision="mine"), Embeddings())
-    assert wiring.open_cache(settings, named) is not None
-    own, _ = wiring.open_embedder(settings, Words())
-    assert wiring.open_cache(settings, own) is not None
+    nameless, _ = session.open_embedder(settings, Embeddings())
+    assert session.open_cache(settings, nameless) is None
+    named, _ = session.open_embedder(settings_for(database, embedder_revision="mine"), Embeddings())
+    assert session.open_cache(settings, named) is not None
+    own, _ = session.open_embedder(settings, Words())
+    assert session.open_cache(settings, own) is not None
 
 
 def test_an_option_that_redis_does_not_know_is_told_at_once(database: Place) -> None:

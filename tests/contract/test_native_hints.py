@@ -23,8 +23,9 @@ from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
 from unspool.index.ports import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
 from unspool.index.stores import Store
+from unspool.search.options import SearchOptions
 from unspool.search.pages import build_page
-from unspool.search.request import PageRequest, SearchRequest, build_request
+from unspool.search.request import PageRequest, build_request
 from unspool.search.retrieve import CandidateCache, Retrievers
 from unspool.search.segments import rank_first, rank_more
 from unspool.search.signed import SignedWindow
@@ -137,33 +138,22 @@ class Desk:
     projects: tuple[str, ...] = ("a", "b")
 
     def __post_init__(self) -> None:
-        with self.corpus._parts.catalog.read() as connection:
+        with self.corpus._resources.catalog.read() as connection:
             found = [row for row in projects.all_projects(connection) if row.name in self.projects]
         for row in found:
-            self.corpus._parts.ready().fresh(row)
-        self.request: SearchRequest = build_request(
-            QUERY,
-            found,
-            alpha=self.alpha,
-            best_alpha=self.alpha,
-            limit=self.limit,
-            depth=1,
-            max_tokens=0,
-            max_total_tokens=0,
-            where=None,
-            min_score=None,
-            explain=False,
-        )
-        self.vector = self.corpus._parts.embedder.embed_query(QUERY)
-        catalog = self.corpus._parts.catalog
+            self.corpus._resources.session.store.fresh(row)
+        options = SearchOptions(alpha=self.alpha, limit=self.limit)
+        self.request = build_request(QUERY, found, options, best_alpha=self.alpha)
+        self.vector = self.corpus._resources.session.embedder.embed_query(QUERY)
+        catalog = self.corpus._resources.catalog
         self.signer = Signer(
             key=b"key", catalog=catalog.identity, caller="", lifetime_s=1000, now=int(time.time())
         )
 
     def retrievers(self) -> Retrievers:
-        store = self.corpus._parts.ready()
+        store = self.corpus._resources.session.store
         return Retrievers(
-            catalog=self.corpus._parts.catalog,
+            catalog=self.corpus._resources.catalog,
             vectors=self.index,
             words=store.words,
             cache=CandidateCache(),
@@ -172,7 +162,7 @@ class Desk:
 
     def build(self, window: ResultWindow, cursor: Cursor) -> Page:
         return build_page(
-            self.corpus._parts.catalog,
+            self.corpus._resources.catalog,
             window,
             cursor,
             PageRequest.create(self.request),
@@ -222,7 +212,7 @@ def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
 
 @pytest.fixture
 def make(corpus: unspool.Corpus) -> Iterator[Any]:
-    windows = WindowStore(corpus._parts.catalog.home())
+    windows = WindowStore(corpus._resources.catalog.home())
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()
@@ -236,7 +226,7 @@ EVERYTHING = sorted(f"{name(at)}.txt" for at in range(COUNT))
 
 
 def test_the_index_of_these_tests_is_one(corpus: unspool.Corpus) -> None:
-    assert isinstance(Scrolling(corpus._parts.ready()), VectorIndex)
+    assert isinstance(Scrolling(corpus._resources.session.store), VectorIndex)
 
 
 @pytest.mark.parametrize("depth", [20, 200])
@@ -245,7 +235,7 @@ def test_the_index_of_these_tests_is_one(corpus: unspool.Corpus) -> None:
 def test_a_walk_goes_on_by_hints_and_finds_everything_once(
     corpus: unspool.Corpus, make: Any, alpha: float, signed: bool, depth: int
 ) -> None:
-    index = Scrolling(corpus._parts.ready())
+    index = Scrolling(corpus._resources.session.store)
     pages = make(index, alpha=alpha, signed=signed).walk(depth)
     assert sorted(found(pages)) == EVERYTHING
     assert index.hints
@@ -265,14 +255,14 @@ def test_what_was_found_before_the_hint_and_not_shown_is_not_skipped(
     """The first page shows all 200 that are ranked; 100 more lie before the place that the hint
     names.
     """
-    pages = make(Scrolling(corpus._parts.ready()), signed=signed, limit=200, projects=("a",)).walk(
-        300
-    )
+    pages = make(
+        Scrolling(corpus._resources.session.store), signed=signed, limit=200, projects=("a",)
+    ).walk(300)
     assert sorted(found(pages)) == sorted(f"{name(at)}.txt" for at in range(350))
 
 
 def test_each_hint_comes_back_once_as_it_was_given(corpus: unspool.Corpus, make: Any) -> None:
-    index = Scrolling(corpus._parts.ready())
+    index = Scrolling(corpus._resources.session.store)
     pages = make(index).walk(20)
     assert index.hints == list(dict.fromkeys(index.hints))
     assert set(index.hints) <= set(index.given)
@@ -283,10 +273,10 @@ def test_an_index_that_does_not_go_on_by_itself_never_gets_a_hint(
     corpus: unspool.Corpus, make: Any
 ) -> None:
     """Not even where an earlier part of the walk holds one, as after a change of the index."""
-    desk = make(Scrolling(corpus._parts.ready()))
+    desk = make(Scrolling(corpus._resources.session.store))
     first = desk.first(20)
     assert desk.index.given
-    desk.index = Scrolling(corpus._parts.ready(), native=False)
+    desk.index = Scrolling(corpus._resources.session.store, native=False)
     pages = [first]
     while pages[-1].continuation is not None:
         pages.append(desk.more(pages[-1].continuation))

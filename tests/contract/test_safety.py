@@ -76,7 +76,7 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
     stale_scan = scan(tree)
     (tree / "new.md").write_text("penguin")
     corpus.index(tree, project="tree")
-    with corpus._parts.catalog.read() as connection:
+    with corpus._resources.catalog.read() as connection:
         row = projects.find(connection, "tree")
         assert row is not None
         known = documents.states(connection, row.id)
@@ -102,7 +102,7 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(
     corpus: unspool.Corpus, tmp_path: Path
 ) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
-    with corpus._parts.catalog.write() as connection:
+    with corpus._resources.catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
         run = projects.begin_run(connection, row.id, "token")
@@ -114,7 +114,7 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(
         )
         assert documents.claim(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
-    with corpus._parts.catalog.read() as connection:
+    with corpus._resources.catalog.read() as connection:
         assert documents.held_by(connection, row.id, ["a.md"], run) == {}
 
 
@@ -122,7 +122,7 @@ def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
     corpus: unspool.Corpus,
 ) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
-    with corpus._parts.catalog.write() as connection:
+    with corpus._resources.catalog.write() as connection:
         row = projects.find(connection, "p")
         assert row is not None
         with projects.at_work() as token:

@@ -306,7 +306,7 @@ def test_a_statement_that_takes_too_long_is_broken_off(database: str) -> None:
     with open_corpus(database, statement_timeout_s=1) as corpus:
         with (
             pytest.raises(ServiceTimeoutError, match="UNSPOOL_STATEMENT_TIMEOUT_S") as caught,
-            corpus._parts.catalog.read() as connection,
+            corpus._resources.catalog.read() as connection,
         ):
             connection.exec_driver_sql("SELECT pg_sleep(60)")
         assert caught.value.retryable
@@ -630,7 +630,7 @@ def test_a_thread_that_meets_an_error_gives_its_connection_back(database: str) -
         def fail() -> None:
             for _ in range(5):
                 try:
-                    with corpus._parts.catalog.write() as connection:
+                    with corpus._resources.catalog.write() as connection:
                         connection.exec_driver_sql("SELECT * FROM no_such_table")
                 except ConflictError:
                     failures.append("conflict")

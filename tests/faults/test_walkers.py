@@ -22,7 +22,8 @@ from unspool.embedders.base import Embedder
 from unspool.index.options import VectorOptions
 from unspool.index.ports import Vectors
 from unspool.index.stores import open_store
-from unspool.search.engine import SearchEngine, WindowOptions
+from unspool.search.engine import SearchEngine
+from unspool.search.options import SearchOptions
 from unspool.search.queries import QueryCache
 from unspool.search.request import build_request
 
@@ -241,8 +242,8 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
     """Also past the window, in a process that has to embed the query first."""
     catalog = Catalog.open(address_of(shelf))
     with open_corpus(shelf) as corpus:
-        embedder = Slow(corpus._parts.embedder)
-        space_id = corpus._parts.ready().space_id
+        embedder = Slow(corpus._resources.session.embedder)
+        space_id = corpus._resources.session.store.space_id
     store = open_store(
         catalog,
         space_id=space_id,
@@ -259,25 +260,15 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
             embedder=embedder,
             windows=windows,
             queries=QueryCache(embedder, None, size=0, lifetime_s=100),
-            options=WindowOptions(prefetch=False, lifetime_s=1000, signed=True, key=b"key"),
+            options=SearchOptions(prefetch=False, continuations="signed"),
+            key=b"key",
             emit=events.append,
         )
 
     with catalog.read() as connection:
         rows = projects.all_projects(connection)
-    request = build_request(
-        "walrus violin",
-        rows,
-        alpha=1.0,
-        best_alpha=1.0,
-        limit=100,
-        depth=20,
-        max_tokens=0,
-        max_total_tokens=0,
-        where=None,
-        min_score=None,
-        explain=False,
-    )
+    options = SearchOptions(alpha=1.0, limit=100, window=20)
+    request = build_request("walrus violin", rows, options, best_alpha=1.0)
     windows = WindowStore(catalog.home())
     made = open_engine(windows)
     try:

@@ -1,4 +1,4 @@
-"""The keys of a corpus: made, listed, revoked, recognised."""
+"""Keys of a corpus: create, list, revoke, find."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from unspool.errors import InputError, NotFoundError
 
 if TYPE_CHECKING:
     from unspool.catalog import Catalog
-    from unspool.parts import Parts
+    from unspool.session import Resources
 
 
 class Keys:
-    """`corpus.keys`: who may ask through a service.
+    """Keys of the callers of a service, as `corpus.keys`.
 
-    As soon as there has been one, nobody is let in without.
+    As soon as one key was created, every request needs one.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
         self._were_used = False
 
     def create(
@@ -33,7 +33,7 @@ class Keys:
         name: str = "",
         expires_at: datetime | None = None,
     ) -> tuple[Key, str]:
-        """A new key and its text, which nobody can be shown again.
+        """Create a key. Returns it with its text, which cannot be shown again.
 
         `projects` are names, which need not exist yet, or '*' for all.
         """
@@ -56,35 +56,35 @@ class Keys:
             created_at=now,
             expires_at=expires_at,
         )
-        with self._parts.catalog.write() as connection:
+        with self._resources.catalog.write() as connection:
             table.insert(connection, key, keys.proof(text))
         return key, text
 
     def list(self) -> list[Key]:
-        """Every key, oldest first, those that cannot be used any more included."""
+        """Return every key, oldest first, including expired and revoked ones."""
         from unspool.catalog import keys as table
 
-        with self._known.read() as connection:
+        with self._key_catalog.read() as connection:
             return table.every(connection)
 
     def revoke(self, id: str) -> Key:
-        """End a key: the next request with it is refused. Doing so twice is no error."""
+        """Revoke a key. The next request with it is rejected. Repeating this is not an error."""
         from unspool.catalog import keys as table
 
-        with self._parts.catalog.write() as connection:
+        with self._resources.catalog.write() as connection:
             revoked = table.revoke(connection, id, datetime.now(UTC))
         if revoked is None:
             raise NotFoundError(f"no key has the id {id[:40]!r}; `unspool key list` shows them")
         return revoked
 
     def find(self, text: str) -> Key | None:
-        """The key that a text is; None where it is none, or none that can be used."""
+        """Return the key with this text; None if it is unknown, expired or revoked."""
         from unspool.catalog import keys as table
 
         id_ = keys.id_of(text)
         if id_ is None:
             return None
-        with self._known.read() as connection:
+        with self._key_catalog.read() as connection:
             found = table.find(connection, id_)
         if found is None or not keys.proves(text, found[1]):
             return None
@@ -92,24 +92,25 @@ class Keys:
         return found[0] if found[0].is_valid(datetime.now(UTC)) else None
 
     def are_used(self) -> bool:
-        """Whether there has ever been one.
+        """Return True if a key was ever created.
 
-        Once there has, it stays so for this object, whatever becomes of the catalog under it.
+        Once True, it stays True for this object, whatever happens to the catalog.
         """
         from unspool.catalog import keys as table
 
-        with self._known.read() as connection:
+        with self._key_catalog.read() as connection:
             self._were_used = table.has_any(connection) or self._were_used
         return self._were_used
 
     @property
-    def _known(self) -> Catalog:
-        """Where keys are looked up: the primary, since a replica may not have heard yet of a
-        revoked one; the replica where there is no other.
+    def _key_catalog(self) -> Catalog:
+        """Catalog with the keys: the primary if there is one.
+
+        A replica may not know yet that a key was revoked.
         """
-        settings = self._parts.settings
+        settings = self._resources.settings
         return (
-            self._parts.catalog
+            self._resources.catalog
             if settings.database.read_address and settings.database.address
-            else self._parts.searched
+            else self._resources.search_catalog
         )

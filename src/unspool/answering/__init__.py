@@ -55,6 +55,14 @@ def open_model(name: str, options: AnswerOptions = _DEFAULTS) -> AnswerModel:
     return _load(replace(options, model=name))
 
 
+def choose_model(given: object, options: AnswerOptions) -> AnswerModel | None:
+    """Return the given model, or the one that the options name; None if they name none."""
+    if given is not None and not isinstance(given, str):
+        return as_model(given)
+    name = options.model if given is None else given
+    return open_model(name, options) if name else None
+
+
 @lru_cache(maxsize=8)
 def _load(options: AnswerOptions) -> AnswerModel:
     provider, _, model = options.model.partition(":")

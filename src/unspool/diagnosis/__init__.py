@@ -154,13 +154,13 @@ def _embedder_loads(settings: Settings) -> list[Check]:
 
 
 def _embedder(settings: Settings) -> Embedder:
-    from unspool.wiring import open_embedder
+    from unspool.session import open_embedder
 
     return open_embedder(settings)[0]
 
 
 def _cache(settings: Settings) -> Check:
-    from unspool.wiring import open_cache
+    from unspool.session import open_cache
 
     try:
         cache = open_cache(settings, _embedder(settings))
@@ -198,7 +198,10 @@ def _content(settings: Settings, engine: Any) -> Iterator[Check]:
             yield _space(corpus)
             for status in corpus.status():
                 yield engine.index(
-                    corpus._parts.catalog, corpus._parts.store, corpus._project(status.name), status
+                    corpus._resources.catalog,
+                    corpus._resources.session.store,
+                    corpus._project(status.name),
+                    status,
                 )
                 yield _documents(corpus, status)
     except ConflictError as error:
@@ -217,7 +220,7 @@ def _space(corpus: Corpus) -> Check:
     """The vectors in use, and those that are only kept."""
     from unspool.catalog import spaces
 
-    with corpus._parts.catalog.read() as connection:
+    with corpus._resources.catalog.read() as connection:
         kept = {
             str(space): spaces.embedding_count(connection, space.id)
             for space in spaces.all_spaces(connection)
@@ -236,7 +239,7 @@ def _space(corpus: Corpus) -> Check:
 
 
 def _row(corpus: Corpus, name: str) -> tuple[Catalog, ProjectRow]:
-    return corpus._parts.catalog, corpus._project(name)
+    return corpus._resources.catalog, corpus._project(name)
 
 
 def _documents(corpus: Corpus, status: ProjectStatus) -> Check:

@@ -1,10 +1,10 @@
-"""The conversations of a corpus: saved, continued, read, listed, deleted."""
+"""Conversations of a corpus: save, append, read, list, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from unspool.domain import filters
 from unspool.domain.conversations import (
@@ -15,6 +15,7 @@ from unspool.domain.conversations import (
     check_saved,
 )
 from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
+from unspool.domain.filters import Filter
 from unspool.domain.reports import Progress, RememberReport
 from unspool.errors import InputError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.parts import Parts
+    from unspool.session import Resources
 
 MAX_LIMIT = 1000
 OnProgress = Callable[[Progress], None]
@@ -31,13 +32,13 @@ _T = TypeVar("_T")
 
 
 class Conversations:
-    """`corpus.conversations`.
+    """Conversations of a corpus, as `corpus.conversations`.
 
-    Where no project is named, the settings' one is meant, and without that 'conversations'.
+    The default project is that of the settings, else 'conversations'.
     """
 
-    def __init__(self, parts: Parts, project: str) -> None:
-        self._parts = parts
+    def __init__(self, resources: Resources, project: str) -> None:
+        self._resources = resources
         self._project = project or DEFAULT_PROJECT
 
     def save(self, *conversations: Conversation) -> RememberReport:
@@ -47,8 +48,8 @@ class Conversations:
         from unspool.memory import saving
 
         check_saved(conversations)
-        return self._told(
-            self._parts.written(lambda indexer: saving.remember(indexer, conversations))
+        return self._emit(
+            self._resources.write(lambda indexer: saving.remember(indexer, conversations))
         )
 
     def load(
@@ -68,8 +69,8 @@ class Conversations:
             raise InputError("no file was given; name at least one export")
         name = project or self._project
         check_project(name)
-        return self._told(
-            self._parts.written(
+        return self._emit(
+            self._resources.write(
                 lambda indexer: saving.load(indexer, paths, project=name, on_progress=on_progress)
             )
         )
@@ -86,8 +87,8 @@ class Conversations:
         if not messages:
             raise InputError("no message was given; append takes at least one")
         name = project or self._project
-        return self._told(
-            self._parts.written(lambda indexer: saving.append(indexer, name, id, messages))
+        return self._emit(
+            self._resources.write(lambda indexer: saving.append(indexer, name, id, messages))
         )
 
     def get(
@@ -194,7 +195,7 @@ class Conversations:
         if known is None:
             return False
         return (
-            self._parts.written(
+            self._resources.write(
                 lambda indexer: forgetting.forget_documents(
                     indexer.catalog, indexer.store, known[0], [known[1]]
                 )
@@ -202,8 +203,8 @@ class Conversations:
             > 0
         )
 
-    def _told(self, report: RememberReport) -> RememberReport:
-        return self._parts.told("remember", report, failed=report.bad_count)
+    def _emit(self, report: RememberReport) -> RememberReport:
+        return self._resources.emit_report("remember", report, failed=report.bad_count)
 
     def _read(
         self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T
@@ -212,22 +213,18 @@ class Conversations:
 
         name = project or self._project
         check_project(name)
-        with self._parts.catalog.read() as connection:
+        with self._resources.catalog.read() as connection:
             row = projects.find(connection, name)
             return otherwise if row is None else read(connection, row)
 
 
-def unknown_names(
-    catalog: Catalog, where: Mapping[str, Any], project_ids: Sequence[int]
+def describe_unknown_names(
+    catalog: Catalog, condition: Filter, project_ids: Sequence[int]
 ) -> Iterator[str]:
-    """What a filter names that does not exist, for whoever found nothing."""
+    """Yield a note for each conversation or speaker of a filter that does not exist."""
     from unspool.catalog import conversations
 
-    condition = filters.parse(where)
-    names = [
-        [] if condition is None else filters.values_of(condition, field)
-        for field in ("conversation", "speaker")
-    ]
+    names = [filters.values_of(condition, field) for field in ("conversation", "speaker")]
     if any(names):
         with catalog.read() as connection:
             missing, silent = conversations.unknown(connection, project_ids, *names)

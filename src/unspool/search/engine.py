@@ -26,6 +26,7 @@ from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
 from unspool.index.ports import Vectors
 from unspool.index.stores import Store
+from unspool.search.options import SearchOptions
 from unspool.search.pages import BuiltPage, build_page
 from unspool.search.queries import EmbeddedQuery, QueryCache
 from unspool.search.request import PageRequest, SearchRequest, list_versions
@@ -56,17 +57,6 @@ _WAITING_WARNING = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowOptions:
-    """Lifetime and form of windows."""
-
-    lifetime_s: int
-    prefetch: bool  # extend a window ahead of time when it has too few hits for the next page
-    signed: bool  # continuations carry their window
-    key: bytes  # signs continuations
-    concurrency: int = CONCURRENCY
-
-
 @dataclass(slots=True)
 class _Timings:
     """Timings of one page."""
@@ -89,8 +79,10 @@ class SearchEngine:
         embedder: Embedder,
         windows: WindowStore | None,
         queries: QueryCache,
-        options: WindowOptions,
+        options: SearchOptions,
+        key: bytes,
         emit: Callable[[Event], None],
+        concurrency: int = CONCURRENCY,
     ) -> None:
         self._catalog = catalog
         self._store = store
@@ -98,12 +90,13 @@ class SearchEngine:
         self._windows = windows
         self._queries = queries
         self._options = options
+        self._key = key  # signs continuations
         self._emit = emit
         self._executor = ThreadPoolExecutor(PARALLEL_PROJECTS, thread_name_prefix="unspool-search")
         self._prefetcher = ThreadPoolExecutor(1, thread_name_prefix="unspool-prefetch")
         self._prefetching: dict[bytes, Future[bool]] = {}
-        self._search_slots = threading.BoundedSemaphore(options.concurrency)
-        self._page_slots = threading.BoundedSemaphore(options.concurrency)
+        self._search_slots = threading.BoundedSemaphore(concurrency)
+        self._page_slots = threading.BoundedSemaphore(concurrency)
         self._retrievers = Retrievers(
             catalog=catalog,
             vectors=store,
@@ -152,7 +145,7 @@ class SearchEngine:
 
     def warm(self, queries: Sequence[str], *, on_done: Callable[[int], None]) -> int:
         """Embed queries ahead of time; return how many were not known yet."""
-        return self._queries.warm(queries, lifetime_s=self._options.lifetime_s, on_done=on_done)
+        return self._queries.warm(queries, lifetime_s=self._options.continuation_s, on_done=on_done)
 
     def _embed(self, request: SearchRequest, timings: _Timings) -> EmbeddedQuery | None:
         if not request.plan.uses_vectors:
@@ -199,7 +192,7 @@ class SearchEngine:
         vector = None if query is None else query.vector
         size = PageRequest.create(request)
         signed = SignedWindow(signer, request, first)
-        if self._windows is None or self._options.signed or not request.depth:
+        if self._windows is None or self._options.continuations == "signed" or not request.depth:
             extender = _Extender(self, signed, timings, (request, vector))
             return self._build_page(signed, Cursor(), size, extender)
         try:
@@ -248,10 +241,10 @@ class SearchEngine:
 
     def _make_signer(self, caller: str) -> Signer:
         return Signer(
-            key=self._options.key,
+            key=self._key,
             catalog=self._catalog.identity,
             caller=caller,
-            lifetime_s=self._options.lifetime_s,
+            lifetime_s=self._options.continuation_s,
             now=int(time.time()),
         )
 
@@ -298,7 +291,7 @@ class SearchEngine:
         """Wait for the extension of this window. If it has not begun, cancel it."""
         if self._prefetching and continuations.kind_of(continuation) == continuations.STORED:
             name, _ = continuations.read(
-                continuation, catalog=self._catalog.identity, key=self._options.key
+                continuation, catalog=self._catalog.identity, key=self._key
             )
             future = self._prefetching.get(name)
             if future is not None and not future.cancel():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from unspool.domain.options import option
 
@@ -61,3 +62,7 @@ class SearchOptions:
     query_cache_s: int = option(
         3_600, "how long they are kept, in seconds", low=1, high=10 * 365 * 86_400
     )
+
+    def override(self, **values: Any) -> SearchOptions:
+        """Return the options with the values that are not None."""
+        return replace(self, **{name: value for name, value in values.items() if value is not None})

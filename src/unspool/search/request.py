@@ -13,6 +13,7 @@ from unspool.catalog.projects import ProjectRow, ProjectVersion
 from unspool.domain import filters
 from unspool.domain.filters import Filter
 from unspool.errors import InputError
+from unspool.search.options import SearchOptions
 from unspool.search.plan import QueryPlan, make_plan
 
 MAX_LIMIT = 1000
@@ -74,35 +75,34 @@ class SearchRequest:
 def build_request(
     query: str,
     projects: Sequence[ProjectRow],
+    options: SearchOptions,
     *,
-    alpha: float | None,
     best_alpha: float,
-    limit: int,
-    depth: int,
-    max_tokens: int,
-    max_total_tokens: int,
-    where: Mapping[str, Any] | None,
-    min_score: float | None,
-    explain: bool,
+    where: Mapping[str, Any] | None = None,
+    min_score: float | None = None,
+    explain: bool = False,
 ) -> SearchRequest:
     """Validate the arguments of a search. `best_alpha` is the embedder's own default."""
-    check_page_size(limit, max_tokens)
+    limit, total = options.limit, options.max_total_tokens
+    check_page_size(limit, options.max_tokens)
     if min_score is not None and not (
         isinstance(min_score, int | float) and math.isfinite(min_score)
     ):
         raise InputError(f"min_score is {min_score!r}; give a number")
-    if not (isinstance(max_total_tokens, int) and 0 <= max_total_tokens <= MAX_TOTAL_TOKENS):
+    if not (isinstance(total, int) and 0 <= total <= MAX_TOTAL_TOKENS):
         raise InputError(
-            f"max_total_tokens is {max_total_tokens}; give 0 for no budget, or up to "
-            f"{MAX_TOTAL_TOKENS} for all pages together"
+            f"max_total_tokens is {total}; give 0 for no budget, or up to {MAX_TOTAL_TOKENS} for "
+            f"all pages together"
         )
     return SearchRequest(
-        plan=make_plan(query, alpha=alpha, best_alpha=best_alpha, limit=limit, depth=depth),
+        plan=make_plan(
+            query, alpha=options.alpha, best_alpha=best_alpha, limit=limit, depth=options.window
+        ),
         projects=list_versions(projects),
         limit=limit,
-        depth=depth,
-        max_tokens=max_tokens,
-        max_total_tokens=max_total_tokens,
+        depth=options.window,
+        max_tokens=options.max_tokens,
+        max_total_tokens=total,
         where=where,
         filter=filters.parse(where),
         min_score=min_score,

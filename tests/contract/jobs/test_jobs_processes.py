@@ -145,7 +145,7 @@ def test_a_job_that_says_nothing_for_long_is_alive_as_long_as_its_process(
 
 
 def _silence_s(corpus: unspool.Corpus, job: Job, clock: Clock) -> float:
-    with corpus._parts.catalog.read() as connection:
+    with corpus._resources.catalog.read() as connection:
         heartbeat = connection.execute(
             sa.select(table.c.heartbeat_at).where(table.c.id == job.id)
         ).scalar_one()
@@ -226,7 +226,7 @@ def test_an_end_that_cannot_be_written_at_once_is_written_later(database: Place)
             failed.set()
             raise UnreachableError("it does not answer")
 
-        patched.setattr(corpus._parts.catalog, "transact", unreachable)
+        patched.setattr(corpus._resources.catalog, "transact", unreachable)
         steps.may_end.set()
         assert failed.wait(DEADLINE_S)
         assert jobs.get(job.id).state is JobState.RUNNING

@@ -279,7 +279,7 @@ def _partition(settings: Settings, partitions: int) -> None:
     from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
     from unspool.index.postgres.partitioning import partition
-    from unspool.wiring import store_opener
+    from unspool.session import make_store_opener
 
     with (
         closing(Catalog.open(settings.database_address, options=settings.database)) as catalog,
@@ -291,7 +291,7 @@ def _partition(settings: Settings, partitions: int) -> None:
             space, rows = spaces.active_space(connection), projects.all_projects(connection)
         if space is None:
             return
-        with closing(store_opener(catalog, settings)(space)) as store:
+        with closing(make_store_opener(catalog, settings)(space)) as store:
             for row in rows:
                 store.absorb(row.id, on_progress=bar)
 
