@@ -193,6 +193,7 @@ BROKEN = {
     "nested deeply": b"project = " + b"[" * 15_000,
     "a long number": b"limit = " + b"1" * 15_000,
     "a long dotted key": b".".join([b"a"] * 8_000) + b" = 1\n",
+    "a setting with a long dotted key": b"limit." + b".".join([b"a"] * 8_000) + b" = 1\n",
     "huge": b"# " + b"x" * 300_000,
     "a wrong value": b'limit = "many"\n',
     "a table": b"[limit]\nx = 1\n",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import reprlib
 import stat
 import tomllib
 from collections.abc import Iterable
@@ -44,7 +45,7 @@ class SettingsFile:
             return {}
         try:
             text = self.content.decode("utf-8")
-            return _parse_dotenv(text) if self.name == DOTENV else dict(tomllib.loads(text))
+            return _parse_dotenv(text) if self.name == DOTENV else _parse_toml(text)
         except UnicodeDecodeError:
             raise ValueError("is not UTF-8") from None
         # ValueError: also a number with too many digits
@@ -100,6 +101,17 @@ def _read(path: Path, *, follow_links: bool) -> SettingsFile:
 def _open_without_waiting(path: str, flags: int) -> int:
     """Open a file. A FIFO that replaced it meanwhile does not block."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+
+
+def _parse_toml(text: str) -> dict[str, object]:
+    """Return the settings. No setting is a table: those are shortened to a text.
+
+    The text of 8,000 nested tables would exceed Python's recursion limit.
+    """
+    return {
+        name: reprlib.repr(value) if isinstance(value, dict | list) else value
+        for name, value in tomllib.loads(text).items()
+    }
 
 
 def _parse_dotenv(text: str) -> dict[str, object]:
