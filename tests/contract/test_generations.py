@@ -327,7 +327,7 @@ def test_an_object_of_ones_own_is_gone_over_to_and_followed_by_nobody(database: 
         report = go_over(database, own)
         assert report.after.startswith("mine (revision 1, 16 dimensions)")
         with pytest.raises(
-            ConflictError, match=r"gone over to embedder mine .* open it again with that one"
+            ConflictError, match=r"switched to embedder mine .* open it again with that one"
         ):
             corpus.search("walrus")
     with unspool.open(settings=settings_for(database), embedder=own) as corpus:
