@@ -183,7 +183,7 @@ def changed(module: object, values: dict[str, object]) -> ExitStack:
 
 def _rebuild(corpus: Corpus) -> None:
     """Make the index again under the present rules."""
-    for cached in (analysis._document_terms, ranking._place, ranking._names):
+    for cached in (analysis._document_terms, ranking._analyse_path, ranking._analyse_names):
         cached.cache_clear()
     store = corpus._resources.session.store
     for project in list(store._partitions):

@@ -34,7 +34,10 @@ STAGES = {
         "unspool.index.embedded.words.EmbeddedWords.score",
     ),
     "candidates": ("unspool.search.retrieve.reading.candidates",),
-    "ranking": ("unspool.search.segments.ranking.rank", "unspool.search.segments.fusion.fuse"),
+    "ranking": (
+        "unspool.search.segments.ranking.rank_candidates",
+        "unspool.search.segments.fusion.fuse_scores",
+    ),
     "hydrate, snippets": ("unspool.search.engine.build_page",),
 }
 

@@ -439,7 +439,7 @@ class Corpus:
                 raise NotFoundError(
                     f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
                 )
-            return nearest.related(
+            return nearest.find_related(
                 catalog,
                 store,
                 row,
@@ -464,7 +464,7 @@ class Corpus:
         """
         import numpy as np
 
-        from unspool.search.nearest import nearest as search
+        from unspool.search.nearest import find_nearest
 
         if not 1 <= k <= 10_000:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
@@ -492,7 +492,7 @@ class Corpus:
                 )
             for row in rows:
                 session.search_store.fresh(row)
-            return search(
+            return find_nearest(
                 self._resources.search_catalog,
                 session.search_store,
                 rows,

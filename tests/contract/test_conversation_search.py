@@ -268,7 +268,7 @@ def test_a_page_costs_what_it_shows_and_never_more_than_allowed(
         context = "\n".join(one.line for one in (*hit.before, *hit.after))
         cost = sum(
             shared.count_tokens(text)
-            for text in (budget.header(hit.chunk), hit.text, context)
+            for text in (budget.format_header(hit.chunk), hit.text, context)
             if text
         )
         assert hit.tokens == cost
@@ -283,7 +283,7 @@ def test_what_is_left_of_a_budget_goes_to_the_exchange_and_hits_come_first(
         return shared.search("tomatoes casing coffee zebras", limit=6, max_tokens=max_tokens)
 
     bare = sum(
-        shared.count_tokens(budget.header(hit.chunk)) + hit.chunk.token_count
+        shared.count_tokens(budget.format_header(hit.chunk)) + hit.chunk.token_count
         for hit in search(0).hits
     )
     assert all(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from unspool.domain.documents import Chunk, Lines
 from unspool.domain.queries import Form, Snippet
 from unspool.search import budget
-from unspool.search.budget import Fitted, header
+from unspool.search.budget import Fitted, format_header
 
 
 def count(text: str) -> int:
@@ -22,7 +22,7 @@ def cut(chunk: Chunk) -> Snippet:
 
 
 def fit(chunks: list[Chunk], *, max_tokens: int, count: Callable[[str], int]) -> list[Fitted]:
-    return budget.fit(chunks, cut, max_tokens=max_tokens, count=count)
+    return budget.fit_hits(chunks, cut, max_tokens=max_tokens, count=count)
 
 
 def item(tokens: int, excerpt: int, head: int = 1) -> Chunk:
@@ -55,8 +55,8 @@ items = st.lists(
 
 
 def test_the_header_names_the_place_and_what_is_there() -> None:
-    assert header(item(1, 1, 3)) == "a:1 s s"
-    assert header(item(1, 1)) == "a:1"
+    assert format_header(item(1, 1, 3)) == "a:1 s s"
+    assert format_header(item(1, 1)) == "a:1"
 
 
 def test_no_budget_shows_everything_whole() -> None:
@@ -88,7 +88,7 @@ def test_the_budget_is_never_exceeded_and_each_form_costs_what_it_says(
     assert sum(one.tokens for one in fitted) <= max_tokens
     for chunk, one in zip(some, fitted, strict=False):
         text = {Form.WHOLE: chunk.text, Form.SNIPPET: cut(chunk).text, Form.LOCATION: ""}[one.form]
-        assert one.tokens == count(header(chunk)) + count(text)
+        assert one.tokens == count(format_header(chunk)) + count(text)
 
 
 @given(items, st.integers(1, 300))
@@ -96,7 +96,7 @@ def test_a_page_is_empty_only_if_not_even_the_first_location_fits(
     some: list[Chunk], max_tokens: int
 ) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
-    assert bool(fitted) == bool(some and count(header(some[0])) <= max_tokens)
+    assert bool(fitted) == bool(some and count(format_header(some[0])) <= max_tokens)
 
 
 @given(items, st.integers(1, 300))
@@ -105,7 +105,7 @@ def test_what_ends_a_page_is_only_that_the_next_location_does_not_fit(
 ) -> None:
     fitted = fit(some, max_tokens=max_tokens, count=count)
     if len(fitted) < len(some):
-        locations = [count(header(chunk)) for chunk in some[: len(fitted) + 1]]
+        locations = [count(format_header(chunk)) for chunk in some[: len(fitted) + 1]]
         assert sum(locations) > max_tokens
 
 
@@ -119,9 +119,9 @@ def test_no_form_could_be_better_without_hiding_a_hit_that_follows(
         if one.form is Form.WHOLE:
             continue
         used = sum(other.tokens for other in fitted[:index])
-        after = sum(count(header(chunk)) for chunk in some[index + 1 : len(fitted)])
+        after = sum(count(format_header(chunk)) for chunk in some[index + 1 : len(fitted)])
         chunk = some[index]
-        better = count(header(chunk)) + (
+        better = count(format_header(chunk)) + (
             count(chunk.text) if one.form is Form.SNIPPET else count(cut(chunk).text)
         )
         assert used + better + after > max_tokens

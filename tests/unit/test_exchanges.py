@@ -17,8 +17,8 @@ from unspool.domain.documents import Chunk, Kind, Lines
 from unspool.domain.queries import Form, Said
 from unspool.memory import messages
 from unspool.search import budget
-from unspool.search.exchanges import MOST, NONE, Exchange, exchanges
-from unspool.search.ranking import NEIGHBOUR_PARTS, in_context, rank, with_copies
+from unspool.search.exchanges import MOST, NONE, Exchange, build_exchanges
+from unspool.search.ranking import NEIGHBOUR_PARTS, group_copies, rank_candidates, share_scores
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -95,44 +95,44 @@ def test_each_message_stands_once_on_a_page_beside_the_first_hit_that_needs_it(
     numbers: list[int], expected: list[tuple[list[int], list[int]]]
 ) -> None:
     chunks = [chunk(100 + number, number) for number in numbers]
-    found = exchanges(chunks, around(*chunks))
+    found = build_exchanges(chunks, around(*chunks))
     assert shown(found) == expected
     assert [one.message.number if one.message else None for one in found] == numbers
 
 
 def test_conversations_of_the_same_name_in_other_projects_are_others() -> None:
     chunks = [chunk(1, 5), chunk(2, 5, project="q"), chunk(3, 5, path="d")]
-    assert shown(exchanges(chunks, around(*chunks))) == [([4], [6])] * 3
+    assert shown(build_exchanges(chunks, around(*chunks))) == [([4], [6])] * 3
 
 
 def test_what_is_no_message_or_is_gone_by_now_has_no_exchange() -> None:
     chunks = [chunk(1, 5, kind=Kind.DOCS), chunk(2, 5)]
-    assert exchanges(chunks, {}) == [NONE, NONE]
-    assert exchanges(chunks, around(chunks[1]))[0] == NONE
-    assert exchanges([chunks[1]], {2: [said(4)]})[0].message is None
+    assert build_exchanges(chunks, {}) == [NONE, NONE]
+    assert build_exchanges(chunks, around(chunks[1]))[0] == NONE
+    assert build_exchanges([chunks[1]], {2: [said(4)]})[0].message is None
 
 
 def test_a_hit_that_was_replaced_since_it_was_read_is_not_shown_beside_another() -> None:
     chunks = [chunk(1, 5), chunk(2, 6)]
-    found = exchanges(chunks, around(chunks[1]))
+    found = build_exchanges(chunks, around(chunks[1]))
     assert found[0] == NONE
     assert shown(found)[1] == ([], [7])
 
 
 def test_blank_messages_are_not_shown() -> None:
-    assert shown(exchanges([chunk(1, 5)], around(chunk(1, 5), blank=(4,)))) == [([], [6])]
+    assert shown(build_exchanges([chunk(1, 5)], around(chunk(1, 5), blank=(4,)))) == [([], [6])]
 
 
 def test_a_hit_says_whether_it_is_all_of_its_message() -> None:
     whole, part = chunk(1, 5, text="message 5"), chunk(2, 5, text="sage")
-    first, second = (exchanges([one], around(one))[0].message for one in (whole, part))
+    first, second = (build_exchanges([one], around(one))[0].message for one in (whole, part))
     assert first == said(5)
     assert second == replace(said(5), text="sage", is_cut=True)
 
 
 def test_what_stands_beside_is_one_line_and_cut_where_it_is_long() -> None:
     one = chunk(1, 2)
-    found = exchanges([one], {1: [said(1, "a  b\n\tc"), said(2), said(3, "word " * 200)]})[0]
+    found = build_exchanges([one], {1: [said(1, "a  b\n\tc"), said(2), said(3, "word " * 200)]})[0]
     assert (found.before[0].text, found.before[0].is_cut) == ("a b c", False)
     assert (
         found.after[0].is_cut
@@ -147,7 +147,7 @@ def test_what_stands_beside_is_one_line_and_cut_where_it_is_long() -> None:
 )
 def test_whatever_the_hits_are_no_message_is_there_twice(places: list[tuple[int, str]]) -> None:
     chunks = [chunk(id_, number, path=path) for id_, (number, path) in enumerate(places)]
-    found = exchanges(chunks, around(*chunks))
+    found = build_exchanges(chunks, around(*chunks))
     every = [
         (one.path, message.number)
         for one, exchange in zip(chunks, found, strict=True)
@@ -183,8 +183,8 @@ def test_what_stands_beside_hits_takes_only_what_they_leave(
     def cut(one: Chunk) -> object:
         return type("Short", (), {"text": one.text[:10]})
 
-    without = budget.fit(chunks, cut, max_tokens=max_tokens, count=count)  # type: ignore[arg-type]
-    fitted = budget.fit(chunks, cut, max_tokens=max_tokens, count=count, contexts=contexts)  # type: ignore[arg-type]
+    without = budget.fit_hits(chunks, cut, max_tokens=max_tokens, count=count)  # type: ignore[arg-type]
+    fitted = budget.fit_hits(chunks, cut, max_tokens=max_tokens, count=count, contexts=contexts)  # type: ignore[arg-type]
     assert [one.form for one in fitted] == [one.form for one in without]
     assert sum(one.tokens for one in fitted) <= max_tokens
     for one, bare, context in zip(fitted, without, contexts, strict=False):
@@ -201,7 +201,7 @@ def candidate(id_: int, position: int, *, document: int = 1) -> Candidate:
 
 def test_a_message_gains_a_part_of_those_around_it_and_less_of_those_farther_away() -> None:
     every = [candidate(position, position) for position in range(12)]
-    found = in_context(every, {position: 1.0 if position == 5 else 0.0 for position in range(12)})
+    found = share_scores(every, {position: 1.0 if position == 5 else 0.0 for position in range(12)})
     assert found[5] == 1.0
     for step, part in enumerate(NEIGHBOUR_PARTS, 1):
         assert found[5 - step] == found[5 + step] == pytest.approx(part)
@@ -214,7 +214,7 @@ def test_a_message_gains_a_part_of_those_around_it_and_less_of_those_farther_awa
 
 
 def test_messages_of_other_conversations_lend_nothing() -> None:
-    found = in_context([candidate(1, 0), candidate(2, 1, document=2)], {1: 1.0, 2: 0.25})
+    found = share_scores([candidate(1, 0), candidate(2, 1, document=2)], {1: 1.0, 2: 0.25})
     assert found == {1: 1.0, 2: 0.25}
 
 
@@ -222,20 +222,20 @@ def test_a_gap_lends_nothing_and_order_does_not_matter() -> None:
     some = [candidate(1, 0), candidate(3, 2), candidate(9, 8)]
     fused = {1: 0.5, 3: 1.0, 9: 0.1}
     assert (
-        in_context(some, fused)
-        == in_context(some[::-1], fused)
+        share_scores(some, fused)
+        == share_scores(some[::-1], fused)
         == {1: 0.5 + NEIGHBOUR_PARTS[1], 3: 1.0 + 0.5 * NEIGHBOUR_PARTS[1], 9: 0.1}
     )
-    assert in_context([], {}) == {}
+    assert share_scores([], {}) == {}
 
 
 def test_messages_stand_for_themselves_in_the_order_and_are_nobodys_copies() -> None:
     some = [candidate(1, 0), candidate(2, 1), candidate(3, 2)]
-    ranked = rank(some, {1: 0.2, 2: 0.9, 3: 0.9}, terms=("c",), identifiers=frozenset())
+    ranked = rank_candidates(some, {1: 0.2, 2: 0.9, 3: 0.9}, terms=("c",), identifiers=frozenset())
     assert [(one.candidate.id, one.score) for one in ranked] == [(2, 0.9), (3, 0.9), (1, 0.2)], (
         "no boost for a name, no decay for further ones"
     )
-    grouped, repeats = with_copies(ranked, frozenset())
+    grouped, repeats = group_copies(ranked, frozenset())
     assert ([is_copy for _, is_copy in grouped], repeats) == ([False] * 3, [])
 
 

@@ -30,7 +30,7 @@ pairs = st.integers(1, 30).flatmap(
 
 def fuse(meaning: np.ndarray | None, words: np.ndarray | None, alpha: float) -> np.ndarray:
     """Fused on the candidates' own scale, as the first segment of a walk is."""
-    return fusion.fuse(meaning, words, alpha, fusion.scale(meaning, words, alpha))
+    return fusion.fuse_scores(meaning, words, alpha, fusion.measure_scale(meaning, words, alpha))
 
 
 @given(scores)
@@ -48,10 +48,12 @@ def test_later_candidates_are_fused_as_if_they_had_been_there(
     """The scale is fixed by the first ones: how a candidate is scored does not depend on who
     comes with it.
     """
-    scale = fusion.scale(*first, alpha)
+    scale = fusion.measure_scale(*first, alpha)
     together = [np.concatenate(sides) for sides in zip(first, later, strict=True)]
-    joined = fusion.fuse(*together, alpha, scale)
-    apart = np.concatenate([fusion.fuse(*first, alpha, scale), fusion.fuse(*later, alpha, scale)])
+    joined = fusion.fuse_scores(*together, alpha, scale)
+    apart = np.concatenate(
+        [fusion.fuse_scores(*first, alpha, scale), fusion.fuse_scores(*later, alpha, scale)]
+    )
     assert np.allclose(joined, apart, atol=1e-4)
 
 
@@ -59,8 +61,8 @@ def test_later_candidates_are_fused_as_if_they_had_been_there(
 def test_a_scale_survives_being_written_down(
     sides: tuple[np.ndarray, np.ndarray], alpha: float
 ) -> None:
-    scale = fusion.scale(*sides, alpha)
-    assert fusion.Scale.of(json.loads(json.dumps(scale.flat))) == scale
+    scale = fusion.measure_scale(*sides, alpha)
+    assert fusion.Scale.from_values(json.loads(json.dumps(scale.flat))) == scale
 
 
 @given(pairs, st.floats(0, 1))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unspool.catalog.reading import Candidate
 from unspool.search import ranking
 from unspool.search.plan import make_plan
-from unspool.search.ranking import Ranked, rank, with_copies
+from unspool.search.ranking import Ranked, group_copies, rank_candidates
 
 
 def candidate(
@@ -46,7 +46,7 @@ def order(
     query: str, candidates: list[Candidate], fused: dict[int, float] | None = None
 ) -> list[Ranked]:
     plan = make_plan(query, alpha=None, best_alpha=0.4, limit=10, depth=200)
-    return rank(
+    return rank_candidates(
         candidates,
         fused or dict.fromkeys([one.id for one in candidates], 0.5),
         terms=plan.terms,
@@ -270,7 +270,7 @@ def test_copies_stand_behind_the_best_of_them_and_known_texts_are_only_counted()
         candidate(4, "d.py", text=9),
     ]
     ranked = order("walrus", some, {1: 0.9, 2: 0.8, 3: 0.7, 4: 0.6})
-    grouped, repeats = with_copies(ranked, frozenset())
+    grouped, repeats = group_copies(ranked, frozenset())
     assert [(one.candidate.id, is_copy) for one, is_copy in grouped] == [
         (1, False),
         (3, True),
@@ -278,14 +278,14 @@ def test_copies_stand_behind_the_best_of_them_and_known_texts_are_only_counted()
         (4, False),
     ]
     assert repeats == []
-    grouped, repeats = with_copies(ranked, frozenset([some[0].text_key]))
+    grouped, repeats = group_copies(ranked, frozenset([some[0].text_key]))
     assert [one.candidate.id for one, _ in grouped] == [2, 4]
     assert {one.candidate.id for one in repeats} == {1, 3}
 
 
 def test_the_same_text_in_two_projects_is_no_copy() -> None:
     some = [candidate(1, "a.py", text=7, project=1), candidate(2, "a.py", text=7, project=2)]
-    assert [is_copy for _, is_copy in with_copies(order("walrus", some), frozenset())[0]] == [
+    assert [is_copy for _, is_copy in group_copies(order("walrus", some), frozenset())[0]] == [
         False,
         False,
     ]

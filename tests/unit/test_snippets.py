@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from unspool.index import analysis
-from unspool.search.snippets import LINES, MAX_LINE, snippet
+from unspool.search.snippets import LINES, MAX_LINE, cut_snippet
 
 TEXT = "\n".join(
     [
@@ -31,32 +31,32 @@ def wanted(query: str) -> frozenset[str]:
 
 
 def test_the_stretch_with_most_of_the_wanted_words_is_shown_with_a_line_before_it() -> None:
-    shown = snippet(TEXT, 100, wanted("parse config"))
+    shown = cut_snippet(TEXT, 100, wanted("parse config"))
     assert shown.text.splitlines()[0] == "def parse_config(text):"
     assert shown.first_line == 106
     assert [shown.text[a:b] for a, b in shown.marks] == ["parse_config", "config", "config"]
 
 
 def test_without_a_match_the_beginning_is_shown_without_marks() -> None:
-    shown = snippet(TEXT, 1, wanted("zebra"))
+    shown = cut_snippet(TEXT, 1, wanted("zebra"))
     assert (shown.first_line, shown.marks) == (1, ())
     assert TEXT.startswith(shown.text)
-    assert snippet(TEXT, 1, frozenset()) == shown
+    assert cut_snippet(TEXT, 1, frozenset()) == shown
 
 
 def test_more_different_words_win_over_one_word_many_times() -> None:
     text = "\n".join(["cache " * 5, *["x"] * 20, "cache eviction policy", *["y"] * 20])
-    assert "eviction" in snippet(text, 1, wanted("cache eviction policy")).text
+    assert "eviction" in cut_snippet(text, 1, wanted("cache eviction policy")).text
 
 
 def test_blank_lines_at_the_edges_are_left_out() -> None:
-    shown = snippet("\n\n\nneedle\n\n\n\n", 1, wanted("needle"))
+    shown = cut_snippet("\n\n\nneedle\n\n\n\n", 1, wanted("needle"))
     assert (shown.text, shown.first_line, shown.marks) == ("needle", 4, ((0, 6),))
 
 
 def test_a_very_long_line_is_cut_around_its_match() -> None:
     text = "word " * 2000 + "needle " + "more " * 2000
-    shown = snippet(text, 3, wanted("needle"))
+    shown = cut_snippet(text, 3, wanted("needle"))
     assert len(shown.text) == LINES * MAX_LINE
     assert [shown.text[a:b] for a, b in shown.marks] == ["needle"]
     assert shown.first_line == 3
@@ -94,7 +94,7 @@ def test_a_snippet_is_a_part_of_the_text_at_its_line_and_its_marks_are_wanted_wo
     text: str, first_line: int, query: str, count: int
 ) -> None:
     terms = wanted(query)
-    shown = snippet(text, first_line, terms, lines=count)
+    shown = cut_snippet(text, first_line, terms, lines=count)
     rows = text.split("\n")
     at = shown.first_line - first_line
     assert 0 <= at < len(rows)
@@ -112,6 +112,6 @@ def test_a_snippet_is_a_part_of_the_text_at_its_line_and_its_marks_are_wanted_wo
 @given(lines.map("\n".join))
 def test_a_text_that_holds_a_wanted_word_shows_one(text: str) -> None:
     if "walrus" in text:
-        assert snippet(text, 1, wanted("walrus")).marks
+        assert cut_snippet(text, 1, wanted("walrus")).marks
     else:
-        assert snippet(text, 1, wanted("walrus")).marks == ()
+        assert cut_snippet(text, 1, wanted("walrus")).marks == ()

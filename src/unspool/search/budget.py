@@ -1,4 +1,4 @@
-"""Fitting hits into a token budget: whole, then a snippet, then the location alone. Pure."""
+"""Token budgets: a hit is shown whole, as a snippet, or as its location alone. Pure."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from unspool.domain.queries import Form, Snippet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """In which form a hit is shown and what that costs."""
+    """Form in which a hit is shown, and its cost in tokens."""
 
     form: Form
     tokens: int
     with_context: bool = False  # what stands beside it is shown, too
 
 
-def header(chunk: Chunk) -> str:
-    """The line above a hit: where it is and what it is. It is counted, because it is read."""
+def format_header(chunk: Chunk) -> str:
+    """Return the line above a hit: its location and its name. It counts towards the budget."""
     place = chunk.symbol or " > ".join(chunk.headings)
     return f"{chunk.location} {place}".rstrip()
 
 
-def fit(
+def fit_hits(
     chunks: Sequence[Chunk],
     cut: Callable[[Chunk], Snippet],
     *,
@@ -32,14 +32,14 @@ def fit(
     count: Callable[[str], int],
     contexts: Sequence[str] = (),
 ) -> list[Fitted]:
-    """The form of each hit, in order; fewer than the chunks where not even the location fits any
-    more. No budget (0): all whole.
+    """Return the form of each hit, in order, within a token budget; 0 means no budget.
 
-    A hit is shown whole only if the locations of all that follow still fit: a page that shows one
-    hit and hides nine is no page. What stands beside hits, the `contexts`, is shown last of all: it
-    takes what is left once every hit has its form.
+    The list is shorter than the chunks if not even a location fits any more. A hit is shown whole
+    only if the locations of all later hits still fit: a page that shows one hit and hides nine is
+    no page. Contexts, the text beside hits, get the tokens that are left once every hit has its
+    form.
     """
-    heads = [count(header(chunk)) for chunk in chunks]
+    heads = [count(format_header(chunk)) for chunk in chunks]
     around = [count(context) if context else 0 for context in contexts] or [0] * len(chunks)
     if not max_tokens:
         return [
@@ -48,11 +48,11 @@ def fit(
         ]
     fitted: list[Fitted] = []
     left = max_tokens
-    reserved = _affordable(heads, max_tokens)
+    reserved = _reserve_headers(heads, max_tokens)
     for index, chunk in enumerate(chunks):
         reserved -= heads[index] if index < len(heads) else 0
         room = left - max(reserved, 0)
-        best = _best(heads[index], chunk, cut, room, left, count)
+        best = _choose_form(heads[index], chunk, cut, room, left, count)
         if best is None:
             break
         fitted.append(best)
@@ -66,12 +66,12 @@ def fit(
     return fitted
 
 
-def least(chunk: Chunk, count: Callable[[str], int]) -> Fitted:
-    """A hit in its shortest form, whatever the budget."""
-    return Fitted(form=Form.LOCATION, tokens=count(header(chunk)))
+def shorten_hit(chunk: Chunk, count: Callable[[str], int]) -> Fitted:
+    """Return the shortest form of a hit, whatever the budget."""
+    return Fitted(form=Form.LOCATION, tokens=count(format_header(chunk)))
 
 
-def _affordable(heads: Sequence[int], max_tokens: int) -> int:
+def _reserve_headers(heads: Sequence[int], max_tokens: int) -> int:
     total = 0
     for head in heads:
         if total + head > max_tokens:
@@ -80,7 +80,7 @@ def _affordable(heads: Sequence[int], max_tokens: int) -> int:
     return total
 
 
-def _best(
+def _choose_form(
     head: int,
     chunk: Chunk,
     cut: Callable[[Chunk], Snippet],

@@ -1,6 +1,6 @@
-"""What was said around the messages that were found.
+"""Exchanges: the messages around a hit in a conversation.
 
-No message is on a page twice: not beside a hit that it is itself, nor beside two.
+No message is on a page twice, neither as a hit and beside one, nor beside two hits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST = 240  # characters of a message that only stands beside a hit
 
 
 class Exchange(NamedTuple):
-    """A hit's own message, and those before and after it that are shown with it."""
+    """Message of a hit, with the messages before and after it that are shown too."""
 
     message: Said | None = None
     before: tuple[Said, ...] = ()
@@ -24,17 +24,17 @@ class Exchange(NamedTuple):
 
     @property
     def context(self) -> str:
-        """What is shown beside the hit."""
+        """Text that is shown beside the hit."""
         return "\n".join(said.line for said in (*self.before, *self.after))
 
 
 NONE = Exchange()
 
 
-def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> list[Exchange]:
-    """The exchange around each of a page's chunks, in order.
+def build_exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> list[Exchange]:
+    """Return the exchange around each chunk of a page, in order.
 
-    `said` holds the message of each and its neighbours.
+    `said` maps a chunk to its message and the neighbours of that.
     """
     # also those that somebody replaced since they were read
     taken = {(chunk.project, chunk.path, chunk.lines.first) for chunk in chunks}
@@ -51,7 +51,7 @@ def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> li
             if (chunk.project, chunk.path, one.number) not in taken and one.text.strip()
         ]
         taken.update((chunk.project, chunk.path, one.number) for one in new)
-        shown = [_shortened(one) for one in new]
+        shown = [_shorten(one) for one in new]
         found.append(
             Exchange(
                 message=None
@@ -64,7 +64,7 @@ def exchanges(chunks: Sequence[Chunk], said: Mapping[int, Sequence[Said]]) -> li
     return found
 
 
-def _shortened(said: Said) -> Said:
+def _shorten(said: Said) -> Said:
     text = " ".join(said.text.split())
     return (
         replace(said, text=text[:MOST].rstrip() + "…", is_cut=True)

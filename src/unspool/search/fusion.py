@@ -1,4 +1,4 @@
-"""Two lists into one. Pure."""
+"""Fusion of the scores of two retrievers into one. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ Sums = npt.NDArray[np.float64]
 
 
 class Scale(NamedTuple):
-    """How raw scores become fused ones: each side's mean and deviation, then the lowest and the
-    highest sum; and what becomes of messages.
+    """Scale that turns raw scores into fused ones.
+
+    It contains the mean and deviation of each side, and the lowest and highest sum.
     """
 
     meaning: tuple[float, float] = (0.0, 0.0)
@@ -25,17 +26,18 @@ class Scale(NamedTuple):
     context: float = 1.0  # what a message's score with its neighbours' part is divided by
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Scale:
-        """From the numbers of `flat`."""
+    def from_values(cls, values: Sequence[float]) -> Scale:
+        """Return the scale with the numbers of `values`."""
         a, b, c, d, low, high, *rest = values
         return cls((a, b), (c, d), low, high, *rest)
 
     @property
     def flat(self) -> tuple[float, ...]:
+        """All numbers of the scale."""
         return (*self.meaning, *self.words, self.low, self.high, self.context)
 
 
-def scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale:
+def measure_scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale:
     """The scale on which these candidates lie from 0 to 1.
 
     Every candidate is scored on both sides, whichever retriever brought it; each side is brought to
@@ -44,17 +46,17 @@ def scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale
     spreading each side over 0 to 1 instead: .856, .455, .718; reciprocal ranks are worse than words
     alone on five of seven sets.
     """
-    both = Scale(meaning=_moments(meaning), words=_moments(words))
-    sums = _sums(meaning, words, alpha, both)
+    both = Scale(meaning=_measure_moments(meaning), words=_measure_moments(words))
+    sums = _add_sides(meaning, words, alpha, both)
     return both._replace(low=float(sums.min()), high=float(sums.max())) if len(sums) else both
 
 
-def fuse(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Vectors:
-    """One score per candidate from both sides.
+def fuse_scores(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Vectors:
+    """Return one score per candidate from both sides.
 
-    Those that the scale was made of get 0 to 1; where they are all alike, 1.
+    The candidates that the scale was measured on get 0 to 1, or 1 if all are equal.
     """
-    sums = _sums(meaning, words, alpha, on)
+    sums = _add_sides(meaning, words, alpha, on)
     width = on.high - on.low
     return (
         ((sums - on.low) / width).astype(np.float32)
@@ -63,27 +65,27 @@ def fuse(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale
     )
 
 
-def _sums(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Sums:
+def _add_sides(meaning: Vectors | None, words: Vectors | None, alpha: float, on: Scale) -> Sums:
     if meaning is None or words is None:
         only = meaning if meaning is not None else words
-        return np.zeros(0) if only is None else _filled(only).astype(np.float64)
-    return alpha * _standard(meaning, on.meaning) + (1 - alpha) * _standard(words, on.words)
+        return np.zeros(0) if only is None else _fill_missing(only).astype(np.float64)
+    return alpha * _standardize(meaning, on.meaning) + (1 - alpha) * _standardize(words, on.words)
 
 
-def _moments(scores: Vectors | None) -> tuple[float, float]:
+def _measure_moments(scores: Vectors | None) -> tuple[float, float]:
     if scores is None or not len(scores):
         return 0.0, 0.0
-    filled = _filled(scores).astype(np.float64)
+    filled = _fill_missing(scores).astype(np.float64)
     return float(filled.mean()), float(filled.std())
 
 
-def _standard(scores: Vectors, moments: tuple[float, float]) -> Sums:
+def _standardize(scores: Vectors, moments: tuple[float, float]) -> Sums:
     mean, deviation = moments
-    filled = _filled(scores).astype(np.float64)
+    filled = _fill_missing(scores).astype(np.float64)
     return (filled - mean) / deviation if deviation > 1e-6 else np.zeros_like(filled)
 
 
-def _filled(scores: Vectors) -> Vectors:
+def _fill_missing(scores: Vectors) -> Vectors:
     if not len(scores) or not np.isnan(scores).any():
         return scores
     return np.nan_to_num(scores, nan=0.0 if np.isnan(scores).all() else float(np.nanmin(scores)))

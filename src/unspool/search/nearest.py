@@ -1,4 +1,4 @@
-"""Raw vector search: the nearest chunks by their vectors alone, and the chunks like another."""
+"""Vector search without words and ranking: the chunks nearest to a vector or to a chunk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from unspool.domain.queries import Form, Hit, Origin, Page
 from unspool.errors import NotFoundError
 from unspool.index.ports import VectorIndex, Vectors
 from unspool.search import budget, freshness, pages
-from unspool.search.snippets import cutter
+from unspool.search.snippets import make_cutter
 
 
-def nearest(
+def find_nearest(
     catalog: Catalog,
     vectors: VectorIndex,
     projects: Sequence[ProjectRow],
@@ -50,9 +50,9 @@ def nearest(
             rank=rank,
             origin=Origin.VECTOR,
             form=Form.WHOLE,
-            cut=cutter(frozenset()),
+            cut=make_cutter(frozenset()),
             tokens=chunk.token_count
-            + count_tokens(budget.header(chunk))
+            + count_tokens(budget.format_header(chunk))
             + (count_tokens(exchange.context) if exchange.context else 0),
             stale=is_stale,
             message=exchange.message,
@@ -65,7 +65,7 @@ def nearest(
     ]
 
 
-def related(
+def find_related(
     catalog: Catalog,
     vectors: VectorIndex,
     project: ProjectRow,
@@ -75,7 +75,7 @@ def related(
     limit: int,
     count_tokens: Callable[[str], int],
 ) -> Page:
-    """The chunks nearest to one, itself left out."""
+    """Return the chunks nearest to a chunk, without that chunk."""
     with catalog.read() as connection:
         stored = reading.vector_of(connection, chunk.id, space_id)
     if stored is None:
@@ -83,7 +83,7 @@ def related(
     vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)
     hits = [
         hit
-        for hit in nearest(
+        for hit in find_nearest(
             catalog, vectors, [project], vector, k=limit + 1, where=None, count_tokens=count_tokens
         )
         if hit.chunk.id != chunk.id

@@ -32,7 +32,7 @@ from unspool.search import budget, exchanges, freshness
 from unspool.search.exchanges import Exchange
 from unspool.search.plan import QueryPlan
 from unspool.search.request import PageRequest
-from unspool.search.snippets import cutter
+from unspool.search.snippets import make_cutter
 from unspool.search.windows import SCORE_DIGITS, Entries, ResultWindow, WindowSegment
 
 # Below this share of the best score hardly anything is relevant. A reader who stops there before
@@ -114,7 +114,7 @@ def build_page(
     loaded = _load_entries(catalog, window, cursor, size, extender)
     request = window.request
     chunks = [entry.chunk for entry in loaded.entries]
-    cut = cutter(frozenset(request.plan.terms))
+    cut = make_cutter(frozenset(request.plan.terms))
     around = load_exchanges(catalog, chunks)
     left = max(request.max_total_tokens - cursor.spent, 0) if request.max_total_tokens else None
     fit = _fit_to_budget(chunks, cut, around, size.max_tokens, left, count_tokens)
@@ -126,7 +126,7 @@ def build_page(
         position = loaded.entries[shown - 1].stop if shown else cursor.position
     is_end = fit.is_used_up or (loaded.is_end and shown == len(chunks))
     ahead = window.count_hits(position)
-    served = _find_served(window, cursor, loaded.entries[:shown])
+    served = _name_source(window, cursor, loaded.entries[:shown])
     is_low, drops_here = _find_drop(window, cursor, hits)
     deleted = sum(stop <= position for stop in loaded.deleted)
     repeats = window.count_repeats(cursor.position, position + is_end)
@@ -294,7 +294,7 @@ def load_exchanges(catalog: Catalog, chunks: Sequence[Chunk]) -> list[Exchange]:
     if not ids:
         return [exchanges.NONE] * len(chunks)
     with catalog.read() as connection:
-        return exchanges.exchanges(chunks, conversations.around(connection, ids))
+        return exchanges.build_exchanges(chunks, conversations.around(connection, ids))
 
 
 def _fit_to_budget(
@@ -310,10 +310,12 @@ def _fit_to_budget(
     fitted: list[budget.Fitted] = []
     if allowed or left is None:
         contexts = [one.context for one in around]
-        fitted = budget.fit(chunks, cut, max_tokens=allowed, count=count_tokens, contexts=contexts)
+        fitted = budget.fit_hits(
+            chunks, cut, max_tokens=allowed, count=count_tokens, contexts=contexts
+        )
     is_exceeded = False
     if chunks and not fitted:  # a page is empty only at the end
-        shortest = budget.least(chunks[0], count_tokens)
+        shortest = budget.shorten_hit(chunks[0], count_tokens)
         is_exceeded = left is None or shortest.tokens <= left
         fitted = [shortest] if is_exceeded else []
     remaining = None if left is None else left - sum(fit.tokens for fit in fitted)
@@ -382,7 +384,7 @@ def _explain(entry: _LoadedEntry, plan: QueryPlan) -> str:
     return f"{head} ({found}); {rest}"
 
 
-def _find_served(window: ResultWindow, cursor: Cursor, entries: Sequence[_LoadedEntry]) -> Served:
+def _name_source(window: ResultWindow, cursor: Cursor, entries: Sequence[_LoadedEntry]) -> Served:
     if entries:
         return entries[-1].served
     return (window.find_segment(cursor.position) or window.last).served

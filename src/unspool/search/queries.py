@@ -1,6 +1,4 @@
-"""The vectors of queries: computed once, kept in memory for a while, and beside the windows for
-other processes.
-"""
+"""Vectors of queries: computed once, cached in memory, and stored beside the windows."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from unspool.search.plan import check_query
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedQuery:
-    """A query's vector, the key it is kept under, and whether it had to be computed."""
+    """Vector of a query, its key in the cache, and whether it was computed now."""
 
     key: bytes
     vector: Vectors
@@ -35,12 +33,12 @@ class EmbeddedQuery:
 
     @property
     def kept(self) -> tuple[bytes, bytes]:
-        """As a window keeps it."""
+        """Key and vector as bytes, for storage beside a window."""
         return self.key, np.ascontiguousarray(self.vector, dtype="<f4").tobytes()
 
 
 class QueryCache:
-    """Bounded in size and in time.
+    """Cache of query vectors, bounded in size and time.
 
     Threads that ask for the same query at once wait for one embedding.
     """
@@ -67,8 +65,8 @@ class QueryCache:
         self._known: OrderedDict[bytes, tuple[float, Future[Vectors]]] = OrderedDict()
 
     def get(self, text: str) -> EmbeddedQuery:
-        """The vector of a query."""
-        key = self._key(text)
+        """Return the vector of a query."""
+        key = self._hash_key(text)
         with self._guard:
             until, future = self._known.get(key, (0.0, None))
             mine = future is None or until <= self._clock()
@@ -83,8 +81,8 @@ class QueryCache:
         if not mine:
             return EmbeddedQuery(key=key, vector=future.result(), computed=False)
         try:
-            stored = self._stored(key)
-            vector = self._computed(key, text) if stored is None else stored
+            stored = self._load(key)
+            vector = self._compute(key, text) if stored is None else stored
         except BaseException as error:
             with self._guard:
                 self._known.pop(key, None)
@@ -94,8 +92,9 @@ class QueryCache:
         return EmbeddedQuery(key=key, vector=vector, computed=stored is None)
 
     def warm(self, texts: Iterable[str], *, lifetime_s: int, on_done: Callable[[int], None]) -> int:
-        """Embed queries ahead of time and keep them for every process; returns how many had to
-        be computed.
+        """Embed queries ahead of time and store them for every process.
+
+        Returns how many were computed.
         """
         computed = 0
         waiting: dict[bytes, bytes] = {}
@@ -104,26 +103,24 @@ class QueryCache:
             computed += one.computed
             waiting.update([one.kept])
             if len(waiting) >= _BATCH:
-                self._keep(waiting, lifetime_s)
+                self._store(waiting, lifetime_s)
                 waiting.clear()
             on_done(done)
-        self._keep(waiting, lifetime_s)
+        self._store(waiting, lifetime_s)
         return computed
 
-    def _keep(self, vectors: dict[bytes, bytes], lifetime_s: int) -> None:
+    def _store(self, vectors: dict[bytes, bytes], lifetime_s: int) -> None:
         if vectors and self._windows is not None:
             self._windows.insert_vectors(vectors, lifetime_s=lifetime_s)
 
-    def _computed(self, key: bytes, text: str) -> Vectors:
+    def _compute(self, key: bytes, text: str) -> Vectors:
         vector = self._embed(text)
         if self._cache is not None:
             self._cache.put(Kind.QUERY, {key: np.ascontiguousarray(vector, dtype="<f4").tobytes()})
         return vector
 
     def _embed(self, text: str) -> Vectors:
-        """The query's vector, and beside it, the first time, the proof that it is worth
-        something.
-        """
+        """Embed a query. The first time, verify the embedder in parallel."""
         if self._prove is None:
             return self._embedder.embed_query(text)
         jobs: list[Callable[[], Vectors | None]] = [
@@ -135,8 +132,8 @@ class QueryCache:
         assert vector is not None
         return vector
 
-    def _stored(self, key: bytes) -> Vectors | None:
-        """The vector that another process computed, if it is where this one can see it."""
+    def _load(self, key: bytes) -> Vectors | None:
+        """Return the vector that another process computed, if this one can read it."""
         data: bytes | None = None
         if self._windows is not None:
             with suppress(ServiceError):  # what cannot be read is computed
@@ -147,7 +144,7 @@ class QueryCache:
             return None
         return np.frombuffer(data, dtype="<f4").astype(np.float32)
 
-    def _key(self, text: str) -> bytes:
+    def _hash_key(self, text: str) -> bytes:
         space = f"{self._embedder.name}@{self._embedder.revision}"
         return hashlib.sha256(
             f"{len(space)}:{space}{text}".encode("utf-8", "surrogatepass")

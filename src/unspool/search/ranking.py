@@ -50,10 +50,10 @@ class Ranked(NamedTuple):
     reasons: tuple[str, ...] = ()
 
 
-def in_context(messages: Iterable[Candidate], fused: Mapping[int, float]) -> dict[int, float]:
-    """The scores of messages with a part of their neighbours', whether those are candidates or not.
+def share_scores(messages: Iterable[Candidate], fused: Mapping[int, float]) -> dict[int, float]:
+    """Return the scores of messages with a part of their neighbours' scores.
 
-    An answer is seldom in the words of the question: it stands beside the message that has them.
+    An answer is seldom in the words of the question: it is beside the message that contains them.
     Without this meetings has nDCG@10 .352; with .4 of the next ones alone .390; with these .435,
     and the first hit is right nearly as often (bench/quality.py --ablate).
     """
@@ -73,14 +73,14 @@ def in_context(messages: Iterable[Candidate], fused: Mapping[int, float]) -> dic
     return out
 
 
-def rank(
+def rank_candidates(
     candidates: Sequence[Candidate],
     fused: Mapping[int, float],
     *,
     terms: Sequence[str],
     identifiers: frozenset[str],
 ) -> list[Ranked]:
-    """Candidates best first; ties by path and line, so that the order is the same every time."""
+    """Return the candidates best first. Ties are ordered by path and line."""
     wanted = frozenset(terms)
     tests_wanted = not wanted.isdisjoint(_ASKS_FOR_TESTS)
     files: dict[int, list[Ranked]] = defaultdict(list)
@@ -93,22 +93,23 @@ def rank(
             )
         else:
             files[candidate.document_id].append(
-                _boosted(candidate, score, wanted, identifiers, tests_wanted)
+                _boost(candidate, score, wanted, identifiers, tests_wanted)
             )
     return sorted(
         chain(
-            *(_message(parts) for parts in said.values()),
-            *(_file(chunks) for chunks in files.values()),
+            *(_decay_parts(parts) for parts in said.values()),
+            *(_pool_chunks(chunks) for chunks in files.values()),
         ),
-        key=_order,
+        key=_sort_key,
     )
 
 
-def with_copies(
+def group_copies(
     order: Sequence[Ranked], known: frozenset[int]
 ) -> tuple[list[tuple[Ranked, bool]], list[Ranked]]:
-    """The order with each copy of a text right behind the best of them, marked as one; and what
-    copies a known text.
+    """Return the order with each copy behind the best of its text, and the copies of known texts.
+
+    A copy is marked with True.
     """
     groups: dict[int, list[Ranked]] = {}
     for one in order:
@@ -117,14 +118,14 @@ def with_copies(
     return [(one, rank > 0) for group in groups.values() for rank, one in enumerate(group)], repeats
 
 
-def _boosted(
+def _boost(
     candidate: Candidate,
     fused: float,
     wanted: frozenset[str],
     identifiers: frozenset[str],
     tests_wanted: bool,
 ) -> Ranked:
-    name, folder, is_test, is_aside = _place(candidate.path)
+    name, folder, is_test, is_aside = _analyse_path(candidate.path)
     reasons: list[str] = []
     score = fused
     if not wanted.isdisjoint(name):
@@ -134,7 +135,7 @@ def _boosted(
         score += FOLDER_BOOST * len(folder & wanted) / len(folder)
         reasons.append("folder")
     if candidate.defines:
-        gain, defined = _definition(candidate.defines, wanted, identifiers)
+        gain, defined = _score_definition(candidate.defines, wanted, identifiers)
         if gain:
             score += gain
             reasons.append(f"defines {defined}")
@@ -148,8 +149,10 @@ def _boosted(
 
 
 @lru_cache(maxsize=100_000)
-def _place(path: str) -> tuple[frozenset[str], frozenset[str], bool, bool]:
-    """The terms of a path's file name and folders, and whether it is a test or something aside."""
+def _analyse_path(path: str) -> tuple[frozenset[str], frozenset[str], bool, bool]:
+    """Return the terms of the file name and of the folders, and whether the path is a test or an
+    example.
+    """
     folder, _, name = path.rpartition("/")
     stem = name.partition(".")[0] or name
     return (
@@ -161,10 +164,8 @@ def _place(path: str) -> tuple[frozenset[str], frozenset[str], bool, bool]:
 
 
 @lru_cache(maxsize=100_000)
-def _names(defines: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
-    """Each defined name as it is written, as it is compared, and as the words that it is made
-    of.
-    """
+def _analyse_names(defines: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
+    """Return each defined name as written, as compared, and as its words."""
     out = []
     for name in defines.split("\n"):
         bare = name.replace("_", "").replace(" ", "").lower()
@@ -178,10 +179,10 @@ def _names(defines: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
     return tuple(out)
 
 
-def _definition(
+def _score_definition(
     defines: str, wanted: frozenset[str], identifiers: frozenset[str]
 ) -> tuple[float, str]:
-    names = _names(defines)
+    names = _analyse_names(defines)
     for name, bare, _ in names:
         if bare in identifiers:
             return DEFINES_BOOST, name
@@ -194,21 +195,20 @@ def _definition(
     return best
 
 
-def _message(parts: list[Ranked]) -> list[Ranked]:
-    """A long message is found by its best part; each further one counts for less, so that one
-    message does not fill the page.
-    """
-    parts.sort(key=_order)
+def _decay_parts(parts: list[Ranked]) -> list[Ranked]:
+    """Lower the scores of further parts of a long message, so that it does not fill the page."""
+    parts.sort(key=_sort_key)
     return [one._replace(score=one.score * PART_DECAY**rank) for rank, one in enumerate(parts)]
 
 
-def _file(chunks: list[Ranked]) -> list[Ranked]:
-    """A file's best chunk takes in a part of its next two; each further chunk counts for less,
-    so that one file does not fill the page.
+def _pool_chunks(chunks: list[Ranked]) -> list[Ranked]:
+    """Add a part of the next two scores to the best chunk of a file, and lower the further ones.
+
+    So one file does not fill the page.
     """
     if len(chunks) == 1:
         return chunks
-    chunks.sort(key=_order)
+    chunks.sort(key=_sort_key)
     first = chunks[0].score
     # a paper that was cut in two says no more than one that was not: pooling loses .026 on scifact
     if chunks[0].candidate.kind == Kind.CODE:
@@ -219,5 +219,5 @@ def _file(chunks: list[Ranked]) -> list[Ranked]:
     return [one._replace(score=score) for one, score in zip(chunks, scores, strict=True)]
 
 
-def _order(one: Ranked) -> tuple[float, str, int, int]:
+def _sort_key(one: Ranked) -> tuple[float, str, int, int]:
     return (-one.score, one.candidate.path, one.candidate.first_line, one.candidate.id)

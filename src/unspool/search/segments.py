@@ -196,9 +196,11 @@ def _rank(
     majority = _find_majority(plan, candidates) if window is None else tail.majority
     scores = _score(retrievers, request, vector, selections, weights, majority)
     fused, scale = _fuse(plan, scores, tail.scale, selections)
-    order = ranking.rank(candidates, fused, terms=tuple(plan.weights), identifiers=plan.identifiers)
+    order = ranking.rank_candidates(
+        candidates, fused, terms=tuple(plan.weights), identifiers=plan.identifiers
+    )
     texts = frozenset() if window is None else frozenset(window.seen_entries()["text_key"].tolist())
-    grouped, repeats = ranking.with_copies(order, texts)
+    grouped, repeats = ranking.group_copies(order, texts)
     entries = _make_entries(grouped, segment.low)
     shown = entries["score"][~entries["is_copy"]]
     if request.min_score is not None:
@@ -319,19 +321,19 @@ def _fuse(
 ) -> tuple[dict[int, float], fusion.Scale]:
     """Fuse both scores of each candidate. Messages get a part of their neighbours' scores."""
     scale = (
-        fusion.Scale.of(first_scale)
+        fusion.Scale.from_values(first_scale)
         if first_scale
-        else fusion.scale(scores.meaning, scores.words, plan.alpha)
+        else fusion.measure_scale(scores.meaning, scores.words, plan.alpha)
     )
     values = (
-        fusion.fuse(scores.meaning, scores.words, plan.alpha, scale).tolist()
+        fusion.fuse_scores(scores.meaning, scores.words, plan.alpha, scale).tolist()
         if len(scores.ids)
         else []
     )
     fused = dict(zip(scores.ids.tolist(), values, strict=True))
     messages = [message for one in selections for message in one.messages.values()]
     if messages:
-        shared = ranking.in_context(messages, fused)
+        shared = ranking.share_scores(messages, fused)
         if not first_scale:  # divide by what makes the best message as good as before
             best = max(fused[id_] for id_ in shared)
             scale = scale._replace(context=max(shared.values()) / best if best > 0 else 1.0)

@@ -1,4 +1,4 @@
-"""The few lines of a chunk that show why it was found. Pure."""
+"""Snippets: the few lines of a chunk that show why it was found. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ MAX_MESSAGE = 480  # characters of a message
 MAX_LINE = 240
 
 
-def snippet(
+def cut_snippet(
     text: str, first_line: int, wanted: frozenset[str], *, lines: int = LINES, most: int = 0
 ) -> Snippet:
-    """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the
-    matches marked.
+    """Return the `lines` lines with the most different wanted terms, with the matches marked.
+
+    The earliest lines win a tie.
     """
     found = analysis.matcher(wanted).find(text) if wanted else []
     spans = [(start, stop) for start, stop, _ in found]
     rows = text.split("\n")
     starts = list(accumulate((len(row) + 1 for row in rows), initial=0))
-    begin = _best(found, starts, len(rows), lines) if found and len(rows) > lines else 0
+    begin = _find_best_lines(found, starts, len(rows), lines) if found and len(rows) > lines else 0
     end = min(begin + lines, len(rows))
     while begin < end - 1 and not rows[begin].strip():
         begin += 1
@@ -37,28 +38,28 @@ def snippet(
     low, high = starts[begin], starts[end] - 1
     most = most or lines * MAX_LINE
     if high - low > most:
-        low, high = _cut(spans, low, high, most)
+        low, high = _cut_around(spans, low, high, most)
     marks = tuple((max(a, low) - low, min(b, high) - low) for a, b in spans if a < high and b > low)
     return Snippet(
         text=text[low:high], first_line=first_line + bisect_right(starts, low) - 1, marks=marks
     )
 
 
-def cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
-    """What finds the snippet of a chunk."""
-    return partial(_of, wanted)
+def make_cutter(wanted: frozenset[str]) -> Callable[[Chunk], Snippet]:
+    """Return a function that cuts the snippet of a chunk."""
+    return partial(_cut_chunk, wanted)
 
 
-def _of(wanted: frozenset[str], chunk: Chunk) -> Snippet:
+def _cut_chunk(wanted: frozenset[str], chunk: Chunk) -> Snippet:
     if chunk.kind is Kind.CHAT:  # a message is one line of its conversation
         return replace(
-            snippet(chunk.text, chunk.lines.first, wanted, most=MAX_MESSAGE),
+            cut_snippet(chunk.text, chunk.lines.first, wanted, most=MAX_MESSAGE),
             first_line=chunk.lines.first,
         )
-    return snippet(chunk.text, chunk.lines.first, wanted)
+    return cut_snippet(chunk.text, chunk.lines.first, wanted)
 
 
-def _best(
+def _find_best_lines(
     found: list[tuple[int, int, frozenset[str]]], starts: list[int], rows: int, lines: int
 ) -> int:
     terms_by_row: dict[int, set[str]] = {}
@@ -74,7 +75,7 @@ def _best(
     return best
 
 
-def _cut(spans: list[tuple[int, int]], low: int, high: int, size: int) -> tuple[int, int]:
+def _cut_around(spans: list[tuple[int, int]], low: int, high: int, size: int) -> tuple[int, int]:
     first = next((a for a, b in spans if low <= a < high), low)
     begin = max(low, min(first - size // 4, high - size))
     return begin, min(high, begin + size)
