@@ -133,7 +133,7 @@ def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject
     with Corpus(Settings(database=address)) as corpus:
         id_ = corpus._project(name).id
         begun = time.perf_counter()
-        corpus._parts.ready().settle(id_)
+        corpus._parts.ready().finish_run(id_)
         build_seconds = time.perf_counter() - begun
     if seconds:
         with by_hand(address, autocommit=True) as connection:

@@ -498,7 +498,7 @@ class Corpus:
             raise InputError(f"line is {line}; lines are counted from 1")
         row = naming.only(self._named([project] if project else None), "related")
         store = self._parts.searching()
-        store.fresh(row)
+        store.catch_up(row)
         with self._parts.searched.read() as connection:
             chunk = reading.chunk_at(connection, row.id, path, line)
         if chunk is None:
@@ -553,7 +553,7 @@ class Corpus:
             return []
         store = self._parts.searching()
         for row in rows:
-            store.fresh(row)
+            store.catch_up(row)
         return search(
             self._parts.searched,
             store,
@@ -696,7 +696,9 @@ class Corpus:
                         root=row.root,
                         documents=reading.status_counts(connection, row.id),
                         chunks=chunks,
-                        waiting=chunks if store is None else store.unseen(connection, row.id),
+                        waiting=chunks
+                        if store is None
+                        else store.count_pending(connection, row.id),
                     )
                 )
         return out
@@ -727,7 +729,7 @@ class Corpus:
         with self._parts.catalog.read() as connection:
             rows = projects.all_projects(connection)
         for row in rows:
-            self._parts.ready().absorb(row.id, verify=True, on_progress=on_progress)
+            self._parts.ready().repair(row.id, verify=True, on_progress=on_progress)
         return self._parts.ready().take_warnings() if rows else []
 
     # Inside

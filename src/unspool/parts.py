@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.proof import Proof
     from unspool.index.ports import Vectors
-    from unspool.index.stores import Store
+    from unspool.index.stores import IndexStore
     from unspool.indexing.pipeline import Indexer
     from unspool.search.finder import Finder
 
@@ -56,12 +56,12 @@ class Parts:
         self._guard = threading.RLock()
         self._is_closed = False
         self._primary: Catalog | None = None
-        self.store: Store | None = None
-        self._searched_store: Store | None = None
+        self.store: IndexStore | None = None
+        self._searched_store: IndexStore | None = None
         self._finder: Finder | None = None
         self._answers: Answers | None = None
         # of embedders that are not in use any more; somebody may be searching with them
-        self._left: list[Store | Finder | RedisCache] = []
+        self._left: list[IndexStore | Finder | RedisCache] = []
         self._looked_at = 0.0
         self._proof: Proof | None = None
         self.searched: Catalog = self._opened()
@@ -147,7 +147,7 @@ class Parts:
                 self._primary = opened
             return self._primary
 
-    def ready(self) -> Store:
+    def ready(self) -> IndexStore:
         """The index of what is written, with the vector space that belongs to the embedder."""
         with self._guard:
             self._check_open()
@@ -158,7 +158,7 @@ class Parts:
                     self._searched_store = self.store
             return self.store
 
-    def searching(self) -> Store:
+    def searching(self) -> IndexStore:
         """The index of what is searched."""
         with self._guard:
             if self.searched is self._primary:
@@ -172,7 +172,7 @@ class Parts:
         if self._is_closed:
             raise InputError("the corpus is closed; open it again")
 
-    def _open_store(self, catalog: Catalog) -> Store:
+    def _open_store(self, catalog: Catalog) -> IndexStore:
         own = self.embedder
         space_id = self._space(catalog)
         return wiring.open_store(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.options import EmbedderOptions
     from unspool.index.options import VectorOptions
-    from unspool.index.stores import Store
+    from unspool.index.stores import IndexStore
     from unspool.indexing.reembedding import OpenStore, Reembedder
 
 
@@ -134,7 +134,7 @@ def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:
 
 def open_store(
     catalog: Catalog, settings: Settings, *, space_id: int, name: str, revision: str, dimension: int
-) -> Store:
+) -> IndexStore:
     """The store of a catalog, for one vector space."""
     from unspool.index import stores
 

@@ -5,7 +5,7 @@ else.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,8 +20,8 @@ from unspool.domain import continuations
 from unspool.domain.continuations import Bookmark
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
-from unspool.index.ports import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
-from unspool.index.stores import Store
+from unspool.index.ports import Candidates, Capabilities, Ids, VectorIndex, Vectors
+from unspool.index.stores import IndexStore
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn
@@ -35,7 +35,7 @@ QUERY = "walrus fish"
 class Scrolling:
     """A vector index with a cursor of its own, over that of the corpus."""
 
-    def __init__(self, inner: Store, *, native: bool = True) -> None:
+    def __init__(self, inner: IndexStore, *, native: bool = True) -> None:
         self.inner = inner
         self.native = native
         self.given: list[str] = []
@@ -57,7 +57,7 @@ class Scrolling:
         k: int,
         where: Filter | None = None,
         hint: str | None = None,
-    ) -> Matches:
+    ) -> Candidates:
         self.asked.append((project, hint))
         start = 0
         if hint is not None:
@@ -73,24 +73,12 @@ class Scrolling:
         )
         if again is not None:
             self.given.append(again)
-        return Matches(
+        return Candidates(
             ids=found.ids[start : start + k], scores=found.scores[start : start + k], hint=again
         )
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         return self.inner.score(project, vector, ids)
-
-    def upsert(self, project: int, points: Points) -> None:
-        self.inner.upsert(project, points)
-
-    def delete(self, project: int, ids: Sequence[int]) -> None:
-        self.inner.delete(project, ids)
-
-    def count(self, project: int) -> int:
-        return self.inner.count(project)
-
-    def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
-        return self.inner.ids(project, after=after, limit=limit)
 
     def drop(self, project: int) -> None:
         self.inner.drop(project)
@@ -120,7 +108,7 @@ class Desk:
         with self.corpus._parts.catalog.read() as connection:
             found = [row for row in projects.all_projects(connection) if row.name in self.projects]
         for row in found:
-            self.corpus._parts.ready().fresh(row)
+            self.corpus._parts.ready().catch_up(row)
         self.rows = [AskedProject(row.id, row.name, row.seq) for row in found]
         self.question = Question(
             query=QUERY, projects=tuple(self.rows), alpha=self.alpha, limit=self.limit

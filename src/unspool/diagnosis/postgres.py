@@ -227,7 +227,7 @@ def index(
     if store is None:
         return Check(name=name, ok=True, detail=f"{status.chunks} chunks")
     with catalog.read() as connection:
-        state = store.index_state(connection, row.id, status.chunks)
+        state = store.describe_index(connection, row.id, status.chunks)
     return Check(
         name=name,
         ok=state.ok,

@@ -188,7 +188,7 @@ def index(
         folder.is_dir()
         and status.chunks
         and status.waiting >= status.chunks
-        and (store is None or store.absorbed(row.id) < 0)
+        and (store is None or store.get_position(row.id) < 0)
     ):
         return Check(
             name=name, ok=False, detail=f"{folder} is incomplete or of another version", cure=cure

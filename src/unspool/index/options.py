@@ -1,4 +1,4 @@
-"""How vectors are indexed: what an operator may choose, where a store leaves a choice."""
+"""Options of vector indexes that an operator may choose."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from enum import StrEnum
 
 
 class Metric(StrEnum):
-    """How close two vectors are.
+    """Measure of similarity between two vectors.
 
-    A score is higher for what is closer: the cosine, 1 / (1 + distance), or the inner product.
+    A score is the cosine, 1 / (1 + distance), or the inner product, so that closer is higher.
     """
 
     COSINE = "cosine"
@@ -19,7 +19,7 @@ class Metric(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOptions:
-    """Zero leaves the choice to the store."""
+    """Options of a vector index; 0 leaves the choice to the store."""
 
     metric: Metric = Metric.COSINE
     index: str = "hnsw"  # or ivfflat, or exact

@@ -20,8 +20,8 @@ from unspool.domain.documents import Kind
 from unspool.domain.filters import INSIDE, Filter, fields_of
 from unspool.domain.queries import Served
 from unspool.embedders.base import Embedder
-from unspool.index.bm25 import inverse_document_frequency
-from unspool.index.ports import Ids, Matches, VectorIndex, Vectors, WordIndex
+from unspool.index.bm25 import compute_idf
+from unspool.index.ports import Candidates, Ids, VectorIndex, Vectors, WordIndex
 from unspool.search import fusion, plan, ranking
 from unspool.search.plan import Plan, without_idle
 from unspool.windows import (
@@ -126,8 +126,8 @@ class _Found(NamedTuple):
     """What both retrievers said of one project."""
 
     project: int
-    near: Matches | None
-    named: Matches | None
+    near: Candidates | None
+    named: Candidates | None
 
     @property
     def lists(self) -> tuple[Ids, Ids]:
@@ -282,7 +282,7 @@ def _found(
         hints={one.project: one.hint for one in found if one.hint is not None},
         hinted=bool(hints),
         seqs={project.id: project.seq for project in request.projects},
-        short=any(one.near is not None and one.near.is_short for one in found),
+        short=any(one.near is not None and one.near.is_truncated for one in found),
     )
     return _Frontiers(now, {one.project: one for one in found})
 
@@ -385,8 +385,8 @@ def _is_exhausted(found: Sequence[_Found], depth: int, hints: Mapping[int, str])
 def _unscored(project: int, asked: Plan) -> _Found:
     return _Found(
         project,
-        Matches.none() if asked.uses_vectors else None,
-        Matches.none() if asked.uses_words else None,
+        Candidates.empty() if asked.uses_vectors else None,
+        Candidates.empty() if asked.uses_words else None,
     )
 
 
@@ -413,14 +413,12 @@ def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
     own = {project.id: words.statistics(project.id, weights) for project in request.projects}
     total = sum(one.chunks for one in own.values())
     overall = {
-        term: inverse_document_frequency(sum(one.frequencies[term] for one in own.values()), total)
+        term: compute_idf(sum(one.frequencies[term] for one in own.values()), total)
         for term in weights
     }
     return {
         id_: {
-            term: weight
-            * overall[term]
-            / inverse_document_frequency(one.frequencies[term], one.chunks)
+            term: weight * overall[term] / compute_idf(one.frequencies[term], one.chunks)
             for term, weight in weights.items()
         }
         for id_, one in own.items()
@@ -548,12 +546,12 @@ def _scored(
             found.near, ids, lambda rest: stores.vectors.score(found.project, vector, rest)
         )
     if found.named is not None:
-        said = found.named if len(weights) == len(request.plan.weights) else Matches.none()
+        said = found.named if len(weights) == len(request.plan.weights) else Candidates.empty()
         words = _completed(said, ids, lambda rest: stores.words.score(found.project, weights, rest))
     return _Scores(ids, meaning, words)
 
 
-def _completed(said: Matches, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
+def _completed(said: Candidates, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
     scores = np.empty(len(ids), dtype=np.float32)
     unknown = np.ones(len(ids), dtype=np.bool_)
     if len(ids) and len(said.ids):

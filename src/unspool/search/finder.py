@@ -20,7 +20,7 @@ from unspool.domain.queries import Page
 from unspool.domain.reports import Progress
 from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
-from unspool.index.stores import Store
+from unspool.index.stores import IndexStore
 from unspool.search import engine, paging
 from unspool.search.engine import CandidateCache, Request, Stores
 from unspool.search.paging import Turn, Turned
@@ -70,7 +70,7 @@ class Finder:
         self,
         *,
         catalog: Catalog,
-        store: Store,
+        store: IndexStore,
         embedder: Embedder,
         windows: Windows | None,
         queries: QueryCache,
@@ -116,7 +116,7 @@ class Finder:
         """The first page."""
         clock = _Clock(begun=time.perf_counter())
         query = self._embedded(planned, clock)
-        waiting = sum(self._store.fresh(row, on_progress) for row in rows)
+        waiting = sum(self._store.catch_up(row, on_progress) for row in rows)
         request = _request(question, planned, question.projects, query)
         question = replace(question, space_id=self._store.space_id)
         turn = self._turn(question, planned, lambda: request)
@@ -289,7 +289,7 @@ class Finder:
         with self._catalog.read() as connection:
             rows = projects.by_ids(connection, [project.id for project in question.projects])
         for row in rows:
-            self._store.fresh(row)
+            self._store.catch_up(row)
         return tuple(AskedProject(row.id, row.name, row.seq) for row in rows)
 
     def _embedded(self, planned: Plan, clock: _Clock) -> EmbeddedQuery | None:

@@ -467,7 +467,7 @@ def _reason(group: Group, plan: Plan) -> str:
     if not plan.uses_words:
         return group.reason
     head, _, rest = group.reason.partition("; ")
-    held = Counter(analysis.terms(group.chunk.text))
+    held = Counter(analysis.extract_terms(group.chunk.text))
     words = [
         f"{term} x{held[term]}" if held[term] > 1 else term
         for term in dict.fromkeys(plan.terms)

@@ -42,12 +42,12 @@ _LANGUAGES = {
         "bash": "bash",
         "sql": "sql",
     }.items()
-    for term in analysis.terms(names)
+    for term in analysis.extract_terms(names)
 }
 # What is said of talk itself: in a question about a conversation it names nothing that was said
 # there.
 _TALK = frozenset(
-    analysis.terms(
+    analysis.extract_terms(
         "say said tell told talk talked speak spoke mention discuss discussion ask asked think "
         "thought opinion summarize summary meeting conversation"
     )
@@ -118,7 +118,7 @@ def checked(query: str) -> str:
 def _terms(query: str) -> tuple[str, ...]:
     kept: list[str] = []
     distinct: set[str] = set()
-    for term in analysis.terms(query):
+    for term in analysis.extract_terms(query):
         if term in distinct or len(distinct) < MAX_TERMS:
             distinct.add(term)
             kept.append(term)
@@ -130,7 +130,7 @@ def _weights(query: str, terms: tuple[str, ...]) -> dict[str, float]:
     as one name.
     """
     weights: dict[str, float] = dict(Counter(terms))
-    for term in analysis.compounds(query):
+    for term in analysis.extract_compounds(query):
         weights.setdefault(term, COMPOUND_WEIGHT)
     return weights
 

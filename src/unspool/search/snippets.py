@@ -24,7 +24,7 @@ def snippet(
     """The stretch of `lines` lines with most different wanted terms, earliest on a tie, with the
     matches marked.
     """
-    found = analysis.matcher(wanted).find(text) if wanted else []
+    found = analysis.get_matcher(wanted).find(text) if wanted else []
     spans = [(start, stop) for start, stop, _ in found]
     rows = text.split("\n")
     starts = list(accumulate((len(row) + 1 for row in rows), initial=0))

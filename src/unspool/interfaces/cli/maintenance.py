@@ -270,16 +270,16 @@ def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
         raise InputError("only a catalog on PostgreSQL can be partitioned; leave out --partitions")
     if target != schema.HEAD:
         raise click.UsageError("--partitions is for the newest revision; leave out the other")
-    from unspool.index.postgres.partitioning import check
+    from unspool.index.postgres.partitioning import check_number
 
-    check(partitions)
+    check_number(partitions)
 
 
 def _partition(settings: Settings, partitions: int) -> None:
     """Rearrange a catalog's tables, and build anew what went with the old ones."""
     from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
-    from unspool.index.postgres.partitioning import partition
+    from unspool.index.postgres.partitioning import partition_catalog
     from unspool.wiring import connecting, store_opener
 
     with (
@@ -289,14 +289,14 @@ def _partition(settings: Settings, partitions: int) -> None:
         Bar() as bar,
     ):
         assert isinstance(catalog, PostgresCatalog)
-        partition(catalog, partitions)
+        partition_catalog(catalog, partitions)
         with catalog.read() as connection:
             space, rows = spaces.active_space(connection), projects.all_projects(connection)
         if space is None:
             return
         with closing(store_opener(catalog, settings)(space)) as store:
             for row in rows:
-                store.absorb(row.id, on_progress=bar)
+                store.repair(row.id, on_progress=bar)
 
 
 @command(
