@@ -82,7 +82,7 @@ def test_more_terms_than_are_remembered_keep_their_places(monkeypatch: pytest.Mo
 
 
 def test_a_lone_surrogate_is_a_term_like_any_other() -> None:
-    assert terms.build_vector(TermDimensions(1), ["\ud800", "\ud800"]).places.tolist() == [
+    assert terms.build_vector(TermDimensions(1), ["\ud800", "\ud800"]).dimensions.tolist() == [
         TermDimensions(1)["\ud800"]
     ]
 

@@ -76,7 +76,7 @@ def doctor(flags: dict[str, str | None], as_json: bool) -> int:
     try:
         settings = load_settings(flags)
     except ConfigError as error:
-        found: list[Check] = diagnosis.without_settings(error)
+        found: list[Check] = diagnosis.diagnose_without_settings(error)
     else:
         found = diagnosis.diagnose(settings)
     if as_json:
