@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from unspool.catalog import projects, spaces
+from unspool.catalog import projects, schema, spaces
 from unspool.catalog.database import engine_name
 from unspool.corpus import Corpus
 from unspool.domain.documents import Status
@@ -86,10 +86,21 @@ def diagnose_without_settings(error: ConfigError) -> list[Check]:
     ]
 
 
-def _make_failure(name: str, error: UnspoolError) -> Check:
+def make_failure(name: str, error: UnspoolError) -> Check:
     """Return a failed check; the part of a message after a semicolon is the cure."""
     detail, _, cure = str(error).partition("; ")
     return Check(name=name, ok=False, detail=detail, cure=cure)
+
+
+def check_revision(revision: str) -> Check:
+    """Check that a catalog is at the newest revision; '' is the base."""
+    is_current = revision == schema.HEAD
+    return Check(
+        name="migrations",
+        ok=is_current,
+        detail=f"at {revision or 'base'}, the newest is {schema.HEAD}",
+        cure="" if is_current else "unspool migrate upgrades it; so does any command that opens it",
+    )
 
 
 def _check_settings(settings: Settings) -> Check:
@@ -139,7 +150,7 @@ def _check_embedder(settings: Settings) -> Check:
         embedder = open_embedder(settings)[0]
         embedder.embed_query("hello")  # weights are read when they are first used
     except UnspoolError as error:
-        return _make_failure("embedder", error)
+        return make_failure("embedder", error)
     return Check(
         name="embedder",
         ok=True,
@@ -154,7 +165,7 @@ def _check_cache(settings: Settings) -> Check:
         is_reachable = cache.answers()
         cache.close()
     except UnspoolError as error:
-        return _make_failure("cache", error)
+        return make_failure("cache", error)
     if is_reachable:
         return Check(name="cache", ok=True, detail="Redis answers")
     return Check(
@@ -180,7 +191,7 @@ def _check_content(settings: Settings, engine: Any) -> Iterator[Check]:
                 yield engine.check_index(corpus._parts.catalog, corpus._parts.store, row, status)
                 yield _check_documents(corpus, row.id, status)
     except ConflictError as error:
-        yield _make_failure("vector space", error)
+        yield make_failure("vector space", error)
     except UnspoolError as error:
         cure = "run doctor again; if it still fails, restore the catalog from a backup"
         yield Check(name="projects", ok=False, detail=str(error), cure=cure)

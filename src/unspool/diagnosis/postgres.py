@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import postgres, schema
+from unspool.catalog import postgres
 from unspool.catalog.postgres import PostgresCatalog, Target
 from unspool.catalog.projects import ProjectRow
+from unspool.diagnosis import check_revision, make_failure
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
 from unspool.index.postgres.store import PostgresStore
@@ -124,21 +125,14 @@ def _check_migrations(connection: Connection, target: Target) -> Iterator[Check]
     try:
         revision = postgres.revision_of(connection, target)
     except UnspoolError as error:
-        detail, _, cure = str(error).partition("; ")
-        yield Check(name="migrations", ok=False, detail=detail, cure=cure)
+        yield make_failure("migrations", error)
         return
     if not revision:
         detail = f"there is none at {target.place} yet; the first index creates it"
         yield Check(name="catalog", ok=True, detail=detail)
         return
-    is_current = revision == schema.HEAD
-    yield Check(
-        name="migrations",
-        ok=is_current,
-        detail=f"at {revision}, the newest is {schema.HEAD}",
-        cure="" if is_current else "unspool migrate upgrades it; so does any command that opens it",
-    )
-    if is_current:
+    yield (check := check_revision(revision))
+    if check.ok:
         count = connection.exec_driver_sql("SELECT count(*) FROM windows").scalar_one()
         yield Check(name="continuations", ok=True, detail=f"searches that can be resumed: {count}")
 

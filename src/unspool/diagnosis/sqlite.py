@@ -11,10 +11,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from unspool.catalog import schema, sqlite
+from unspool.catalog import sqlite
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.sqlite import SqliteCatalog
 from unspool.catalog.window_file import kept_at
+from unspool.diagnosis import check_revision
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
 from unspool.index.embedded.store import TAIL_LIMIT, EmbeddedStore
@@ -64,14 +65,7 @@ def _check_file(path: Path) -> Iterator[Check]:
         with sqlite.translated(path), closing(sqlite.open_read_only(path)) as connection:
             revision = _read_revision(connection, path)
             yield _check_access(path)
-            is_current = revision == schema.HEAD
-            cure = "unspool migrate upgrades it; so does any command that opens it"
-            yield Check(
-                name="migrations",
-                ok=is_current,
-                detail=f"at {revision or 'base'}, the newest is {schema.HEAD}",
-                cure="" if is_current else cure,
-            )
+            yield check_revision(revision)
             problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check")]
     except UnspoolError as error:
         cure = "point UNSPOOL_DATABASE at another path, or restore this file from a backup"

@@ -69,7 +69,8 @@ class VectorIndex(Protocol):
     """
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """Facts about the index."""
 
     def search(
         self,
@@ -88,7 +89,8 @@ class VectorIndex(Protocol):
     def drop(self, project: int) -> None:
         """Delete everything that is stored for a project."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Release files and connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

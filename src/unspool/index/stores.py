@@ -22,10 +22,12 @@ class IndexStore(VectorIndex, Protocol):
     """Vectors and words of one vector space. A catalog alone is enough to rebuild them."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the store."""
 
     @property
-    def space_id(self) -> int: ...
+    def space_id(self) -> int:
+        """Id of the vector space."""
 
     @property
     def catches_up(self) -> bool:
@@ -35,7 +37,8 @@ class IndexStore(VectorIndex, Protocol):
         """
 
     @property
-    def words(self) -> WordIndex: ...
+    def words(self) -> WordIndex:
+        """Word index over the same chunks."""
 
     def apply_changes(self, connection: Connection, project: int, changes: Changes) -> None:
         """Index changes in the transaction that stores them; do nothing if changes are indexed

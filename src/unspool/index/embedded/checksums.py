@@ -14,7 +14,7 @@ import mmap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -54,14 +54,8 @@ class Checksums:
         return cls(size, blocks)
 
 
+EMPTY = Checksums()  # of no bytes
 Files = Mapping[str, Checksums]  # by the name of a column or file
-
-
-class FolderState(Protocol):
-    """Committed state of a folder of files."""
-
-    def list_files(self) -> Files:
-        """Return the checksums of each file by its name."""
 
 
 def parse_files(values: Mapping[str, Any]) -> Files:
@@ -115,12 +109,17 @@ def _verify_block(
 class Column:
     """Memory-mapped array that is verified before it is read. Only committed rows are visible."""
 
-    def __init__(self, array: npt.NDArray[Any]) -> None:
+    def __init__(
+        self,
+        array: npt.NDArray[Any],
+        file: Path = Path(),
+        sums: Checksums = EMPTY,
+        pending: Iterable[int] = (),
+    ) -> None:
         self._array = array
-        self._file = Path()
-        self._sums = Checksums()
-        # blocks that are not verified yet; None if all are
-        self._pending: npt.NDArray[np.bool_] | None = None
+        self._file = file
+        self._sums = sums
+        self._pending = set(pending)  # blocks that are not verified yet
 
     @classmethod
     def open(
@@ -140,88 +139,77 @@ class Column:
         row_bytes = np.dtype(dtype).itemsize * (width or 1)
         if sums.size % row_bytes:
             raise DamagedError(f"{file.name} does not have whole rows")
-        shape: tuple[int, ...] = (
-            (sums.size // row_bytes,) if width is None else (sums.size // row_bytes, width)
-        )
-        column = cls(np.zeros(shape, dtype=dtype))
-        column._file, column._sums = file, sums
+        row_count = sums.size // row_bytes
+        shape = (row_count,) if width is None else (row_count, width)
         if not sums.size:
-            return column
+            return cls(np.zeros(shape, dtype=dtype))
+        blocks = range(len(sums.blocks))
+        pending = [one for one in blocks if not (previous and previous._knows(one, file, sums))]
         try:
             with open(file, "rb", buffering=0) as handle:
                 if file.stat().st_size < sums.size:
                     raise DamagedError(f"{file.name} is shorter than committed")
                 mapped = mmap.mmap(handle.fileno(), sums.size, access=mmap.ACCESS_READ)
-                column._array = np.frombuffer(mapped, dtype=dtype).reshape(shape)
-                column._pending = column._mark_pending_blocks(previous)
                 if sums.size <= EAGER_BYTES:
-                    for block in np.flatnonzero(column._pending).tolist():
+                    for block in pending:
                         _verify_block(handle, sums, block, file)
-                    column._pending = None
+                    pending = []
         except (OSError, ValueError) as error:
             raise DamagedError(f"{file.name} cannot be read ({error})") from error
-        return column
+        return cls(np.frombuffer(mapped, dtype=dtype).reshape(shape), file, sums, pending)
 
     def all(self) -> npt.NDArray[Any]:
         """Return every row."""
-        self._verify(0, self._array.nbytes)
+        self._verify(range(len(self._sums.blocks)))
         return self._array
 
     def slice(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the rows from `start` to before `stop`."""
-        if self._pending is not None:
-            row_bytes = self._row_bytes
-            self._verify(start * row_bytes, stop * row_bytes)
+        if self._pending and start < stop:
+            last = (stop * self._row_bytes - 1) // BLOCK_BYTES
+            self._verify(range(start * self._row_bytes // BLOCK_BYTES, last + 1))
         return self._array[start:stop]
 
     def take(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
         """Return the rows with these numbers."""
-        if self._pending is not None and len(rows):
+        if self._pending:
             first = rows * self._row_bytes // BLOCK_BYTES
             last = ((rows + 1) * self._row_bytes - 1) // BLOCK_BYTES
             # a row is far shorter than a block, so it is in two at most
-            for block in np.union1d(first, last).tolist():
-                self._verify(block * BLOCK_BYTES, block * BLOCK_BYTES + 1)
+            self._verify(np.union1d(first, last).tolist())
         return self._array[rows]
 
     @property
     def _row_bytes(self) -> int:
         return self._array.itemsize * math.prod(self._array.shape[1:])
 
-    def _mark_pending_blocks(self, previous: Column | None) -> npt.NDArray[np.bool_]:
-        pending = np.ones(len(self._sums.blocks), dtype=np.bool_)
-        if previous is None or previous._file != self._file:
-            return pending
-        known = previous._sums
-        for block in range(min(len(known.blocks), len(pending))):
-            same = known.blocks[block] == self._sums.blocks[block] and known.block_range(
-                block
-            ) == self._sums.block_range(block)
-            pending[block] = not same or (
-                previous._pending is not None and bool(previous._pending[block])
-            )
-        return pending
+    def _knows(self, block: int, file: Path, sums: Checksums) -> bool:
+        """Return whether the same block of the same file was verified here."""
+        return (
+            file == self._file
+            and block < len(self._sums.blocks)
+            and block not in self._pending
+            and sums.blocks[block] == self._sums.blocks[block]
+            and sums.block_range(block) == self._sums.block_range(block)
+        )
 
-    def _verify(self, start: int, stop: int) -> None:
-        """Verify the blocks of a byte range in memory, because they are about to be read."""
-        if self._pending is None or start >= stop:
-            return
-        octets = _view_bytes(self._array)
-        for block in range(start // BLOCK_BYTES, math.ceil(stop / BLOCK_BYTES)):
-            if self._pending[block]:
-                digest = xxh3_64_intdigest(octets[slice(*self._sums.block_range(block))])
-                self._sums.verify(block, digest, self._file)
-                self._pending[block] = False
-        if not self._pending.any():
-            self._pending = None
+    def _verify(self, blocks: Iterable[int]) -> None:
+        """Verify blocks in memory, because they are about to be read."""
+        for block in self._pending and self._pending.intersection(blocks):
+            octets = _view_bytes(self._array)[slice(*self._sums.block_range(block))]
+            self._sums.verify(block, xxh3_64_intdigest(octets), self._file)
+            self._pending.discard(block)
 
 
 def _view_bytes(array: npt.NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def find_damage(folder: Path, read: Callable[[Path], FolderState | None]) -> list[str]:
-    """Describe how the files on disk differ from the state that `read` returns."""
+def find_damage(folder: Path, read: Callable[[Path], Any]) -> list[str]:
+    """Describe how the files on disk differ from the state that `read` returns.
+
+    The state lists its files by `list_files`.
+    """
     try:
         state = read(folder)
     except DamagedError as error:

@@ -71,7 +71,7 @@ class VectorState:
 
     def sums(self, column: str) -> Checksums:
         """Return the checksums of a column's file; empty ones if it is not written yet."""
-        return self.files.get(column, Checksums())
+        return self.files.get(column, checksums.EMPTY)
 
     def list_files(self) -> Files:
         """Return the checksums of each file by its name."""
@@ -211,7 +211,7 @@ def append(
         new = _write_rows(folder, state, added)
         if dead != state.dead:
             new = replace(new, dead=dead, dead_version=state.dead_version + 1)
-            sums = checksums.append(folder / new.name("dead"), Checksums(), is_dead)
+            sums = checksums.append(folder / new.name("dead"), checksums.EMPTY, is_dead)
             new = replace(new, files={**new.files, "dead": sums})
     new = replace(new, position=position)
     unused = state.list_files().keys() - new.list_files().keys()

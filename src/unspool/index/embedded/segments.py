@@ -139,7 +139,7 @@ def _open_segment(
     folder: Path, state: SegmentState, known: WordSegment | None = None
 ) -> LiveSegment:
     def open_column(name: str, dtype: type[np.generic]) -> Column:
-        return Column.open(folder / state.name(name), state.files.get(name, Checksums()), dtype)
+        return Column.open(folder / state.name(name), state.files.get(name, checksums.EMPTY), dtype)
 
     segment = known or WordSegment(
         **{name: open_column(name, dtype) for name, (_, dtype) in _COLUMNS.items()}
@@ -238,7 +238,7 @@ class _Writer:
 
         def write(name: str, data: npt.NDArray[Any]) -> None:
             files[name] = checksums.append(
-                self._folder / state.name(name), files.get(name, Checksums()), data
+                self._folder / state.name(name), files.get(name, checksums.EMPTY), data
             )
 
         write("ids", ids)
@@ -261,7 +261,7 @@ class _Writer:
         if dead == state.dead or part.live is None:
             return state
         new = replace(state, dead=dead, dead_version=state.dead_version + 1)
-        sums = checksums.append(self._folder / new.name("dead"), Checksums(), ~part.live)
+        sums = checksums.append(self._folder / new.name("dead"), checksums.EMPTY, ~part.live)
         return replace(new, files={**state.files, "dead": sums})
 
 
