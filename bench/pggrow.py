@@ -290,7 +290,7 @@ def sizes(
     catalog: PostgresCatalog, table: VectorTable, project: int, options: VectorOptions
 ) -> tuple[float, float]:
     """MB of the table alone, and of the index over its vectors."""
-    names = {"table": table.name, "index": table.index_name(project, options)}
+    names = {"table": table.name, "index": table.name_index(project, options)}
     with catalog.read() as connection:
         row = connection.exec_driver_sql(
             "SELECT pg_table_size(to_regclass(%(table)s)), "

@@ -222,7 +222,7 @@ def test_an_ivfflat_index_gets_as_many_lists_as_its_size_asks_for(
 @pytest.mark.parametrize("metric", list(Metric))
 def test_an_index_is_made_for_the_operator_that_a_search_uses(metric: Metric) -> None:
     table = tables.VectorTable(space_id=1, type="halfvec", dimension=256)
-    made = table.index_sql(
+    made = table.build_index_sql(
         "vectors_1", 7, VectorOptions(metric=metric, hnsw_m=40, hnsw_ef_construction=50), 100
     )
     # pgvector wants at least twice m

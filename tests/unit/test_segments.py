@@ -177,7 +177,7 @@ def test_damage_is_found_on_opening_and_by_the_check(
     index.append({id_: ["ape", "walrus", f"w{id_}"] for id_ in range(5, 40)})
     index.append({}, [7, 8])
     state = index.view.state.segments[0]
-    file = index.folder / ("state.json" if column == "state" else state.name(column))
+    file = index.folder / ("state.json" if column == "state" else state.name_file(column))
     content = bytearray(file.read_bytes())
     if damage == "missing":
         file.unlink()

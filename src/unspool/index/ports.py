@@ -112,5 +112,5 @@ class WordIndex(Protocol):
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """Return the score of each id, in order; 0 for a chunk that contains none of the terms."""
 
-    def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
+    def get_statistics(self, project: int, terms: Iterable[str]) -> Statistics:
         """Return the counts that make scores of several projects comparable."""

@@ -410,7 +410,7 @@ def _fair(words: WordIndex, request: Request) -> dict[int, Mapping[str, float]]:
     weights = request.plan.weights
     if len(request.projects) < 2 or not request.plan.uses_words:
         return {project.id: weights for project in request.projects}
-    own = {project.id: words.statistics(project.id, weights) for project in request.projects}
+    own = {project.id: words.get_statistics(project.id, weights) for project in request.projects}
     total = sum(one.chunks for one in own.values())
     overall = {
         term: compute_idf(sum(one.frequencies[term] for one in own.values()), total)

@@ -36,7 +36,7 @@ class Checksums:
     size: int = 0
     blocks: tuple[int, ...] = ()
 
-    def block_range(self, block: int) -> tuple[int, int]:
+    def get_block_range(self, block: int) -> tuple[int, int]:
         """Return the byte range of a block."""
         return block * BLOCK_BYTES, min((block + 1) * BLOCK_BYTES, self.size)
 
@@ -95,7 +95,7 @@ def _verify_block(
     The block is read through a small buffer, so that the file does not count as memory of this
     process.
     """
-    start, stop = sums.block_range(block)
+    start, stop = sums.get_block_range(block)
     digest, left = xxh3_64(), stop - start
     buffer = memoryview(bytearray(min(left, _READ_BYTES)))  # stays in the processor's cache
     handle.seek(start)
@@ -190,13 +190,13 @@ class Column:
             and block < len(self._sums.blocks)
             and block not in self._pending
             and sums.blocks[block] == self._sums.blocks[block]
-            and sums.block_range(block) == self._sums.block_range(block)
+            and sums.get_block_range(block) == self._sums.get_block_range(block)
         )
 
     def _verify(self, blocks: Iterable[int]) -> None:
         """Verify blocks in memory, because they are about to be read."""
         for block in self._pending and self._pending.intersection(blocks):
-            octets = _view_bytes(self._array)[slice(*self._sums.block_range(block))]
+            octets = _view_bytes(self._array)[slice(*self._sums.get_block_range(block))]
             self._sums.verify(block, xxh3_64_intdigest(octets), self._file)
             self._pending.discard(block)
 

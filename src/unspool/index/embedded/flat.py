@@ -63,19 +63,19 @@ class VectorState:
     files: Files = field(default_factory=dict)
     format: int = FORMAT
 
-    def name(self, column: str) -> str:
+    def name_file(self, column: str) -> str:
         """Return the name of a column's file."""
         if column == "dead":
             return f"dead-{self.generation}-{self.dead_version}.u8"
         return f"{column}-{self.generation}.{_COLUMNS[column]}"
 
-    def sums(self, column: str) -> Checksums:
+    def get_sums(self, column: str) -> Checksums:
         """Return the checksums of a column's file; empty ones if it is not written yet."""
         return self.files.get(column, checksums.EMPTY)
 
     def list_files(self) -> Files:
         """Return the checksums of each file by its name."""
-        return {self.name(column): sums for column, sums in self.files.items()}
+        return {self.name_file(column): sums for column, sums in self.files.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def open_view(folder: Path, state: VectorState, previous: VectorView | None = No
     def open_column(name: str, dtype: type[np.generic], width: int | None = None) -> Column:
         known: Column | None = getattr(previous, name, None)
         return Column.open(
-            folder / state.name(name), state.sums(name), dtype, width=width, previous=known
+            folder / state.name_file(name), state.get_sums(name), dtype, width=width, previous=known
         )
 
     ids = open_column("ids", np.int64)
@@ -211,7 +211,7 @@ def append(
         new = _write_rows(folder, state, added)
         if dead != state.dead:
             new = replace(new, dead=dead, dead_version=state.dead_version + 1)
-            sums = checksums.append(folder / new.name("dead"), checksums.EMPTY, is_dead)
+            sums = checksums.append(folder / new.name_file("dead"), checksums.EMPTY, is_dead)
             new = replace(new, files={**new.files, "dead": sums})
     new = replace(new, position=position)
     unused = state.list_files().keys() - new.list_files().keys()
@@ -307,7 +307,7 @@ def _write_rows(folder: Path, state: VectorState, added: VectorRows) -> VectorSt
         "documents": np.asarray(added.documents, dtype=np.int64),
     }
     written = {
-        name: checksums.append(folder / state.name(name), state.sums(name), data)
+        name: checksums.append(folder / state.name_file(name), state.get_sums(name), data)
         for name, data in columns.items()
     }
     return replace(state, rows=state.rows + len(added.ids), files={**state.files, **written})

@@ -53,7 +53,7 @@ class Snapshot:
     word_segments: tuple[LiveSegment, ...] = ()
 
     @classmethod
-    def of(cls, words: WordView, vectors: VectorView) -> Snapshot:
+    def from_views(cls, words: WordView, vectors: VectorView) -> Snapshot:
         """Return a snapshot of committed halves without a tail."""
         positions = words.state.position, vectors.state.position
         return cls(words=words, vectors=vectors, positions=positions, word_segments=words.segments)
@@ -146,7 +146,7 @@ class Partition:
             self._signatures = signatures
             words, vectors = map(self._open_half, Half)
             is_complete = words is not None and vectors is not None
-            committed = Snapshot.of(words, vectors) if is_complete else self.empty
+            committed = Snapshot.from_views(words, vectors) if is_complete else self.empty
             self.now = committed.with_tail(self.now.tail)
         return self.now
 
@@ -176,7 +176,7 @@ class Partition:
                 remove(self.folders[half])
                 view = getattr(self.empty, half)
             views.append(view)
-        self.now = Snapshot.of(*views)
+        self.now = Snapshot.from_views(*views)
         self.is_damaged = False
         return self.now
 

@@ -58,7 +58,7 @@ class SegmentState:
     dead_version: int = 0
     files: Files = field(default_factory=dict)
 
-    def name(self, column: str) -> str:
+    def name_file(self, column: str) -> str:
         """Return the name of a column's file."""
         if column == "dead":
             return f"{self.number}-dead-{self.dead_version}.u8"
@@ -66,7 +66,7 @@ class SegmentState:
 
     def list_files(self) -> Files:
         """Return the checksums of each file by its name."""
-        return {self.name(column): sums for column, sums in self.files.items()}
+        return {self.name_file(column): sums for column, sums in self.files.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,9 @@ def _open_segment(
     folder: Path, state: SegmentState, known: WordSegment | None = None
 ) -> LiveSegment:
     def open_column(name: str, dtype: type[np.generic]) -> Column:
-        return Column.open(folder / state.name(name), state.files.get(name, checksums.EMPTY), dtype)
+        return Column.open(
+            folder / state.name_file(name), state.files.get(name, checksums.EMPTY), dtype
+        )
 
     segment = known or WordSegment(
         **{name: open_column(name, dtype) for name, (_, dtype) in _COLUMNS.items()}
@@ -228,7 +230,7 @@ class _Writer:
         """
         for state, _ in self._parts[first:]:
             for name in state.files.keys() & _COLUMNS.keys():
-                file = self._folder / state.name(name)
+                file = self._folder / state.name_file(name)
                 if found := checksums.find_file_damage(file, state.files[name]):
                     raise DamagedError(found)
 
@@ -238,7 +240,7 @@ class _Writer:
 
         def write(name: str, data: npt.NDArray[Any]) -> None:
             files[name] = checksums.append(
-                self._folder / state.name(name), files.get(name, checksums.EMPTY), data
+                self._folder / state.name_file(name), files.get(name, checksums.EMPTY), data
             )
 
         write("ids", ids)
@@ -261,7 +263,7 @@ class _Writer:
         if dead == state.dead or part.live is None:
             return state
         new = replace(state, dead=dead, dead_version=state.dead_version + 1)
-        sums = checksums.append(self._folder / new.name("dead"), checksums.EMPTY, ~part.live)
+        sums = checksums.append(self._folder / new.name_file("dead"), checksums.EMPTY, ~part.live)
         return replace(new, files={**state.files, "dead": sums})
 
 

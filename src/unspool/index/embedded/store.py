@@ -67,7 +67,7 @@ class EmbeddedStore:
     def flush(self, project: int) -> None:
         """Write what a run has stored so far, unless another process is writing."""
         with suppress(SwitchedError):  # the next writer reports it
-            self._write(self.partition(project), wait=False)
+            self._write(self.get_partition(project), wait=False)
 
     def finish_run(
         self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None
@@ -76,7 +76,7 @@ class EmbeddedStore:
 
         For few chunks a commit would take longer than the run.
         """
-        part = self.partition(project)
+        part = self.get_partition(project)
         if put > TAIL_LIMIT if put is not None else not self._fits_tail(part):
             # everything is stored; a search in the other space writes it
             with suppress(SwitchedError):
@@ -89,7 +89,7 @@ class EmbeddedStore:
         Returns the number of chunks that are not searchable yet. There are some while another
         process writes the folder, or if it cannot be written.
         """
-        part = self.partition(project.id)
+        part = self.get_partition(project.id)
         with part.guard:
             now = part.reload()
             if now.position == project.seq and part.verified == (project.seq, *now.positions):
@@ -157,7 +157,7 @@ class EmbeddedStore:
 
     def get_position(self, project: int) -> int:
         """Return the sequence number of the last change that the folder contains."""
-        part = self.partition(project)
+        part = self.get_partition(project)
         with part.guard:
             return part.reload().position
 
@@ -168,7 +168,7 @@ class EmbeddedStore:
 
         With `verify` every file is read to find damage.
         """
-        part = self.partition(project)
+        part = self.get_partition(project)
         damage = part.find_damage() if verify else {}
         for found in filter(None, damage.values()):
             part.report_damage(found[0])
@@ -213,7 +213,7 @@ class EmbeddedStore:
                     connection, part, self.space_id, on_progress, rebuild=tuple(Half)
                 )
 
-    def partition(self, project: int) -> Partition:
+    def get_partition(self, project: int) -> Partition:
         """Return the project's folder."""
         with self._guard:
             if project not in self._partitions:
@@ -232,7 +232,7 @@ class EmbeddedStore:
 
         Returns False if the catalog does not contain all of them yet.
         """
-        part = self.partition(project)
+        part = self.get_partition(project)
         with part.lock(wait=True), self._catalog.read() as connection:
             # While another space was active, this one may have skipped chunks without a vector.
             # Then the second attempt builds all.
@@ -262,7 +262,7 @@ class EmbeddedStore:
 
     def read(self, project: int, half: Half, read: Callable[[Snapshot], _T]) -> _T:
         """Return the result of reading a snapshot; rebuild a half that proves to be damaged."""
-        part = self.partition(project)
+        part = self.get_partition(project)
         try:
             return read(part.now)
         except DamagedError as error:
@@ -279,7 +279,7 @@ class EmbeddedStore:
 
     def find_damage(self, project: int) -> list[str]:
         """Describe how the project's files on disk differ from what was committed."""
-        part = self.partition(project)
+        part = self.get_partition(project)
         found = [] if is_marked(self.folder) else ["CACHEDIR.TAG is not as it was written"]
         for half, damage in part.find_damage().items():
             found += (f"{part.folders[half].name}/{one}" for one in damage)
@@ -332,7 +332,7 @@ class EmbeddedStore:
 
     def drop(self, project: int) -> None:
         """Delete the project's folder. If the project still exists, a search rebuilds it."""
-        part = self.partition(project)
+        part = self.get_partition(project)
         with part.lock(wait=True):
             part.clear()
         shutil.rmtree(part.folder, ignore_errors=True)

@@ -46,7 +46,7 @@ class EmbeddedWords:
             project, Half.WORDS, lambda now: postings.score(now.word_segments, weights, ids)
         )
 
-    def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
+    def get_statistics(self, project: int, terms: Iterable[str]) -> Statistics:
         """Count live chunks, in the folder and the tail together."""
         wanted = list(terms)
 

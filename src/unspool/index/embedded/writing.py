@@ -35,7 +35,7 @@ def write_changes(
     start = now.position
     if start == seq:
         return
-    task = "absorbing" if start else "rebuilding"
+    task = "catching up" if start else "rebuilding"
     total = reading.changed_count(connection, part.project, after=start) if on_progress else 0
     for chunks, upto, done in _read_batches(connection, part.project, space_id, start, seq):
         position = reading.position_at(connection, part.project, upto)
@@ -93,7 +93,7 @@ def _commit(
         )
         vectors = flat.open_view(folder, state, vectors)
     with part.guard:
-        part.now = Snapshot.of(words, vectors)
+        part.now = Snapshot.from_views(words, vectors)
         return part.now
 
 

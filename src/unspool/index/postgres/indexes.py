@@ -40,20 +40,19 @@ class IndexBuilder:
 
     def is_built(self, connection: Connection, project: int) -> bool:
         """Return whether the index over a project's vectors exists and is valid."""
-        return bool(tables.has_valid_index(connection, self._name_index(project)))
+        return bool(
+            tables.has_valid_index(connection, self._table.name_index(project, self._options))
+        )
 
     def is_broken(self, connection: Connection, project: int) -> bool:
         """Return whether a build of the index was interrupted; False while it is running."""
-        name = self._name_index(project)
+        name = self._table.name_index(project, self._options)
         if tables.has_valid_index(connection, name) is not None:
             return False
         running = (
             f"SELECT count(*) FROM pg_stat_progress_create_index WHERE index_relid = {tables.OWN}"
         )
         return not connection.exec_driver_sql(running, {"name": name}).scalar_one()
-
-    def _name_index(self, project: int) -> str:
-        return self._table.index_name(project, self._options)
 
     def build(self, project: int, on_progress: OnProgress | None = None) -> None:
         """Build the index, unless it exists or another process is building it.
@@ -62,7 +61,7 @@ class IndexBuilder:
         """
         with self._catalog.alone() as connection:
             part = tables.find_part(connection, self._table, project)
-            name = self._name_index(project)
+            name = self._table.name_index(project, self._options)
             lock = f"SELECT pg_try_advisory_lock({_LOCK}, hashtext(current_schema() || '.{name}'))"
             if not part or not connection.exec_driver_sql(lock).scalar_one():
                 return
@@ -77,7 +76,7 @@ class IndexBuilder:
             connection.exec_driver_sql(f"SET maintenance_work_mem = '{memory}MB'")
             with self._run(driver(connection), rows, on_progress) as is_open:
                 if is_open:
-                    statement = self._table.index_sql(part, project, self._options, rows)
+                    statement = self._table.build_index_sql(part, project, self._options, rows)
                     connection.exec_driver_sql(statement)
                     exists = "SELECT count(*) FROM projects WHERE id = %(id)s"
                     # the project may have been deleted meanwhile

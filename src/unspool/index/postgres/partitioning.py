@@ -46,7 +46,7 @@ _WORDS = (
 )
 
 
-def vector_keys_sql(table: str) -> tuple[str, ...]:
+def build_vector_keys_sql(table: str) -> tuple[str, ...]:
     """Return the statements that create the keys of a table of vectors."""
     return (
         f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY (project_id, chunk_id)",
@@ -105,7 +105,7 @@ def _partition(number: int, connection: Connection) -> int:
         *(_CHUNKS_PARTITIONED if number > 1 else _CHUNKS_WHOLE),
         *_CHUNKS_ALWAYS,
         *_WORDS,
-        *(statement for table in spaces for statement in vector_keys_sql(table)),
+        *(statement for table in spaces for statement in build_vector_keys_sql(table)),
         # other processes must refresh their cached facts; the index of pg_textsearch was dropped
         "UPDATE word_totals SET format = 1",
         "UPDATE projects SET seq = seq + 1",

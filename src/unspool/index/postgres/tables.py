@@ -51,19 +51,19 @@ class VectorTable:
         """Return a vector as a value of the column."""
         return Vector(vector) if self.type == "vector" else HalfVector(vector)
 
-    def index_sql(self, part: str, project: int, options: VectorOptions, rows: int) -> str:
+    def build_index_sql(self, part: str, project: int, options: VectorOptions, rows: int) -> str:
         """Return the statement that creates a project's index in the table or a partition."""
         parameters = f"lists = {choose_lists(options, rows)}"
         if options.index == "hnsw":
             ef = max(options.hnsw_ef_construction, 2 * options.hnsw_m)
             parameters = f"m = {options.hnsw_m}, ef_construction = {ef}"
         return (
-            f"CREATE INDEX CONCURRENTLY {self.index_name(project, options)} ON {part} "
+            f"CREATE INDEX CONCURRENTLY {self.name_index(project, options)} ON {part} "
             f"USING {options.index} (vector {self.type}_{_CLASS[options.metric]}) WITH "
             f"({parameters}) WHERE project_id = {project:d}"
         )
 
-    def index_name(self, project: int, options: VectorOptions) -> str:
+    def name_index(self, project: int, options: VectorOptions) -> str:
         """Return the name of a project's index for these options."""
         return f"ix_{self.name}_{project}_{options.index}_{options.metric}"
 
@@ -135,7 +135,7 @@ def ensure_table(
         )
     if partitions > 1:
         partitioning.add_partitions(connection, table.name, partitions)
-    for statement in partitioning.vector_keys_sql(table.name):
+    for statement in partitioning.build_vector_keys_sql(table.name):
         connection.exec_driver_sql(statement)
     return table
 

@@ -82,7 +82,7 @@ class PostgresWords:
             )
         return align_scores({row[0]: -row[1] for row in rows}, ids, absent=0.0)
 
-    def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
+    def get_statistics(self, project: int, terms: Iterable[str]) -> Statistics:
         """Return the counts that make scores of several projects comparable."""
         dimensions = bm25.TermDimensions(project)
         wanted = {term: dimensions[term] for term in terms}
