@@ -70,7 +70,7 @@ def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
 
 
 def _word_ids(corpus: Corpus, project: int) -> list[int]:
-    parts = corpus._resources.session.store.partition(project).now.word_segments
+    parts = corpus._resources.session.store.get_partition(project).now.word_segments
     lives = [
         part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live]
         for part in parts

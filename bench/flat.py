@@ -77,7 +77,7 @@ def _faiss(rows: int, view: flat.VectorView, queries: np.ndarray) -> Iterator[Fi
     codes = view.codes.all().view(np.uint8)
     milliseconds, _ = _timed(
         lambda query: faiss.knn_hamming(
-            flat.signs(query[None, :]).view(np.uint8), codes, flat.MIN_CANDIDATES
+            flat.pack_signs(query[None, :]).view(np.uint8), codes, flat.MIN_CANDIDATES
         )[1][0],
         queries,
     )
@@ -100,13 +100,11 @@ def _clustered(rng: np.random.Generator, centres: np.ndarray, count: int) -> np.
 def _view(vectors: np.ndarray) -> flat.VectorView:
     """What `flat.open_view` gives, without the files."""
     ids = np.arange(len(vectors), dtype=np.int64)
-    state = flat.VectorState(
-        catalog="", project=1, space="", dimension=DIMENSION, rows=len(vectors)
-    )
+    state = flat.VectorState(source="", dimension=DIMENSION, rows=len(vectors))
     return flat.VectorView(
         state,
         Column(vectors),
-        Column(flat.signs(vectors)),
+        Column(flat.pack_signs(vectors)),
         Column(ids),
         Column(ids),
         None,

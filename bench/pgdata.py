@@ -21,7 +21,7 @@ from pgvector.psycopg import register_vector
 import trees
 from common import HERE, tell
 from unspool.catalog import postgres
-from unspool.catalog.options import DatabaseOptions
+from unspool.catalog.database import Connecting
 from unspool.corpus import Corpus
 from unspool.settings import Settings
 
@@ -56,7 +56,7 @@ class Place:
         try:
             yield address
         finally:
-            postgres.remove(address, options=DatabaseOptions())
+            postgres.remove(address, connecting=Connecting())
 
 
 def add_options(options: ArgumentParser) -> None:
@@ -133,7 +133,7 @@ def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject
     with Corpus(Settings.of(database=address)) as corpus:
         id_ = corpus._project(name).id
         begun = time.perf_counter()
-        corpus._resources.session.store.settle(id_)
+        corpus._resources.session.store.finish_run(id_)
         build_seconds = time.perf_counter() - begun
     if seconds:
         with by_hand(address, autocommit=True) as connection:

@@ -32,7 +32,7 @@ from unspool.catalog.driving import copy
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.index.options import VectorOptions
 from unspool.index.postgres import tables
-from unspool.index.postgres.store import EXACT_BELOW, PostgresStore, _Known
+from unspool.index.postgres.store import EXACT_BELOW, PostgresStore, ProjectFacts
 from unspool.index.postgres.tables import VectorTable
 
 DIMENSION = 384
@@ -136,8 +136,8 @@ def measure(
         exact_ms, recalls = [], []
         for vector, (_, found) in list(zip(asked[WARM_UP:], answers, strict=True))[:sample]:
             before = time.perf_counter()
-            with store.reading() as connection:
-                exact = store._exact(connection, 1, vector, 10, None)
+            with store.read() as connection:
+                exact = store.vectors.search_exact(connection, 1, vector, 10, None)
             exact_ms.append(1000 * (time.perf_counter() - before))
             recalls.append(pgdata.recall(found, exact.scores.tolist()))
         table_mb, index_mb = sizes(catalog, table, 1, options)
@@ -183,7 +183,7 @@ def own_space(
                 sa.insert(schema.spaces).values(values).returning(schema.spaces.c.id)
             ).scalar_one()
         )
-        table = tables.ensure(connection, space, dimension, options)
+        table = tables.ensure_table(connection, space, dimension, options)
     try:
         yield table
     finally:
@@ -256,10 +256,10 @@ def build(
         catalog, space_id=table.space_id, space="bench", table=table, options=options
     )
     begun = time.perf_counter()
-    store._builder.build(project)
+    store.builder.build(project)
     spent = time.perf_counter() - begun
     with catalog.read() as connection:
-        assert store._builder.is_built(connection, project)
+        assert store.builder.is_built(connection, project)
     return spent
 
 
@@ -275,7 +275,7 @@ def searching(
     store = PostgresStore(
         catalog, space_id=table.space_id, space="bench", table=table, options=options
     )
-    store._known[project] = _Known(0, size, True, False)
+    store.facts[project] = ProjectFacts(0, size, True, False)
     return store
 
 
@@ -290,7 +290,7 @@ def sizes(
     catalog: PostgresCatalog, table: VectorTable, project: int, options: VectorOptions
 ) -> tuple[float, float]:
     """MB of the table alone, and of the index over its vectors."""
-    names = {"table": table.name, "index": table.index_name(project, options)}
+    names = {"table": table.name, "index": table.name_index(project, options)}
     with catalog.read() as connection:
         row = connection.exec_driver_sql(
             "SELECT pg_table_size(to_regclass(%(table)s)), "

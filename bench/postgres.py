@@ -281,10 +281,12 @@ def _filtered(
             begun = time.perf_counter()
             hits = corpus.nearest(vector.tolist(), k=20, projects=project.name, where=where)
             times.append(1000 * (time.perf_counter() - begun))
-            with store.reading() as connection:
+            with store.read() as connection:
                 selection = store.select(connection, project.id, _parsed(where))
                 assert selection is not None
-                exact = store._exact(connection, project.id, vector, 20, selection).scores.tolist()
+                exact = store.vectors.search_exact(
+                    connection, project.id, vector, 20, selection
+                ).scores.tolist()
                 total = selection.total
             rows.append(len(hits))
             recalls.append(pgdata.recall([hit.score for hit in hits], exact))
@@ -328,8 +330,8 @@ def _parsed(where: dict[str, Any]) -> Any:
 
 
 def _exact(store: PostgresStore, project: int, vector: Any, k: int) -> list[float]:
-    with store.reading() as connection:
-        return store._exact(connection, project, vector, k, None).scores.tolist()
+    with store.read() as connection:
+        return store.vectors.search_exact(connection, project, vector, k, None).scores.tolist()
 
 
 def exact_against_index(

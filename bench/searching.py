@@ -23,7 +23,7 @@ MEMORY_MB = {100_000: 350.0}
 MODES: dict[str, float | None] = {"hybrid": None, "meaning": 1.0, "word": 0.0}
 WARM_UP = 20
 STAGES = {
-    "catch up": ("unspool.index.embedded.store.EmbeddedStore.fresh",),
+    "catch up": ("unspool.index.embedded.store.EmbeddedStore.catch_up",),
     "embed": ("unspool.embedders.static.StaticEmbedder.embed_query",),
     "vectors": (
         "unspool.index.embedded.store.EmbeddedStore.search",

@@ -18,7 +18,7 @@ from common import Figure, folder_mb, parser, percentile, show, tell, workspace
 from unspool.catalog.reading import Position
 from unspool.index import analysis
 from unspool.index.embedded import postings, segments
-from unspool.index.embedded.postings import Entry
+from unspool.index.embedded.postings import ChunkTerms
 from words import _modules, questions
 
 LINES = 25  # of a chunk
@@ -40,11 +40,11 @@ def main() -> None:
     show("segments", figures, as_json=given.json)
 
 
-def measure(folder: Path, entries: list[Entry], queries: list[list[str]]) -> Iterator[Figure]:
+def measure(folder: Path, entries: list[ChunkTerms], queries: list[list[str]]) -> Iterator[Figure]:
     """Write both indexes, then ask both in turn."""
     count = len(entries)
     begun = time.perf_counter()
-    view = segments.WordView(segments.WordState(catalog="", project=1))
+    view = segments.WordView(segments.WordState(source=""))
     for some in _batches(entries):
         view = segments.open_view(
             folder / "own",
@@ -102,7 +102,7 @@ def measure(folder: Path, entries: list[Entry], queries: list[list[str]]) -> Ite
 class _Tantivy:
     """The same terms in tantivy, committed as often."""
 
-    def __init__(self, folder: Path, entries: list[Entry]) -> None:
+    def __init__(self, folder: Path, entries: list[ChunkTerms]) -> None:
         import tantivy
 
         self._library = tantivy
@@ -139,7 +139,7 @@ class _Tantivy:
         )
 
 
-def _open_tantivy(folder: Path, entries: list[Entry]) -> _Tantivy | None:
+def _open_tantivy(folder: Path, entries: list[ChunkTerms]) -> _Tantivy | None:
     try:
         return _Tantivy(folder, entries)
     except ModuleNotFoundError:
@@ -147,7 +147,7 @@ def _open_tantivy(folder: Path, entries: list[Entry]) -> _Tantivy | None:
         return None
 
 
-def _entries() -> Iterator[Entry]:
+def _entries() -> Iterator[ChunkTerms]:
     """Yield chunks of the standard library, again from the start with other names when they run
     out.
     """
@@ -156,7 +156,7 @@ def _entries() -> Iterator[Entry]:
         lines = file.read_text(encoding="utf-8", errors="ignore").split("\n")
         for start in range(0, len(lines), LINES):
             text = "\n".join(lines[start : start + LINES])
-            terms = analysis.chunk_terms(
+            terms = analysis.extract_chunk_terms(
                 kind="code",
                 path=f"{number % 7}/{file.name}",
                 title="",
@@ -164,11 +164,11 @@ def _entries() -> Iterator[Entry]:
                 symbol="",
                 text=text,
             )
-            yield Entry(number, number // 10, terms)
+            yield ChunkTerms(number, number // 10, terms)
             number += 1
 
 
-def _batches(entries: list[Entry]) -> Iterator[list[Entry]]:
+def _batches(entries: list[ChunkTerms]) -> Iterator[list[ChunkTerms]]:
     return (
         entries[start : start + COMMIT_CHUNKS] for start in range(0, len(entries), COMMIT_CHUNKS)
     )
@@ -176,7 +176,7 @@ def _batches(entries: list[Entry]) -> Iterator[list[Entry]]:
 
 def _queries(seed: int) -> list[list[str]]:
     return [
-        list(dict.fromkeys([*analysis.terms(one), *analysis.compounds(one)]))
+        list(dict.fromkeys([*analysis.extract_terms(one), *analysis.extract_compounds(one)]))
         for one in questions(300, seed)
     ]
 

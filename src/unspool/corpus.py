@@ -432,7 +432,7 @@ class Corpus:
 
         def run(session: Session) -> Page:
             store = session.search_store
-            store.fresh(row)
+            store.catch_up(row)
             with catalog.read() as connection:
                 chunk = reading.chunk_at(connection, row.id, path, line)
             if chunk is None:
@@ -491,7 +491,7 @@ class Corpus:
                     "the vector is zero or not finite; it has no direction to search in"
                 )
             for row in rows:
-                session.search_store.fresh(row)
+                session.search_store.catch_up(row)
             return find_nearest(
                 self._resources.search_catalog,
                 session.search_store,
@@ -635,7 +635,9 @@ class Corpus:
                         root=row.root,
                         documents=reading.status_counts(connection, row.id),
                         chunks=chunks,
-                        waiting=chunks if store is None else store.unseen(connection, row.id),
+                        waiting=chunks
+                        if store is None
+                        else store.count_pending(connection, row.id),
                     )
                 )
         return out
@@ -667,7 +669,7 @@ class Corpus:
 
         def run(session: Session) -> list[str]:
             for row in rows:
-                session.store.absorb(row.id, verify=True, on_progress=on_progress)
+                session.store.repair(row.id, verify=True, on_progress=on_progress)
             return session.store.take_warnings() if rows else []
 
         return self._resources.run(run)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.proof import Proof
     from unspool.index.ports import Vectors
-    from unspool.index.stores import Store
+    from unspool.index.stores import IndexStore
     from unspool.indexing.pipeline import Indexer
     from unspool.indexing.reembedding import OpenStore
     from unspool.search.engine import SearchEngine
@@ -53,17 +53,17 @@ class Session:
         self._setting = setting  # name under which another process opens it; '' if none can
         self._cache = open_cache(settings, embedder)
         self._guard = threading.RLock()
-        self._stores: dict[Catalog, Store] = {}
+        self._stores: dict[Catalog, IndexStore] = {}
         self._engine: SearchEngine | None = None
         self._proof: Proof | None = None
 
     @property
-    def store(self) -> Store:
+    def store(self) -> IndexStore:
         """Index of the catalog that is written."""
         return self._open_store(self._resources.catalog)
 
     @property
-    def search_store(self) -> Store:
+    def search_store(self) -> IndexStore:
         """Index of the catalog that is searched."""
         return self._open_store(self._resources.search_catalog)
 
@@ -128,7 +128,7 @@ class Session:
                     resource.close()
             self._engine, self._stores = None, {}
 
-    def _open_store(self, catalog: Catalog) -> Store:
+    def _open_store(self, catalog: Catalog) -> IndexStore:
         with self._guard:
             self._resources.check_open()
             if catalog not in self._stores:
@@ -414,7 +414,7 @@ def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:
 
 def open_store(
     catalog: Catalog, settings: Settings, *, space_id: int, name: str, revision: str, dimension: int
-) -> Store:
+) -> IndexStore:
     """Open the indexes of a catalog for one vector space."""
     from unspool.index import stores
 

@@ -23,7 +23,7 @@ from unspool import Corpus
 from unspool.catalog import Catalog, postgres, schema
 from unspool.catalog.options import DatabaseOptions
 from unspool.errors import InputError, NotFoundError
-from unspool.index.postgres.partitioning import partition
+from unspool.index.postgres.partitioning import partition_catalog
 
 psycopg = pytest.importorskip(
     "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
@@ -276,7 +276,7 @@ def rearranged(address: str, number: int) -> int:
     catalog = Catalog.open(address)
     assert isinstance(catalog, postgres.PostgresCatalog)
     try:
-        return partition(catalog, number)
+        return partition_catalog(catalog, number)
     finally:
         catalog.close()
 

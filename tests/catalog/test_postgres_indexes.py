@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from support import Places, assert_no_orphans, doc, name, open_corpus, paths, write
 from unspool import Corpus
 from unspool.index.postgres import store
+from unspool.index.postgres import vectors as pgvectors
 from unspool.interfaces.cli import main
 
 psycopg = pytest.importorskip(
@@ -250,8 +251,8 @@ def test_a_filter_never_gives_fewer_than_there_are(
 ) -> None:
     # how far an HNSW index looks at first; in sixty vectors the usual number is all of them
     if eyesight is not None:
-        monkeypatch.setattr(store, "MIN_EF", eyesight)
-        monkeypatch.setattr(store, "EF_PER_HIT", 0)
+        monkeypatch.setattr(pgvectors, "MIN_EF", eyesight)
+        monkeypatch.setattr(pgvectors, "EF_PER_HIT", 0)
     with open_corpus(zoo, exact_below=1, **arguments) as corpus:
         corpus.refresh()
         assert len(sql(zoo, INDEXES)) == 1
@@ -280,8 +281,8 @@ def test_a_filter_never_gives_fewer_than_there_are(
 def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(
     zoo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MIN_EF", 2)
-    monkeypatch.setattr(store, "EF_PER_HIT", 0)
+    monkeypatch.setattr(pgvectors, "MIN_EF", 2)
+    monkeypatch.setattr(pgvectors, "EF_PER_HIT", 0)
     with open_corpus(
         zoo, exact_below=1, max_scan_tuples=1, hnsw_m=2, hnsw_ef_construction=4
     ) as corpus:
@@ -289,7 +290,7 @@ def test_a_search_that_the_index_cuts_short_says_so_or_is_answered_without_it(
         where = {"path": "heron/**"}
         page = corpus.search("walrus", where=where, limit=50, alpha=1.0)
         assert len(page.hits) == DOCUMENTS // 5 and not page.warnings
-        monkeypatch.setattr(store, "EXACT_RATHER_THAN_SHORT", 0)
+        monkeypatch.setattr(store, "EXACT_IF_TRUNCATED", 0)
         # How far a search gets by so few steps is a matter of the graph, which is made by chance;
         # not one of many gets everywhere.
         pages = [
@@ -410,7 +411,7 @@ def test_a_missing_and_a_broken_index_are_findings_that_repair_cures(
         "WHERE relname ~ 'hnsw')",
     )
     code, told = commands("doctor")
-    assert code == 2 and "broken off" in told
+    assert code == 2 and "was interrupted" in told
     assert sql(zoo, INDEXES) == [("hnsw", False)]
     with open_corpus(zoo, exact_below=10) as corpus:
         assert len(corpus.nearest(corpus.embed("walrus"), k=DOCUMENTS)) == DOCUMENTS

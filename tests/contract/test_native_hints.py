@@ -21,8 +21,8 @@ from unspool.domain import continuations
 from unspool.domain.continuations import Cursor
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
-from unspool.index.ports import Capabilities, Ids, Matches, Points, VectorIndex, Vectors
-from unspool.index.stores import Store
+from unspool.index.ports import Candidates, Capabilities, Ids, Points, VectorIndex, Vectors
+from unspool.index.stores import IndexStore
 from unspool.search.options import SearchOptions
 from unspool.search.pages import build_page
 from unspool.search.request import PageRequest, build_request
@@ -38,7 +38,7 @@ QUERY = "walrus fish"
 class Scrolling:
     """A vector index with a cursor of its own, over that of the corpus."""
 
-    def __init__(self, inner: Store, *, native: bool = True) -> None:
+    def __init__(self, inner: IndexStore, *, native: bool = True) -> None:
         self.inner = inner
         self.native = native
         self.given: list[str] = []
@@ -60,7 +60,7 @@ class Scrolling:
         k: int,
         where: Filter | None = None,
         hint: str | None = None,
-    ) -> Matches:
+    ) -> Candidates:
         self.asked.append((project, hint))
         start = 0
         if hint is not None:
@@ -76,7 +76,7 @@ class Scrolling:
         )
         if again is not None:
             self.given.append(again)
-        return Matches(
+        return Candidates(
             ids=found.ids[start : start + k], scores=found.scores[start : start + k], hint=again
         )
 
@@ -141,7 +141,7 @@ class Desk:
         with self.corpus._resources.catalog.read() as connection:
             found = [row for row in projects.all_projects(connection) if row.name in self.projects]
         for row in found:
-            self.corpus._resources.session.store.fresh(row)
+            self.corpus._resources.session.store.catch_up(row)
         options = SearchOptions(alpha=self.alpha, limit=self.limit)
         self.request = build_request(QUERY, found, options, best_alpha=self.alpha)
         self.vector = self.corpus._resources.session.embedder.embed_query(QUERY)

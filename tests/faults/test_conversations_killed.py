@@ -23,10 +23,10 @@ import json, os, random, signal, sys, time
 task = json.loads(sys.argv[1])
 import unspool
 from unspool.domain.conversations import Conversation, Message
-from unspool.index.embedded import store
+from unspool.index.embedded import writing
 from unspool.embedders import open_embedder
 open_embedder("static").embed_query("warm")
-store.PAGE, store.COMMIT_EVERY = 10, 20
+writing.PAGE, writing.COMMIT_EVERY = 10, 20
 chance = random.Random(task["seed"])
 
 def opened():

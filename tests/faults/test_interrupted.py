@@ -21,13 +21,13 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 task = json.loads(sys.argv[1])
 import unspool
-from unspool.index.embedded import store
+from unspool.index.embedded import writing
 from unspool.embedders import open_embedder
 from unspool.indexing import pipeline
 open_embedder("static").embed_query("warm")
 pipeline.COMMIT_CHUNKS, pipeline.COMMIT_DOCUMENTS, pipeline.BATCH_FILES, pipeline.CLAIM_FILES = 25, 15, 5, 30
 pipeline.INLINE_FILES = 0 if task["workers"] else 10_000
-store.PAGE, store.COMMIT_EVERY = 15, 30
+writing.PAGE, writing.COMMIT_EVERY = 15, 30
 chance = random.Random(task["seed"])
 tree = Path(task["tree"])
 

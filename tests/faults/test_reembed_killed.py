@@ -46,12 +46,12 @@ import json, os, signal, sys, time
 task = json.loads(sys.argv[1])
 sys.path.insert(0, task["tests"])
 import hashing, unspool
-from unspool.index.embedded import store
+from unspool.index.embedded import writing
 from unspool.embedders import open_embedder
 from unspool.indexing import embedding, reembedding
-from unspool.index.postgres import mending
+from unspool.index.postgres import repairing
 hashing.register()
-embedding.LOCAL_BATCHES, reembedding.SAMPLE, store.PAGE, store.COMMIT_EVERY, mending.PAGE = 1, task["sample"], 10, 20, 10
+embedding.LOCAL_BATCHES, reembedding.SAMPLE, writing.PAGE, writing.COMMIT_EVERY, repairing.PAGE = 1, task["sample"], 10, 20, 10
 log = os.open(task["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
 def slowly(texts):

@@ -159,7 +159,7 @@ def test_doctor_reports_that_nothing_can_be_written(
     else:
         assert "read-only" in checks["catalog"]["detail"]
     assert checks["integrity"]["ok"]
-    assert checks["index of tree"]["detail"] == f"{len(TREE)} chunks, 0 not absorbed yet"
+    assert checks["index of tree"]["detail"] == f"{len(TREE)} chunks, 0 not indexed yet"
     assert checks["continuations"]["ok"]
 
 

@@ -16,9 +16,9 @@ from unspool.index.analysis import (
     PADDING_TERMS,
     PATH_WEIGHT,
     STOP_WORDS,
-    chunk_terms,
-    matcher,
-    terms,
+    extract_chunk_terms,
+    extract_terms,
+    get_matcher,
 )
 
 
@@ -42,18 +42,22 @@ from unspool.index.analysis import (
 )
 def test_spellings_of_the_same_words_meet(spellings: list[str]) -> None:
     """Every one finds every other by all the words that it is made of."""
-    shared = set.intersection(*(set(terms(spelling)) for spelling in spellings))
-    assert len(shared) >= 2, {spelling: terms(spelling) for spelling in spellings}
+    shared = set.intersection(*(set(extract_terms(spelling)) for spelling in spellings))
+    assert len(shared) >= 2, {spelling: extract_terms(spelling) for spelling in spellings}
 
 
 def test_an_identifier_is_also_kept_whole_however_it_is_spelled() -> None:
-    assert set(terms("parseConfig")) & set(terms("parseconfig")) == {"parseconfig"}
-    assert terms("parseConfig") == terms("parse_config") == ["pars", "config", "parseconfig"]
+    assert set(extract_terms("parseConfig")) & set(extract_terms("parseconfig")) == {"parseconfig"}
+    assert (
+        extract_terms("parseConfig")
+        == extract_terms("parse_config")
+        == ["pars", "config", "parseconfig"]
+    )
 
 
 @pytest.mark.parametrize("word", ["loadFiles", "HTTPServers", "parseConfigs", "cachingProxies"])
 def test_an_identifier_meets_its_own_lower_case_also_when_it_has_an_ending(word: str) -> None:
-    assert set(terms(word)) & set(terms(word.lower()))
+    assert set(extract_terms(word)) & set(extract_terms(word.lower()))
 
 
 @pytest.mark.parametrize(
@@ -67,38 +71,38 @@ def test_an_identifier_meets_its_own_lower_case_also_when_it_has_an_ending(word:
     ],
 )
 def test_scripts_without_spaces_become_pairs(text: str, expected: list[str]) -> None:
-    assert terms(text) == expected
+    assert extract_terms(text) == expected
 
 
 def test_mixed_words_give_the_terms_of_both_scripts() -> None:
-    found = terms("Pythonで検索")
+    found = extract_terms("Pythonで検索")
     assert "python" in found
     assert "検索" in found
-    assert {"pars", "config"} <= set(terms("parseConfig関数"))
+    assert {"pars", "config"} <= set(extract_terms("parseConfig関数"))
 
 
 def test_stop_words_are_dropped_also_inside_identifiers_but_not_inside_the_whole() -> None:
-    assert terms("How is the thing to be done") == terms("thing done")
-    assert terms(" ".join(STOP_WORDS)) == []
-    assert terms("is_valid") == ["valid", "isvalid"]
+    assert extract_terms("How is the thing to be done") == extract_terms("thing done")
+    assert extract_terms(" ".join(STOP_WORDS)) == []
+    assert extract_terms("is_valid") == ["valid", "isvalid"]
 
 
 def test_hashes_and_base64_give_no_terms() -> None:
-    assert terms("x" * 65) == []
-    assert terms("x" * 64) != []
+    assert extract_terms("x" * 65) == []
+    assert extract_terms("x" * 64) != []
 
 
 @given(st.text(max_size=200))
 def test_terms_never_hold_what_the_word_index_splits_by(text: str) -> None:
-    """The index joins them by spaces and splits by white space: anything else would be two terms
+    """The index joins them by spaces and splits by white space: anything else would be two extract_terms
     there.
     """
-    assert all(term and not re.search(r"\s", term) for term in terms(text))
+    assert all(term and not re.search(r"\s", term) for term in extract_terms(text))
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_a_text_has_the_terms_of_its_parts(left: str, right: str) -> None:
-    assert terms(f"{left}\n{right}") == terms(left) + terms(right)
+    assert extract_terms(f"{left}\n{right}") == extract_terms(left) + extract_terms(right)
 
 
 words = st.sampled_from(
@@ -127,19 +131,21 @@ words = st.sampled_from(
     st.sampled_from(["parse config", "größe", "東京", "x1", "nothing here"]),
 )
 def test_matches_are_exactly_the_words_that_hold_a_wanted_term(text: str, query: str) -> None:
-    wanted = frozenset(terms(query))
+    wanted = frozenset(extract_terms(query))
     expected = [
-        found.span() for found in re.finditer(r"\w+", text) if wanted & set(terms(found.group()))
+        found.span()
+        for found in re.finditer(r"\w+", text)
+        if wanted & set(extract_terms(found.group()))
     ]
-    assert [(start, end) for start, end, _ in matcher(wanted).find(text)] == expected
+    assert [(start, end) for start, end, _ in get_matcher(wanted).find(text)] == expected
 
 
 def test_nothing_wanted_matches_nothing() -> None:
-    assert matcher(frozenset()).find("parse config") == []
+    assert get_matcher(frozenset()).find("parse config") == []
 
 
 def test_a_chunk_is_found_by_its_text_its_path_its_headings_and_its_symbol() -> None:
-    found = chunk_terms(
+    found = extract_chunk_terms(
         kind="code",
         path="src/cache.py",
         title="Storage",
@@ -147,7 +153,7 @@ def test_a_chunk_is_found_by_its_text_its_path_its_headings_and_its_symbol() -> 
         symbol="Cache.evict",
         text="oldest entry",
     )
-    assert set(terms("oldest entry cache storage guide eviction evict")) <= set(found)
+    assert set(extract_terms("oldest entry cache storage guide eviction evict")) <= set(found)
     assert found.count("src") == PATH_WEIGHT
     assert PADDING not in found
 
@@ -155,7 +161,7 @@ def test_a_chunk_is_found_by_its_text_its_path_its_headings_and_its_symbol() -> 
 def test_a_message_is_found_by_its_text_its_day_its_speaker_and_its_title_but_not_by_its_id() -> (
     None
 ):
-    found = chunk_terms(
+    found = extract_chunk_terms(
         kind="chat",
         path="walrus/17",
         title="Boats",
@@ -164,21 +170,21 @@ def test_a_message_is_found_by_its_text_its_day_its_speaker_and_its_title_but_no
         text="they sail",
     )
     assert sorted(set(found) - {PADDING}) == sorted(
-        set(terms("they sail Saturday 4 May 2024 Ann Ünal Boats"))
+        set(extract_terms("they sail Saturday 4 May 2024 Ann Ünal Boats"))
     )
     assert (
-        chunk_terms(kind="chat", path="x", title="", headings="", symbol="", text="")
+        extract_chunk_terms(kind="chat", path="x", title="", headings="", symbol="", text="")
         == [PADDING] * PADDING_TERMS
     )
 
 
 @given(st.text(max_size=50))
 def test_nobody_can_ask_for_what_makes_messages_as_long_as_each_other(text: str) -> None:
-    assert PADDING not in terms(text)
+    assert PADDING not in extract_terms(text)
     assert (
-        chunk_terms(kind="chat", path="", title=text, headings="", symbol="", text=text).count(
-            PADDING
-        )
+        extract_chunk_terms(
+            kind="chat", path="", title=text, headings="", symbol="", text=text
+        ).count(PADDING)
         == PADDING_TERMS
     )
 
@@ -190,13 +196,13 @@ def test_threads_get_the_same_terms_as_one(monkeypatch: pytest.MonkeyPatch) -> N
     texts = [
         f"running{i} parseConfig{i} indexedDocuments testing{i % 7} 東京{i}" for i in range(400)
     ]
-    expected = [terms(text) for text in texts]
-    monkeypatch.setattr(analysis, "_MAX_REMEMBERED", 10)
+    expected = [extract_terms(text) for text in texts]
+    monkeypatch.setattr(analysis, "_MAX_CACHED", 10)
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
         with ThreadPoolExecutor(8) as pool:
             for _ in range(3):
-                assert list(pool.map(terms, texts)) == expected
+                assert list(pool.map(extract_terms, texts)) == expected
     finally:
         sys.setswitchinterval(interval)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
+from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, compute_idf
 from unspool.index.postgres import terms
-from unspool.index.postgres.terms import LEVELS, PLACES, Places
+from unspool.index.postgres.terms import DIMENSIONS, LEVELS, TermDimensions
 
 words = st.text(alphabet="abcdeé名 \U0001f600", min_size=1, max_size=4)
 chunks = st.lists(st.lists(words, min_size=1, max_size=80), min_size=1, max_size=12)
@@ -39,16 +39,16 @@ def written_out(query: set[str], chunk: list[str], among: list[list[str]]) -> fl
 
 @given(chunks, st.sets(words, max_size=6), projects)
 def test_the_inner_product_is_bm25(among: list[list[str]], query: set[str], project: int) -> None:
-    places = Places(project)
+    places = TermDimensions(project)
     holding = Counter(term for chunk in among for term in set(chunk))
-    asked = {places[term]: inverse_document_frequency(holding[term], len(among)) for term in query}
+    asked = {places[term]: compute_idf(holding[term], len(among)) for term in query}
     # a quarter of a billion places, yet it may happen
     assume(len({places[term] for term in (*holding, *query)}) == len({*holding, *query}))
     for chunk in among:
-        body = terms.body(places, chunk)
+        body = terms.build_vector(places, chunk)
         product = sum(
             asked.get(at, 0.0) * weight
-            for at, weight in zip(body.places.tolist(), body.weights.tolist(), strict=True)
+            for at, weight in zip(body.dimensions.tolist(), body.weights.tolist(), strict=True)
         )
         assert product == pytest.approx(written_out(query, chunk, among), rel=1e-5, abs=1e-6)
 
@@ -57,56 +57,58 @@ def test_the_inner_product_is_bm25(among: list[list[str]], query: set[str], proj
 def test_a_term_has_one_place_in_a_project_whoever_asks_and_in_whatever_order(
     project: int, some: list[str]
 ) -> None:
-    first, second = Places(project), Places(project)
+    first, second = TermDimensions(project), TermDimensions(project)
     expected = {term: first[term] for term in some}
     assert {term: second[term] for term in reversed(some)} == expected
-    assert all(0 <= at < PLACES for at in expected.values())
-    assert all(0 <= key < 2**31 for key in terms.keys_of(expected.values()))
+    assert all(0 <= at < DIMENSIONS for at in expected.values())
+    assert all(0 <= key < 2**31 for key in terms.list_keys(expected.values()))
 
 
 def test_the_places_of_terms_are_told_apart_and_so_are_those_of_projects() -> None:
     # What is stored depends on them: other places would need another format.
     some = [f"term{number}" for number in range(2_000)]
-    one, other = Places(1), Places(2)
+    one, other = TermDimensions(1), TermDimensions(2)
     assert len({one[term] for term in some}) > 1_990
     assert len({one[term] for term in some} & {other[term] for term in some}) < 10
     assert (one["walrus"], one["名"], other["walrus"]) == (86657074, 65197289, 62798492)
 
 
 def test_more_terms_than_are_remembered_keep_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(terms, "_MAX_REMEMBERED", 10)
-    small, some = Places(7), [f"term{number}" for number in range(35)]
+    monkeypatch.setattr(terms, "_MAX_CACHED", 10)
+    small, some = TermDimensions(7), [f"term{number}" for number in range(35)]
     first = [small[term] for term in some]
     assert [small[term] for term in some] == first
     assert len(small) <= 11
 
 
 def test_a_lone_surrogate_is_a_term_like_any_other() -> None:
-    assert terms.body(Places(1), ["\ud800", "\ud800"]).places.tolist() == [Places(1)["\ud800"]]
+    assert terms.build_vector(TermDimensions(1), ["\ud800", "\ud800"]).dimensions.tolist() == [
+        TermDimensions(1)["\ud800"]
+    ]
 
 
 def test_no_terms_make_an_empty_vector() -> None:
-    body = terms.body(Places(1), [])
-    assert body.places.size == body.weights.size == body.keys.size == 0
+    body = terms.build_vector(TermDimensions(1), [])
+    assert body.dimensions.size == body.weights.size == body.keys.size == 0
 
 
 @given(st.lists(words, min_size=1, max_size=300), projects)
 def test_a_body_is_in_order_each_place_once_with_the_level_of_its_weight(
     chunk: list[str], project: int
 ) -> None:
-    body = terms.body(Places(project), chunk)
-    assert (body.places.dtype, body.weights.dtype, body.keys.dtype) == (
+    body = terms.build_vector(TermDimensions(project), chunk)
+    assert (body.dimensions.dtype, body.weights.dtype, body.keys.dtype) == (
         np.int32,
         np.float32,
         np.int32,
     )
-    assert np.all(np.diff(body.places) > 0) and len(body.places) == len(
-        {Places(project)[term] for term in chunk}
+    assert np.all(np.diff(body.dimensions) > 0) and len(body.dimensions) == len(
+        {TermDimensions(project)[term] for term in chunk}
     )
     assert np.all(body.weights > 0) and np.all(body.weights < K1 + 1)
-    assert set(body.keys.tolist()) <= set(terms.keys_of(body.places.tolist()))
+    assert set(body.keys.tolist()) <= set(terms.list_keys(body.dimensions.tolist()))
     for at, weight, key in zip(
-        body.places.tolist(), body.weights.tolist(), body.keys.tolist(), strict=True
+        body.dimensions.tolist(), body.weights.tolist(), body.keys.tolist(), strict=True
     ):
         assert key == 4 * at + sum(weight >= np.float32(level) for level in LEVELS)
 
@@ -116,10 +118,10 @@ def test_the_binary_form_is_what_pgvector_reads(chunk: list[str], project: int) 
     pgvector = pytest.importorskip(
         "pgvector", reason="pgvector is not installed; pip install 'unspool[postgres]'"
     )
-    body = terms.body(Places(project), chunk)
+    body = terms.build_vector(TermDimensions(project), chunk)
     read = pgvector.SparseVector.from_binary(body.to_binary())
-    assert read.dimensions() == PLACES
-    assert list(read.indices()) == body.places.tolist()
+    assert read.dimensions() == DIMENSIONS
+    assert list(read.indices()) == body.dimensions.tolist()
     assert list(read.values()) == body.weights.tolist()
 
 
@@ -131,9 +133,9 @@ def test_the_keys_that_bring_the_most_come_first_until_there_are_enough(
     query: dict[int, float], data: st.DataObject, enough: int
 ) -> None:
     counts = data.draw(
-        st.dictionaries(st.sampled_from(terms.keys_of(query)), st.integers(1, 200), max_size=20)
+        st.dictionaries(st.sampled_from(terms.list_keys(query)), st.integers(1, 200), max_size=20)
     )
-    chosen = terms.leading(query, counts, enough)
+    chosen = terms.choose_keys(query, counts, enough)
     assert len(chosen) == len(set(chosen)) and set(chosen) <= counts.keys()
     total = sum(counts[key] for key in chosen)
     assert total >= enough or set(chosen) == counts.keys()
@@ -148,9 +150,8 @@ def test_the_keys_that_bring_the_most_come_first_until_there_are_enough(
 @given(st.integers(1, 10_000))
 def test_a_term_is_worth_more_the_rarer_it_is_and_never_less_than_nothing(total: int) -> None:
     worth = [
-        inverse_document_frequency(frequency, total)
-        for frequency in range(0, total + 1, max(1, total // 20))
+        compute_idf(frequency, total) for frequency in range(0, total + 1, max(1, total // 20))
     ]
     assert worth == sorted(worth, reverse=True) and min(worth) > 0
     # a count that another writer has just raised
-    assert inverse_document_frequency(total + 5, total) > 0
+    assert compute_idf(total + 5, total) > 0

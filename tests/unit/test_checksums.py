@@ -52,7 +52,7 @@ def test_no_changed_byte_is_ever_returned(
     hurt = bytearray(data_bytes)
     hurt[data.draw(st.integers(0, len(hurt) - 1))] ^= 1 << data.draw(st.integers(0, 7))
     file.write_bytes(hurt)
-    assert checksums.find_damage(file, sums)
+    assert checksums.find_file_damage(file, sums)
     start = data.draw(st.integers(0, len(hurt)))
     stop = data.draw(st.integers(start, len(hurt)))
     with pytest.MonkeyPatch.context() as patch:

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from unspool.catalog.reading import Position
 from unspool.index.embedded import checksums, flat
 from unspool.index.embedded.checksums import DamagedError
-from unspool.index.embedded.flat import VectorState, VectorView
-from unspool.index.ports import Points
+from unspool.index.embedded.flat import VectorRows, VectorState, VectorView
 
 DIMENSION = 64
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,14 +28,14 @@ def unit(seed: int, dimension: int = DIMENSION) -> np.ndarray:
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-def points(ids: list[int], version: int = 0, dimension: int = DIMENSION) -> Points:
+def points(ids: list[int], version: int = 0, dimension: int = DIMENSION) -> VectorRows:
     """Each id has its own vector and belongs to document id // 10; another version has another
     vector.
     """
     vectors = np.array(
         [unit(id_ * 1000 + version, dimension) for id_ in ids], dtype=np.float32
     ).reshape(len(ids), dimension)
-    return Points(
+    return VectorRows(
         ids=np.array(ids, dtype=np.int64),
         documents=np.array([id_ // 10 for id_ in ids], dtype=np.int64),
         vectors=vectors,
@@ -48,18 +47,18 @@ class Files:
 
     def __init__(self, folder: Path, dimension: int = DIMENSION) -> None:
         self.folder = folder
-        self.state = VectorState(catalog="c", project=1, space="s", dimension=dimension)
+        self.state = VectorState(source="c", dimension=dimension)
         self.view = flat.open_view(folder, self.state)
         self.expected: dict[int, np.ndarray] = {}
 
-    def append(self, added: Points, removed: list[int] | None = None) -> None:
+    def append(self, added: VectorRows, removed: list[int] | None = None) -> None:
         gone = np.array(removed or [], dtype=np.int64)
         self.state = flat.append(
             self.folder,
             self.view,
             added,
             removed=gone,
-            position=Position(self.state.position + 1, 7),
+            position=Position(self.state.position.seq + 1, 7),
         )
         self.view = flat.open_view(self.folder, self.state, self.view)
         for id_ in gone.tolist():
@@ -112,7 +111,7 @@ def test_appending_replacing_and_removing_in_any_order_equals_a_dictionary(
             asked = np.arange(31, dtype=np.int64)
             scores = flat.score(view, unit(seed), asked)
             assert [id_ for id_ in range(31) if not np.isnan(scores[id_])] == sorted(files.expected)
-            rows = flat.rows_of(view, asked)
+            rows = flat.find_rows(view, asked)
             assert [int(view.chunk_ids[row]) for row in rows if row >= 0] == sorted(files.expected)
 
 
@@ -141,7 +140,7 @@ def test_nothing_is_found_in_nothing(files: Files) -> None:
 def test_equal_vectors_are_in_the_order_of_their_ids(files: Files) -> None:
     same = np.tile(unit(3), (40, 1))
     ids = np.random.default_rng(1).permutation(40).astype(np.int64)
-    files.append(Points(ids=ids, documents=ids, vectors=same))
+    files.append(VectorRows(ids=ids, documents=ids, vectors=same))
     assert flat.search(files.view, unit(3), 7, None).ids.tolist() == list(range(7))
 
 
@@ -220,7 +219,7 @@ def test_many_rows_are_searched_in_two_stages_and_the_best_are_found(
     )
     near /= np.linalg.norm(near, axis=1, keepdims=True)
     ids = np.arange(2000, 2010, dtype=np.int64)
-    files.append(Points(ids=ids, documents=ids, vectors=near), removed=list(range(100)))
+    files.append(VectorRows(ids=ids, documents=ids, vectors=near), removed=list(range(100)))
     files.check(files.reopened(), query, 10)
     chosen = files.view.document_ids != 2003
     assert 2003 not in flat.search(files.view, query, 10, chosen).ids
@@ -237,7 +236,7 @@ def test_exact_opposites_do_not_crowd_out_the_nearest(
     files = Files(tmp_path / "vectors", 256)
     query = unit(77, 256)
     ids = np.arange(200, dtype=np.int64)
-    files.append(Points(ids=ids, documents=ids, vectors=np.tile(-query, (200, 1))))
+    files.append(VectorRows(ids=ids, documents=ids, vectors=np.tile(-query, (200, 1))))
     files.append(points(list(range(1000, 1050)), dimension=256))
     assert (flat.search(files.view, query, 10, None).scores > -0.9).all()
 
@@ -259,7 +258,7 @@ def is_damaged(files: Files) -> bool:
 
     A missing state is a new folder.
     """
-    found = flat.find_damage(files.folder)
+    found = checksums.find_damage(files.folder, flat.read_state)
     try:
         state = flat.read_state(files.folder)
         if state is None:

@@ -101,7 +101,7 @@ def test_only_so_many_different_terms_are_looked_for_but_repeats_stay() -> None:
 
 @pytest.mark.parametrize("spelling", ["chunk_id", "chunkId", "ChunkID", "chunkid"])
 def test_words_side_by_side_also_ask_for_the_name_that_they_make(spelling: str) -> None:
-    assert set(analysis.terms(spelling)) & set(
+    assert set(analysis.extract_terms(spelling)) & set(
         planned("a chunk's id, or the chunk id").weights
     ) >= {"chunkid"}
 

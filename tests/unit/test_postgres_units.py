@@ -200,13 +200,13 @@ def test_what_the_driver_says_while_it_connects_stands_for_one_of_our_errors(
 def test_vectors_are_kept_as_asked_or_so_that_an_index_takes_them(
     dimension: int, wanted: str, kind: str
 ) -> None:
-    assert tables.type_for(dimension, VectorOptions(type=wanted)) == kind
+    assert tables.choose_type(dimension, VectorOptions(type=wanted)) == kind
 
 
 @pytest.mark.parametrize("wanted", ["auto", "vector", "halfvec"])
 def test_more_dimensions_than_a_column_takes_are_refused(wanted: str) -> None:
     with pytest.raises(ConfigError, match="16000"):
-        tables.type_for(16_001, VectorOptions(type=wanted))
+        tables.choose_type(16_001, VectorOptions(type=wanted))
 
 
 @pytest.mark.parametrize(
@@ -216,13 +216,13 @@ def test_more_dimensions_than_a_column_takes_are_refused(wanted: str) -> None:
 def test_an_ivfflat_index_gets_as_many_lists_as_its_size_asks_for(
     rows: int, given: int, lists: int
 ) -> None:
-    assert tables.lists(VectorOptions(ivfflat_lists=given), rows) == lists
+    assert tables.choose_lists(VectorOptions(ivfflat_lists=given), rows) == lists
 
 
 @pytest.mark.parametrize("metric", list(Metric))
 def test_an_index_is_made_for_the_operator_that_a_search_uses(metric: Metric) -> None:
     table = tables.VectorTable(space_id=1, type="halfvec", dimension=256)
-    made = table.index_sql(
+    made = table.build_index_sql(
         "vectors_1", 7, VectorOptions(metric=metric, hnsw_m=40, hnsw_ef_construction=50), 100
     )
     # pgvector wants at least twice m

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from unspool.catalog.reading import Position
 from unspool.index.analysis import PADDING
-from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, inverse_document_frequency
-from unspool.index.embedded import postings, segments
+from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, compute_idf
+from unspool.index.embedded import checksums, postings, segments
 from unspool.index.embedded.checksums import DamagedError
-from unspool.index.embedded.postings import Entry, LiveSegment
+from unspool.index.embedded.postings import ChunkTerms, LiveSegment
 
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 TERMS = ["walrus", "penguin", "zebra", "ape", "\ud800", PADDING]
@@ -35,11 +35,11 @@ class Index:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.view = segments.WordView(segments.WordState(catalog="c", project=1))
+        self.view = segments.WordView(segments.WordState(source="c"))
         self.expected: dict[int, list[str]] = {}
 
     def append(self, added: dict[int, list[str]], removed: list[int] | None = None) -> None:
-        entries = [Entry(id_, id_ // 10, terms) for id_, terms in added.items()]
+        entries = [ChunkTerms(id_, id_ // 10, terms) for id_, terms in added.items()]
         state = segments.append(
             self.folder, self.view, entries, removed=removed or [], position=Position(1, 7)
         )
@@ -56,8 +56,8 @@ class Index:
     def fresh(self) -> tuple[LiveSegment, ...]:
         return (
             LiveSegment(
-                postings.build(
-                    [Entry(id_, id_ // 10, terms) for id_, terms in self.expected.items()]
+                postings.build_segment(
+                    [ChunkTerms(id_, id_ // 10, terms) for id_, terms in self.expected.items()]
                 ),
                 None,
             ),
@@ -69,7 +69,7 @@ def bm25(terms: list[str], weights: dict[str, float], among: dict[int, list[str]
     for term, weight in weights.items():
         frequency = terms.count(term)
         if frequency:
-            idf = inverse_document_frequency(sum(term in own for own in among.values()), len(among))
+            idf = compute_idf(sum(term in own for own in among.values()), len(among))
             total += (
                 weight
                 * idf
@@ -153,7 +153,7 @@ def test_files_of_merged_segments_are_removed(
         index.append({number: ["ape", TERMS[number % 3]]}, [number - 3])
         assert {file.name for file in index.folder.iterdir()} == {
             "state.json",
-            *index.view.state.names,
+            *index.view.state.list_files(),
         }
     index.append({}, list(range(12)))
     assert [file.name for file in index.folder.iterdir()] == ["state.json"]
@@ -177,7 +177,7 @@ def test_damage_is_found_on_opening_and_by_the_check(
     index.append({id_: ["ape", "walrus", f"w{id_}"] for id_ in range(5, 40)})
     index.append({}, [7, 8])
     state = index.view.state.segments[0]
-    file = index.folder / ("state.json" if column == "state" else state.name(column))
+    file = index.folder / ("state.json" if column == "state" else state.name_file(column))
     content = bytearray(file.read_bytes())
     if damage == "missing":
         file.unlink()
@@ -190,7 +190,7 @@ def test_damage_is_found_on_opening_and_by_the_check(
     if (column, damage) == ("state", "missing"):
         assert segments.read_state(index.folder) is None
         return
-    assert segments.find_damage(index.folder)
+    assert checksums.find_damage(index.folder, segments.read_state)
     with pytest.raises(DamagedError):
         index.reopen()
 

@@ -27,7 +27,7 @@ TEXT = "\n".join(
 
 
 def wanted(query: str) -> frozenset[str]:
-    return frozenset(analysis.terms(query))
+    return frozenset(analysis.extract_terms(query))
 
 
 def test_the_stretch_with_most_of_the_wanted_words_is_shown_with_a_line_before_it() -> None:
@@ -105,7 +105,9 @@ def test_a_snippet_is_a_part_of_the_text_at_its_line_and_its_marks_are_wanted_wo
     for a, b in shown.marks:
         assert 0 <= a < b <= len(shown.text)
         # a cut may go through a word
-        assert (terms & set(analysis.terms(shown.text[a:b]))) or a == 0 or b == len(shown.text)
+        assert (
+            (terms & set(analysis.extract_terms(shown.text[a:b]))) or a == 0 or b == len(shown.text)
+        )
     assert list(shown.marks) == sorted(shown.marks)
 
 

@@ -1,5 +1,6 @@
-"""What `unspool doctor` finds: the installation, the catalog, the index and the documents, each
-with its cure. It changes nothing.
+"""Checks of `unspool doctor`: the installation, the catalog, the index and the documents.
+
+Each failed check names its cure. Nothing is changed.
 """
 
 from __future__ import annotations
@@ -10,23 +11,21 @@ import shlex
 import sqlite3
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from unspool.catalog import projects, schema, spaces
+from unspool.catalog.database import engine_name
+from unspool.corpus import Corpus
 from unspool.domain.documents import Status
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import ConfigError, ConflictError, UnspoolError
+from unspool.session import open_cache, open_embedder
 from unspool.settings import Settings
 from unspool.settings.folders import summarize_ignored_settings
 
-if TYPE_CHECKING:
-    from unspool.catalog import Catalog
-    from unspool.catalog.projects import ProjectRow
-    from unspool.corpus import Corpus
-    from unspool.embedders.base import Embedder
-
 MIN_PYTHON = (3, 11)
-MIN_SQLITE = (3, 35)  # RETURNING, which SQLAlchemy uses where it is there
-EXTRAS = (  # module, extra, what is so with it, what without
+MIN_SQLITE = (3, 35)  # RETURNING, which SQLAlchemy uses if it is available
+EXTRAS = (  # module, extra, detail if it is installed, detail if it is missing
     ("pypdf", "pdf", "PDF files are read", "PDF files are not read, pypdf is not installed"),
     ("docx", "docx", "DOCX files are read", "DOCX files are not read, docx is not installed"),
     (
@@ -46,60 +45,73 @@ _ENGINES = {"sqlite": "unspool.diagnosis.sqlite", "postgresql": "unspool.diagnos
 
 
 def diagnose(settings: Settings) -> list[Check]:
-    """Every check that can be made; what depends on a failed one is left out."""
-    found = [
-        _settings(settings),
+    """Run every check, except those that depend on a failed check."""
+    embedder = _check_embedder(settings)
+    checks = [
+        _check_settings(settings),
         *_check_folder(settings),
-        *_installation(),
-        *_embedder_loads(settings),
+        *_check_installation(),
+        embedder,
     ]
-    embedder_is_well = found[-1].ok
-    if settings.cache.address and embedder_is_well:
-        found.append(_cache(settings))
+    if settings.cache.address and embedder.ok:
+        checks.append(_check_cache(settings))
     try:
-        engine = _engine(settings)
-        about: list[Check] = list(engine.look(settings))
+        engine = _import_engine(settings)
+        about: list[Check] = list(engine.check_catalog(settings))
     except UnspoolError as error:
         cure = "set UNSPOOL_DATABASE to sqlite:////absolute/path.db or postgresql://user@host/name"
-        return [*found, Check(name="catalog", ok=False, detail=str(error), cure=cure)]
-    found += about
+        return [*checks, Check(name="catalog", ok=False, detail=str(error), cure=cure)]
+    checks += about
+    passed = {check.name for check in about if check.ok}
     if settings.vectors.address:
-        return [
-            *found,
+        checks.append(
             Check(
                 name="vectors",
                 ok=False,
                 detail="an address for vectors is set",
                 cure="leave UNSPOOL_VECTORS empty",
-            ),
-        ]
-    if embedder_is_well and engine.is_usable(about):
-        found += _content(settings, engine)
-    return found
+            )
+        )
+    elif embedder.ok and passed.issuperset(engine.REQUIRED):
+        checks += _check_content(settings, engine)
+    return checks
 
 
-def without_settings(error: ConfigError) -> list[Check]:
-    """What can be said when not even the settings can be read."""
+def diagnose_without_settings(error: ConfigError) -> list[Check]:
+    """Run the checks that need no settings, because the settings are invalid."""
+    cure = "correct the value; `unspool settings` shows where each one comes from"
     return [
-        Check(
-            name="settings",
-            ok=False,
-            detail=str(error),
-            cure="correct the value; `unspool settings` shows where each one comes from",
-        ),
-        *_installation(),
+        Check(name="settings", ok=False, detail=str(error), cure=cure),
+        *_check_installation(),
     ]
 
 
-def _settings(settings: Settings) -> Check:
+def make_failure(name: str, error: UnspoolError) -> Check:
+    """Return a failed check; the part of a message after a semicolon is the cure."""
+    detail, _, cure = str(error).partition("; ")
+    return Check(name=name, ok=False, detail=detail, cure=cure)
+
+
+def check_revision(revision: str) -> Check:
+    """Check that a catalog is at the newest revision; '' is the base."""
+    is_current = revision == schema.HEAD
+    return Check(
+        name="migrations",
+        ok=is_current,
+        detail=f"at {revision or 'base'}, the newest is {schema.HEAD}",
+        cure="" if is_current else "unspool migrate upgrades it; so does any command that opens it",
+    )
+
+
+def _check_settings(settings: Settings) -> Check:
     given = [f"{name} ({origin})" for name, _, origin, _ in settings.rows() if origin != "default"]
     return Check(name="settings", ok=True, detail=", ".join(given) or "all at their defaults")
 
 
 def _check_folder(settings: Settings) -> Iterator[Check]:
-    """Yield a check for the settings of the current folder that are ignored.
+    """Yield a check if settings of the current folder are ignored.
 
-    They are no fault: the folder may be somebody else's.
+    The check passes, because the folder may belong to another user.
     """
     if settings.ignored:
         yield Check(
@@ -110,67 +122,51 @@ def _check_folder(settings: Settings) -> Iterator[Check]:
         )
 
 
-def _installation() -> Iterator[Check]:
-    new_enough = sys.version_info[:2] >= MIN_PYTHON
-    version = ".".join(map(str, sys.version_info[:3]))
-    yield Check(
-        name="python",
-        ok=new_enough,
-        detail=version,
-        cure="" if new_enough else "use Python 3.11 or newer",
-    )
-    new_enough = sqlite3.sqlite_version_info[:2] >= MIN_SQLITE
-    yield Check(
-        name="sqlite",
-        ok=new_enough,
-        detail=sqlite3.sqlite_version,
-        cure="" if new_enough else "use a Python with SQLite 3.35 or newer",
-    )
+def _check_installation() -> Iterator[Check]:
+    for name, version, least, cure in (
+        ("python", sys.version_info[:3], MIN_PYTHON, "use Python 3.11 or newer"),
+        (
+            "sqlite",
+            sqlite3.sqlite_version_info,
+            MIN_SQLITE,
+            "use a Python with SQLite 3.35 or newer",
+        ),
+    ):
+        ok = version[:2] >= least
+        detail = ".".join(map(str, version))
+        yield Check(name=name, ok=ok, detail=detail, cure="" if ok else cure)
     for module, extra, detail_with, detail_without in EXTRAS:
-        there = importlib.util.find_spec(module) is not None
-        detail = detail_with if there else detail_without
+        is_installed = importlib.util.find_spec(module) is not None
         yield Check(
             name=f"extra {extra}",
             ok=True,
-            detail=detail,
-            cure="" if there else f"if they are wanted: pip install 'unspool[{extra}]'",
+            detail=detail_with if is_installed else detail_without,
+            cure="" if is_installed else f"if they are wanted: pip install 'unspool[{extra}]'",
         )
 
 
-def _embedder_loads(settings: Settings) -> list[Check]:
+def _check_embedder(settings: Settings) -> Check:
     try:
-        embedder = _embedder(settings)
+        embedder = open_embedder(settings)[0]
         embedder.embed_query("hello")  # weights are read when they are first used
     except UnspoolError as error:
-        detail, _, cure = str(error).partition("; ")
-        return [Check(name="embedder", ok=False, detail=detail, cure=cure)]
-    return [
-        Check(
-            name="embedder",
-            ok=True,
-            detail=f"{embedder.name} (revision {embedder.revision}, {embedder.dimension} dimensions)",  # noqa: E501
-        )
-    ]
+        return make_failure("embedder", error)
+    return Check(
+        name="embedder",
+        ok=True,
+        detail=(f"{embedder.name} (revision {embedder.revision}, {embedder.dimension} dimensions)"),
+    )
 
 
-def _embedder(settings: Settings) -> Embedder:
-    from unspool.session import open_embedder
-
-    return open_embedder(settings)[0]
-
-
-def _cache(settings: Settings) -> Check:
-    from unspool.session import open_cache
-
+def _check_cache(settings: Settings) -> Check:
     try:
-        cache = open_cache(settings, _embedder(settings))
+        cache = open_cache(settings, open_embedder(settings)[0])
         assert cache is not None
-        answers = cache.answers()
+        is_reachable = cache.answers()
         cache.close()
     except UnspoolError as error:
-        detail, _, cure = str(error).partition("; ")
-        return Check(name="cache", ok=False, detail=detail, cure=cure)
-    if answers:
+        return make_failure("cache", error)
+    if is_reachable:
         return Check(name="cache", ok=True, detail="Redis answers")
     return Check(
         name="cache",
@@ -180,100 +176,62 @@ def _cache(settings: Settings) -> Check:
     )
 
 
-def _engine(settings: Settings) -> Any:
-    """The module that looks after the engine that the address names."""
-    from unspool.catalog.database import engine_name
-
-    searched = (
+def _import_engine(settings: Settings) -> Any:
+    """Return the module with the checks of the engine that the address names."""
+    address = (
         settings.database.address or settings.database.read_address or settings.database_address
     )
-    return importlib.import_module(_ENGINES[engine_name(searched)])
+    return importlib.import_module(_ENGINES[engine_name(address)])
 
 
-def _content(settings: Settings, engine: Any) -> Iterator[Check]:
-    from unspool.corpus import Corpus
-
+def _check_content(settings: Settings, engine: Any) -> Iterator[Check]:
     try:
         with Corpus(settings) as corpus:
-            yield _space(corpus)
+            yield _check_spaces(corpus)
             for status in corpus.status():
-                yield engine.index(
-                    corpus._resources.catalog,
-                    corpus._resources.session.store,
-                    corpus._project(status.name),
-                    status,
+                row = corpus._project(status.name)
+                yield engine.check_index(
+                    corpus._resources.catalog, corpus._resources.session.store, row, status
                 )
-                yield _documents(corpus, status)
+                yield _check_documents(corpus, row.id, status)
     except ConflictError as error:
-        detail, _, cure = str(error).partition("; ")
-        yield Check(name="vector space", ok=False, detail=detail, cure=cure)
+        yield make_failure("vector space", error)
     except UnspoolError as error:
-        yield Check(
-            name="projects",
-            ok=False,
-            detail=str(error),
-            cure="run doctor again; if it stays, restore the catalog from a backup",
-        )
+        cure = "run doctor again; if it still fails, restore the catalog from a backup"
+        yield Check(name="projects", ok=False, detail=str(error), cure=cure)
 
 
-def _space(corpus: Corpus) -> Check:
-    """The vectors in use, and those that are only kept."""
-    from unspool.catalog import spaces
-
+def _check_spaces(corpus: Corpus) -> Check:
+    """Report the vectors of other embedders that the catalog still contains."""
     with corpus._resources.catalog.read() as connection:
-        kept = {
-            str(space): spaces.embedding_count(connection, space.id)
+        others = ", ".join(
+            f"{spaces.embedding_count(connection, space.id)} vectors of {space}"
             for space in spaces.all_spaces(connection)
             if not space.active
-        }
-    detail = "it belongs to this embedder"
-    if not kept:
-        return Check(name="vector space", ok=True, detail=detail)
-    others = ", ".join(f"{count} vectors of {name}" for name, count in kept.items())
+        )
     return Check(
         name="vector space",
         ok=True,
-        detail=f"{detail}; kept beside it: {others}",
-        cure="unspool reembed --drop-old forgets those",
+        detail="it belongs to this embedder" + (f"; also stored: {others}" if others else ""),
+        cure="unspool reembed --drop-old deletes those" if others else "",
     )
 
 
-def _row(corpus: Corpus, name: str) -> tuple[Catalog, ProjectRow]:
-    return corpus._resources.catalog, corpus._project(name)
-
-
-def _documents(corpus: Corpus, status: ProjectStatus) -> Check:
-    from unspool.catalog import projects
-
-    name = f"documents of {status.name}"
-    failed = status.documents.get(Status.FAILED, 0)
-    open_count = sum(
-        status.documents.get(one, 0) for one in (Status.PENDING, Status.INDEXING, Status.STALE)
-    )
-    detail = (
-        ", ".join(
-            f"{count} {one.value}" for one in Status if (count := status.documents.get(one, 0))
+def _check_documents(corpus: Corpus, project_id: int, status: ProjectStatus) -> Check:
+    name, counts = f"documents of {status.name}", status.documents
+    found = [f"{count} {one.value}" for one in Status if (count := counts.get(one, 0))]
+    detail = ", ".join(found) or "none"
+    if counts.get(Status.FAILED):
+        cure = (
+            "unspool documents --status failed shows why each failed; the next index tries them "
+            "again"
         )
-        or "none"
-    )
-    if failed:
-        return Check(
-            name=name,
-            ok=False,
-            detail=detail,
-            cure=(
-                "unspool documents --status failed says why each failed; the next index tries "
-                "them again"
-            ),
-        )
-    catalog, row = _row(corpus, status.name)
-    with catalog.read() as connection:
-        at_work = bool(projects.live_runs(connection, row.id))
-    if open_count and not at_work:
-        return Check(
-            name=name,
-            ok=False,
-            detail=f"{detail}; a run was interrupted",
-            cure=f"unspool index {status.root or 'SOURCE'} --project {status.name}",
-        )
-    return Check(name=name, ok=True, detail=f"{detail}; a run is at work" if at_work else detail)
+        return Check(name=name, ok=False, detail=detail, cure=cure)
+    with corpus._resources.catalog.read() as connection:
+        is_running = bool(projects.live_runs(connection, project_id))
+    if is_running:
+        return Check(name=name, ok=True, detail=f"{detail}; a run is at work")
+    if any(counts.get(one) for one in (Status.PENDING, Status.INDEXING, Status.STALE)):
+        cure = f"unspool index {status.root or 'SOURCE'} --project {status.name}"
+        return Check(name=name, ok=False, detail=f"{detail}; a run was interrupted", cure=cure)
+    return Check(name=name, ok=True, detail=detail)

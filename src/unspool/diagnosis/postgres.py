@@ -1,237 +1,174 @@
-"""What `doctor` finds of a catalog on a server: whether it answers, its version and pgvector's,
-the migrations, and the index over the vectors.
-"""
+"""Checks of a catalog on PostgreSQL: server, pgvector, migrations, replica and indexes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import postgres
+from unspool.catalog.postgres import PostgresCatalog, Target
+from unspool.catalog.projects import ProjectRow
+from unspool.diagnosis import check_revision, make_failure
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
+from unspool.index.postgres.store import PostgresStore
 from unspool.settings import Settings
 
-if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection, Engine
-
-    from unspool.catalog.postgres import PostgresCatalog, Target
-    from unspool.catalog.projects import ProjectRow
-    from unspool.index.postgres.store import PostgresStore
-
-_ESSENTIAL = ("server", "pgvector", "migrations")
+REQUIRED = ("server", "migrations")  # checks that must pass before projects are checked
 
 
-def look(settings: Settings) -> Iterator[Check]:
-    """The server and the catalog in it; nothing is made or upgraded."""
-    yield from _server(
-        "server", settings.database.address or settings.database.read_address, settings
-    )
+def check_catalog(settings: Settings) -> Iterator[Check]:
+    """Check the server and its catalog; create and upgrade nothing."""
+    target = postgres.target_of(settings.database.address or settings.database.read_address)
+    try:
+        with _connect(target, settings) as connection:
+            yield _check_server(connection, target)
+            migrations = list(_check_migrations(connection, target))
+            yield _check_pgvector(connection, is_new=migrations[0].name == "catalog")
+            yield _check_connections(connection, settings)
+            yield from migrations
+    except UnspoolError as error:
+        yield Check(
+            name="server",
+            ok=False,
+            detail=str(error),
+            cure="correct that first, then run doctor again",
+        )
     if settings.database.read_address:
-        yield from _replica(settings)
+        yield _check_replica(settings)
 
 
-def is_usable(checks: Sequence[Check]) -> bool:
-    """Whether what the catalog holds can be looked at too."""
-    essential = [check for check in checks if check.name in _ESSENTIAL]
-    return len(essential) == len(_ESSENTIAL) and all(
-        check.ok for check in essential if check.name != "pgvector"
-    )
-
-
-def _server(name: str, address: str, settings: Settings) -> Iterator[Check]:
-    from unspool.catalog import postgres
-
-    target = postgres.target_of(address)
+@contextmanager
+def _connect(target: Target, settings: Settings) -> Iterator[Connection]:
     engine = postgres.engine_for(target, settings.database)
     try:
         with postgres.translated(target), postgres.connected(engine) as connection:
-            version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
-            number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
-            encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
-            yield _version(name, target, version, number, encoding)
-            catalog = list(_migrations(connection, target))
-            yield _extension(connection, is_new=catalog[0].name == "catalog")
-            yield _room(connection, settings)
-            yield from catalog
-    except UnspoolError as error:
-        yield Check(
-            name=name, ok=False, detail=str(error), cure="mend that first, then run doctor again"
-        )
+            yield connection
     finally:
         engine.dispose()
 
 
-def _version(name: str, target: Target, version: str, number: int, encoding: str) -> Check:
-    from unspool.catalog.postgres import MIN_SERVER
-
+def _check_server(connection: Connection, target: Target) -> Check:
+    version, number, encoding = (
+        connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+        for name in ("server_version", "server_version_num", "server_encoding")
+    )
+    cure = ""
+    if int(number) < postgres.MIN_SERVER:
+        cure = f"use PostgreSQL {postgres.MIN_SERVER // 10_000} or newer"
+    elif encoding != "UTF8":
+        cure = "create a database with ENCODING 'UTF8' and name that in UNSPOOL_DATABASE"
     detail = f"PostgreSQL {version} at {target.place}, encoded as {encoding}"
-    if number < MIN_SERVER:
-        return Check(
-            name=name,
-            ok=False,
-            detail=detail,
-            cure=f"use PostgreSQL {MIN_SERVER // 10_000} or newer",
-        )
-    if encoding != "UTF8":
-        return Check(
-            name=name,
-            ok=False,
-            detail=detail,
-            cure="make a database with ENCODING 'UTF8' and name that in UNSPOOL_DATABASE",
-        )
-    return Check(name=name, ok=True, detail=detail)
+    return Check(name="server", ok=not cure, detail=detail, cure=cure)
 
 
-def _extension(connection: Connection, *, is_new: bool) -> Check:
-    from unspool.catalog.postgres import GOOD_PGVECTOR, MIN_PGVECTOR, pgvector_version
-
-    version = pgvector_version(connection)
+def _check_pgvector(connection: Connection, *, is_new: bool) -> Check:
+    version = postgres.pgvector_version(connection)
     if version is None:
-        available = connection.exec_driver_sql(
-            "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
-        ).scalar()
-        if available is None:
-            cure = (
-                "install pgvector on the server: the Debian package is postgresql-NN-pgvector, "
-                "the image pgvector/pgvector"
-            )
-            return Check(
-                name="pgvector", ok=False, detail="it is not installed on the server", cure=cure
-            )
-        return Check(
-            name="pgvector",
-            ok=is_new,
-            detail=f"{available} is on the server, but not made in this database",
-            cure=(
-                "unspool migrate makes it if the user may; otherwise let an administrator run "
-                "CREATE EXTENSION vector"
-            ),
-        )
-    shown = ".".join(map(str, version))
-    if version < GOOD_PGVECTOR:
-        wanted = ".".join(map(str, GOOD_PGVECTOR))
-        why = (
-            "filtered searches come back short"
-            if version < MIN_PGVECTOR
-            else "a vacuum may damage HNSW indexes"
-        )
-        cure = f"install {wanted} or newer on the server and run ALTER EXTENSION vector UPDATE"
-        return Check(name="pgvector", ok=False, detail=f"{shown}: {why}", cure=cure)
-    return Check(name="pgvector", ok=True, detail=shown)
+        return _check_missing_pgvector(connection, is_new=is_new)
+    detail = ".".join(map(str, version))
+    if version >= postgres.GOOD_PGVECTOR:
+        return Check(name="pgvector", ok=True, detail=detail)
+    wanted = ".".join(map(str, postgres.GOOD_PGVECTOR))
+    why = "a vacuum may damage HNSW indexes"
+    if version < postgres.MIN_PGVECTOR:
+        why = "filtered searches return too few hits"
+    cure = f"install {wanted} or newer on the server and run ALTER EXTENSION vector UPDATE"
+    return Check(name="pgvector", ok=False, detail=f"{detail}: {why}", cure=cure)
 
 
-def _room(connection: Connection, settings: Settings) -> Check:
-    """Whether the server has the connections that the pool may want."""
+def _check_missing_pgvector(connection: Connection, *, is_new: bool) -> Check:
+    available = connection.exec_driver_sql(
+        "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
+    ).scalar()
+    if available is None:
+        cure = (
+            "install pgvector on the server: the Debian package is postgresql-NN-pgvector, the "
+            "image pgvector/pgvector"
+        )
+        detail = "it is not installed on the server"
+        return Check(name="pgvector", ok=False, detail=detail, cure=cure)
+    return Check(
+        name="pgvector",
+        ok=is_new,
+        detail=f"{available} is on the server, but not created in this database",
+        cure=(
+            "unspool migrate creates it if the user may; otherwise let an administrator run "
+            "CREATE EXTENSION vector"
+        ),
+    )
+
+
+def _check_connections(connection: Connection, settings: Settings) -> Check:
+    """Check that the server allows as many connections as the pool may open."""
     query = (
         "SELECT current_setting('max_connections')::int, (SELECT count(*) FROM pg_stat_activity "
         "WHERE backend_type = 'client backend')"
     )
     most, used = connection.exec_driver_sql(query).one()
     wanted = settings.database.pool_size + settings.database.pool_overflow
-    ok = wanted <= most
     cure = (
-        ""
-        if ok
-        else (
-            "lower UNSPOOL_POOL_SIZE and UNSPOOL_POOL_OVERFLOW, or raise max_connections on the "
-            "server"
-        )
+        "lower UNSPOOL_POOL_SIZE and UNSPOOL_POOL_OVERFLOW, or raise max_connections on the server"
     )
     return Check(
         name="connections",
-        ok=ok,
-        detail=f"{used} of {most} in use, this process may want {wanted}",
-        cure=cure,
+        ok=wanted <= most,
+        detail=f"{used} of {most} in use, this process may open {wanted}",
+        cure="" if wanted <= most else cure,
     )
 
 
-def _migrations(connection: Connection, target: Target) -> Iterator[Check]:
-    from unspool.catalog import schema
-    from unspool.catalog.postgres import revision_of
-
+def _check_migrations(connection: Connection, target: Target) -> Iterator[Check]:
     try:
-        revision = revision_of(connection, target)
+        revision = postgres.revision_of(connection, target)
     except UnspoolError as error:
-        detail, _, cure = str(error).partition("; ")
-        yield Check(name="migrations", ok=False, detail=detail, cure=cure)
+        yield make_failure("migrations", error)
         return
     if not revision:
-        yield Check(
-            name="catalog",
-            ok=True,
-            detail=f"there is none at {target.place} yet; the first index makes it",
-        )
+        detail = f"there is none at {target.place} yet; the first index creates it"
+        yield Check(name="catalog", ok=True, detail=detail)
         return
-    current = revision == schema.HEAD
-    cure = (
-        ""
-        if current
-        else "unspool migrate brings it to the newest; so does any command that opens it"
-    )
-    yield Check(
-        name="migrations",
-        ok=current,
-        detail=f"at {revision}, the newest is {schema.HEAD}",
-        cure=cure,
-    )
-    if current:
-        windows = connection.exec_driver_sql("SELECT count(*) FROM windows").scalar_one()
-        yield Check(name="continuations", ok=True, detail=f"{windows} searches kept to go on with")
+    yield (check := check_revision(revision))
+    if check.ok:
+        count = connection.exec_driver_sql("SELECT count(*) FROM windows").scalar_one()
+        yield Check(name="continuations", ok=True, detail=f"searches that can be resumed: {count}")
 
 
-def _replica(settings: Settings) -> Iterator[Check]:
-    """The replica that searches go to, and how far it is behind."""
-    from unspool.catalog import postgres
-
+def _check_replica(settings: Settings) -> Check:
+    """Check the replica that answers searches, and report its delay."""
     target = postgres.target_of(settings.database.read_address)
-    engine: Engine = postgres.engine_for(target, settings.database)
     query = (
         "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM now() - "
         "pg_last_xact_replay_timestamp()), 0)"
     )
     try:
-        with postgres.translated(target), postgres.connected(engine) as connection:
-            is_replica, behind_s = connection.exec_driver_sql(query).one()
+        with _connect(target, settings) as connection:
+            is_replica, delay_s = connection.exec_driver_sql(query).one()
     except UnspoolError as error:
-        yield Check(
+        return Check(
             name="replica",
             ok=False,
             detail=str(error),
-            cure="mend that, or leave UNSPOOL_DATABASE_READ empty",
+            cure="correct that, or leave UNSPOOL_DATABASE_READ empty",
         )
-        return
-    finally:
-        engine.dispose()
-    what = (
-        "a replica; its last change is"
-        if is_replica
-        else "not a replica but can be searched; its last change is"
-    )
-    yield Check(
-        name="replica", ok=True, detail=f"{target.place} is {what} {float(behind_s):.0f} s old"
-    )
+    kind = "a replica" if is_replica else "not a replica but can be searched"
+    detail = f"{target.place} is {kind}; its last change is {float(delay_s):.0f} s old"
+    return Check(name="replica", ok=True, detail=detail)
 
 
-def index(
+def check_index(
     catalog: PostgresCatalog, store: PostgresStore | None, row: ProjectRow, status: ProjectStatus
 ) -> Check:
-    """A project's vectors and words: complete, and with a sound index where there should be one."""
-    name = f"index of {status.name}"
+    """Check that a project's vectors and words are complete, and that its index is valid."""
+    name, detail = f"index of {status.name}", f"{status.chunks} chunks"
     if status.waiting:
-        cure = "unspool repair makes them again"
-        return Check(
-            name=name,
-            ok=False,
-            detail=f"{status.chunks} chunks, {status.waiting} without a vector or words",
-            cure=cure,
-        )
+        detail += f", {status.waiting} without a vector or words"
+        return Check(name=name, ok=False, detail=detail, cure="unspool repair creates them")
     if store is None:
-        return Check(name=name, ok=True, detail=f"{status.chunks} chunks")
+        return Check(name=name, ok=True, detail=detail)
     with catalog.read() as connection:
-        state = store.index_state(connection, row.id, status.chunks)
-    return Check(
-        name=name,
-        ok=state.ok,
-        detail=f"{status.chunks} chunks, {state.detail}",
-        cure="" if state.ok else "unspool repair builds it",
-    )
+        ok, about = store.describe_index(connection, row.id, status.chunks)
+    cure = "" if ok else "unspool repair builds it"
+    return Check(name=name, ok=ok, detail=f"{detail}, {about}", cure=cure)

@@ -1,6 +1,4 @@
-"""BM25, the same on every engine: how much a term counts in a chunk, and how rare it is in a
-project. Pure.
-"""
+"""BM25 weights, identical on every engine. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +19,7 @@ AVERAGE_LENGTH = 60
 def weigh_terms(
     frequencies: npt.NDArray[Any], lengths: npt.NDArray[Any] | int
 ) -> npt.NDArray[np.float32]:
-    """Return the weight of each term: its frequency in the chunk, saturated and normalised by
-    the chunk's length.
-    """
+    """Return each term's frequency in a chunk, saturated and normalised by the chunk's length."""
     counts = frequencies.astype(np.float32)
     norms = np.asarray(
         K1 * (1 - B + B * np.asarray(lengths, dtype=np.float64) / AVERAGE_LENGTH), dtype=np.float32
@@ -32,6 +28,6 @@ def weigh_terms(
     return weights
 
 
-def inverse_document_frequency(frequency: int, chunks: int) -> float:
-    """Return the weight of a term that so many of the chunks contain."""
+def compute_idf(frequency: int, chunks: int) -> float:
+    """Return the inverse document frequency of a term that `frequency` chunks contain."""
     return math.log(1 + (max(chunks - frequency, 0) + 0.5) / (frequency + 0.5))

@@ -1,12 +1,9 @@
-"""The store port: both retrievers over what a catalog holds, and how they keep up with it.
-
-`open_store` picks the one that an engine has.
-"""
+"""Port of a store: both retrievers over a catalog, and the methods that keep them up to date."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
@@ -14,63 +11,63 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import Catalog
 from unspool.catalog.documents import Changes
 from unspool.catalog.projects import ProjectRow, ProjectVersion
-from unspool.domain.reports import Progress
 from unspool.index.options import VectorOptions
-from unspool.index.ports import VectorIndex, WordIndex
+from unspool.index.ports import OnProgress, VectorIndex, WordIndex
 
-OnProgress = Callable[[Progress], None]
 # by the catalog's engine
 _STORES = {"sqlite": "unspool.index.embedded.store", "postgresql": "unspool.index.postgres.store"}
 
 
-class Store(VectorIndex, Protocol):
-    """Derived from a catalog alone, so it can always be made again."""
+class IndexStore(VectorIndex, Protocol):
+    """Vectors and words of one vector space. A catalog alone is enough to rebuild them."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the store."""
 
     @property
-    def space_id(self) -> int: ...
+    def space_id(self) -> int:
+        """Id of the vector space."""
 
     @property
     def catches_up(self) -> bool:
-        """Whether it takes in changes later, by sequence number; otherwise it takes part in the
-        transactions that make them.
+        """True if changes are indexed later, by sequence number.
+
+        Otherwise the store takes part in the transactions that change chunks.
         """
 
     @property
-    def words(self) -> WordIndex: ...
+    def words(self) -> WordIndex:
+        """Word index over the same chunks."""
 
-    def follow(self, connection: Connection, project: int, changes: Changes) -> None:
-        """Take part in the transaction that changes a project's chunks.
-
-        A store that catches up later does nothing here.
+    def apply_changes(self, connection: Connection, project: int, changes: Changes) -> None:
+        """Index changes in the transaction that stores them; do nothing if changes are indexed
+        later.
         """
 
-    def forget(self, connection: Connection, project: int) -> None:
-        """Take part in the transaction that removes a project."""
+    def delete_project(self, connection: Connection, project: int) -> None:
+        """Delete a project's rows in the transaction that deletes the project."""
 
-    def fresh(
+    def catch_up(
         self, project: ProjectRow | ProjectVersion, on_progress: OnProgress | None = None
     ) -> int:
-        """Make everything findable that was committed when the project's row was read; returns
-        how many chunks are not yet.
+        """Make everything searchable that was committed when the project's row was read.
+
+        Returns the number of chunks that are not searchable yet.
         """
 
-    def keep_up(self, project: int) -> None:
-        """Called now and then during a long run; waits for nobody."""
+    def flush(self, project: int) -> None:
+        """Index what a long run has stored so far, unless another process is writing."""
 
-    def settle(
+    def finish_run(
         self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None
     ) -> str:
-        """Called after a run, or after so many chunks were put: what is worth doing once much has
-        changed.
+        """Index what a run has stored, or what `put` chunks of small writes have added.
 
-        Returns what could not be done though all is stored and found; an error is for what is not
-        found yet.
+        Returns a warning if something failed although everything is stored and searchable.
         """
 
-    def absorb(
+    def repair(
         self, project: int, *, verify: bool = False, on_progress: OnProgress | None = None
     ) -> bool:
         """Rebuild everything that is missing or damaged.
@@ -78,38 +75,37 @@ class Store(VectorIndex, Protocol):
         With `verify` every file is read to find damage.
         """
 
-    def build(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
-        """Make this space's vectors while another space is in use, and hold nobody up; False
-        where the catalog does not have them all yet.
+    def build_space(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
+        """Build this space's vectors while another space is searched.
+
+        Returns False if the catalog does not contain all of them yet.
         """
 
-    def complete(self, connection: Connection, project: int) -> None:
-        """Take part in the transaction that puts this space in use: what has changed since
-        `build`.
-        """
+    def complete_space(self, connection: Connection, project: int) -> None:
+        """Index the changes since `build_space`, in the transaction that activates this space."""
 
     def drop_space(self, connection: Connection) -> None:
-        """Take part in the transaction that forgets this space."""
+        """Delete this space's vectors, in the transaction that deletes the space."""
 
-    def sweep(self, spaces_kept: Collection[int]) -> None:
-        """Called after that: remove what is left of spaces that are gone."""
+    def sweep_spaces(self, spaces_kept: Collection[int]) -> None:
+        """Delete the remaining files of deleted spaces, after the transaction."""
 
-    def unseen(self, connection: Connection, project: int) -> int:
-        """How many chunks have not been taken in."""
+    def count_pending(self, connection: Connection, project: int) -> int:
+        """Return the number of chunks that are not indexed yet."""
 
     def take_warnings(self) -> list[str]:
-        """Return what users should know about repairs since the last call."""
+        """Return the warnings about repairs since the last call."""
 
-    def position(self, project: int) -> int:
-        """The sequence number up to which changes have been taken in, for one that catches up."""
+    def get_position(self, project: int) -> int:
+        """Return the sequence number of the last indexed change, if changes are indexed later."""
 
 
 def open_store(
     catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions
-) -> Store:
-    """The store of a catalog, for one vector space."""
+) -> IndexStore:
+    """Return the store of a catalog's engine, for one vector space."""
     module: Any = importlib.import_module(_STORES[catalog.engine_name])
-    store: Store = module.open_store(
+    store: IndexStore = module.open_store(
         catalog, space_id=space_id, space=space, dimension=dimension, options=options
     )
     return store

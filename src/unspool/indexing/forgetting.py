@@ -7,29 +7,31 @@ from collections.abc import Sequence
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, spaces
-from unspool.index.stores import Store
+from unspool.index.stores import IndexStore
 
 
-def forget_documents(catalog: Catalog, store: Store, project_id: int, ids: Sequence[int]) -> int:
+def forget_documents(
+    catalog: Catalog, store: IndexStore, project_id: int, ids: Sequence[int]
+) -> int:
     """Remove documents; returns how many there still were."""
 
     def forget(connection: Connection) -> int:
         projects.take(connection, project_id)
         spaces.check_active(connection, store.space_id)
         removed = documents.remove(connection, project_id, ids, feeds=store.catches_up)
-        store.follow(connection, project_id, removed.changes)
+        store.apply_changes(connection, project_id, removed.changes)
         return removed.documents
 
     return catalog.transact(forget)
 
 
-def forget_project(catalog: Catalog, store: Store, project_id: int) -> int:
+def forget_project(catalog: Catalog, store: IndexStore, project_id: int) -> int:
     """Remove a project; returns how many documents it had."""
 
     def forget(connection: Connection) -> int:
         projects.take(connection, project_id)
         spaces.check_active(connection, store.space_id)
-        store.forget(connection, project_id)
+        store.delete_project(connection, project_id)
         return projects.drop(connection, project_id)
 
     def prune(connection: Connection) -> None:

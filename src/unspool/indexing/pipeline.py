@@ -30,7 +30,7 @@ from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
-from unspool.index.stores import Store
+from unspool.index.stores import IndexStore
 from unspool.indexing import changes, embedding, preparing, workers
 from unspool.indexing.changes import Changes, Work
 from unspool.indexing.embedding import Keep, Maker
@@ -59,7 +59,7 @@ class Indexer:
     """What a run works with."""
 
     catalog: Catalog
-    store: Store
+    store: IndexStore
     embedder: Embedder
     opened_as: str  # how another process opens the same embedder; empty where it cannot
     cache: RedisCache | None
@@ -166,7 +166,7 @@ def _index_folder(
         removed = documents.remove(
             connection, row.id, [state.id for state in plan.removed], feeds=indexer.store.catches_up
         )
-        indexer.store.follow(connection, row.id, removed.changes)
+        indexer.store.apply_changes(connection, row.id, removed.changes)
         return row, run_id, known, plan, removed.documents
 
     row, run_id, known, plan, tally.removed = indexer.catalog.transact(begin)
@@ -189,11 +189,13 @@ def _index_folder(
         if found.unread
         else []
     )
-    warnings += filter(None, [run.maker.warning(), indexer.store.settle(row.id, on_progress=tell)])
+    warnings += filter(
+        None, [run.maker.warning(), indexer.store.finish_run(row.id, on_progress=tell)]
+    )
     if indexer.store.catches_up:
         indexer.catalog.transact(
             lambda connection: projects.prune_removals(
-                connection, row.id, upto=indexer.store.position(row.id)
+                connection, row.id, upto=indexer.store.get_position(row.id)
             )
         )
     return _report(project, tally, warnings, time.monotonic() - started)
@@ -346,7 +348,7 @@ class _Run:
             )
         )
         if self.tally.chunks - self.tally.absorbed >= ABSORB_CHUNKS:
-            self.indexer.store.keep_up(self.project.id)
+            self.indexer.store.flush(self.project.id)
             self.tally.absorbed = self.tally.chunks
 
     def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> _Written:
@@ -368,7 +370,7 @@ class _Run:
             space_id=self.indexer.store.space_id,
             feeds=feeds,
         )
-        self.indexer.store.follow(connection, self.project.id, stored.changes)
+        self.indexer.store.apply_changes(connection, self.project.id, stored.changes)
         others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
         same = [one for one in others if isinstance(one, Same) and one.path in held]
         skipped = [one for one in others if isinstance(one, Skipped) and one.path in held]
@@ -394,7 +396,7 @@ class _Run:
         removed = documents.remove(
             connection, self.project.id, [held[one.path] for one in skipped], feeds=feeds
         )
-        self.indexer.store.follow(connection, self.project.id, removed.changes)
+        self.indexer.store.apply_changes(connection, self.project.id, removed.changes)
         documents.fail(connection, [(held[one.path], one.error) for one in failed])
         projects.beat(connection, self.run_id)
         return _Written(
@@ -472,13 +474,13 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
             space_id=indexer.store.space_id,
             feeds=feeds,
         )
-        indexer.store.follow(connection, row.id, stored.changes)
+        indexer.store.apply_changes(connection, row.id, stored.changes)
         if indexer.store.catches_up:
-            projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
+            projects.prune_removals(connection, row.id, upto=indexer.store.get_position(row.id))
         return row, len(new), stored
 
     row, new, stored = indexer.catalog.transact(write)
-    indexer.store.settle(row.id, put=stored.chunks)
+    indexer.store.finish_run(row.id, put=stored.chunks)
     tally = _Tally(
         added=new,
         updated=len(given) - new,

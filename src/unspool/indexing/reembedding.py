@@ -23,7 +23,7 @@ from unspool.embedders.cache import RedisCache
 from unspool.embedders.model import SAME
 from unspool.embedders.options import OverLimit
 from unspool.errors import ConflictError, InputError, ServiceError
-from unspool.index.stores import Store
+from unspool.index.stores import IndexStore
 from unspool.indexing.embedding import Maker
 from unspool.indexing.preparing import passage
 
@@ -35,7 +35,7 @@ CHEAP_PAGE = 2_000
 SAMPLE = 16  # texts that are embedded once more, to see that each vector is where it belongs
 
 OnProgress = Callable[[Progress], None]
-OpenStore = Callable[[Space], Store]
+OpenStore = Callable[[Space], IndexStore]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,11 +137,11 @@ def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
             # also where there are no old ones: one who was killed here may have left something
             if space.active:
                 with closing(open_store(space)) as store:
-                    store.sweep({space.id})
+                    store.sweep_spaces({space.id})
     return [str(space) for space in old]
 
 
-def _drop(connection: Connection, space: Space, store: Store) -> None:
+def _drop(connection: Connection, space: Space, store: IndexStore) -> None:
     store.drop_space(connection)
     spaces.drop(connection, space.id)
 
@@ -226,10 +226,10 @@ class _Run:
     def _vectors(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
         return self.maker.vectors({one.text_sha: text_of(one) for one in page})
 
-    def _build(self, store: Store) -> bool:
+    def _build(self, store: IndexStore) -> bool:
         with self.work.catalog.read() as connection:
             ids = [row.id for row in projects.all_projects(connection)]
-        return all(store.build(id_, on_progress=self.tell) for id_ in ids)
+        return all(store.build_space(id_, on_progress=self.tell) for id_ in ids)
 
     def _verify(self) -> None:
         """Whether every vector has its length, and some that are embedded once more come out the
@@ -259,7 +259,7 @@ class _Run:
                 "reembed --drop-old`, and begin again"
             )
 
-    def _switch(self, connection: Connection, store: Store, *, last: bool) -> bool:
+    def _switch(self, connection: Connection, store: IndexStore, *, last: bool) -> bool:
         """The one step; False where others have written something that has no vector yet."""
         spaces.take_all(connection)
         while page := spaces.without_vector(
@@ -269,7 +269,7 @@ class _Run:
                 return False
             documents.keep_embeddings(connection, self.space.id, self._vectors(page))
         for row in projects.all_projects(connection):
-            store.complete(connection, row.id)
+            store.complete_space(connection, row.id)
         spaces.switch(connection, self.space.id)
         return True
 

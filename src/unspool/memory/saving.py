@@ -39,7 +39,7 @@ def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
     tally = Intake()
     project_id = save(indexer, given, tally)
     if tally.chunks and project_id is not None:
-        indexer.store.settle(project_id, put=tally.chunks)
+        indexer.store.finish_run(project_id, put=tally.chunks)
     return tally.report(given[0].project, time.monotonic() - started)
 
 
@@ -64,7 +64,7 @@ def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) ->
     if not written.messages:
         tally.unchanged = 1
         return tally.report(project, time.monotonic() - started)
-    indexer.store.settle(project_id, put=written.chunks)
+    indexer.store.finish_run(project_id, put=written.chunks)
     _count(tally, [prepared], written, old=existed)
     return tally.report(project, time.monotonic() - started)
 
@@ -208,9 +208,9 @@ def _write(
         feeds=feeds,
         appends=appends,
     )
-    indexer.store.follow(connection, row.id, written.changes)
+    indexer.store.apply_changes(connection, row.id, written.changes)
     if feeds:
-        projects.prune_removals(connection, row.id, upto=indexer.store.position(row.id))
+        projects.prune_removals(connection, row.id, upto=indexer.store.get_position(row.id))
     return row.id, len(heads), written
 
 
@@ -252,13 +252,13 @@ class _Import:
         """Store a batch of them."""
         self._save(some)
         if self.tally.chunks - self._absorbed >= ABSORB_CHUNKS and self._project_id is not None:
-            self.indexer.store.keep_up(self._project_id)
+            self.indexer.store.flush(self._project_id)
             self._absorbed = self.tally.chunks
 
     def finish(self) -> None:
         """Make all of it findable."""
         if self._project_id is not None:
-            self.tally.warnings += filter(None, [self.indexer.store.settle(self._project_id)])
+            self.tally.warnings += filter(None, [self.indexer.store.finish_run(self._project_id)])
 
     def _save(self, some: Sequence[Conversation]) -> None:
         try:

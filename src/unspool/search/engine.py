@@ -25,7 +25,7 @@ from unspool.domain.reports import Progress
 from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
 from unspool.index.ports import Vectors
-from unspool.index.stores import Store
+from unspool.index.stores import IndexStore
 from unspool.search.options import SearchOptions
 from unspool.search.pages import BuiltPage, build_page
 from unspool.search.queries import EmbeddedQuery, QueryCache
@@ -75,7 +75,7 @@ class SearchEngine:
         self,
         *,
         catalog: Catalog,
-        store: Store,
+        store: IndexStore,
         embedder: Embedder,
         windows: WindowStore | None,
         queries: QueryCache,
@@ -117,7 +117,7 @@ class SearchEngine:
         timings = _Timings(begun=time.perf_counter())
         query = self._embed(request, timings)
         vector = None if query is None else query.vector
-        waiting = sum(self._store.fresh(project, on_progress) for project in request.projects)
+        waiting = sum(self._store.catch_up(project, on_progress) for project in request.projects)
         request = replace(request, space_id=self._store.space_id)
         with self._search_slots:
             begun = time.perf_counter()
@@ -176,7 +176,7 @@ class SearchEngine:
         with self._catalog.read() as connection:
             rows = projects.by_ids(connection, list(request.versions))
         for row in rows:
-            self._store.fresh(row)
+            self._store.catch_up(row)
         return list_versions(rows)
 
     def _freeze(

@@ -372,7 +372,7 @@ def _explain(entry: _LoadedEntry, plan: QueryPlan) -> str:
     if not plan.uses_words:
         return entry.reason
     head, _, rest = entry.reason.partition("; ")
-    counts = Counter(analysis.terms(entry.chunk.text))
+    counts = Counter(analysis.extract_terms(entry.chunk.text))
     words = [
         f"{term} x{counts[term]}" if counts[term] > 1 else term
         for term in dict.fromkeys(plan.terms)

@@ -46,11 +46,11 @@ _LANGUAGES = {
         "bash": "bash",
         "sql": "sql",
     }.items()
-    for term in analysis.terms(names)
+    for term in analysis.extract_terms(names)
 }
 # Words about talking: in a question about a conversation they name nothing that was said in it.
 _TALK = frozenset(
-    analysis.terms(
+    analysis.extract_terms(
         "say said tell told talk talked speak spoke mention discuss discussion ask asked think "
         "thought opinion summarize summary meeting conversation"
     )
@@ -130,7 +130,7 @@ def check_query(query: str) -> str:
 def _list_terms(query: str) -> tuple[str, ...]:
     terms: list[str] = []
     distinct: set[str] = set()
-    for term in analysis.terms(query):
+    for term in analysis.extract_terms(query):
         if term in distinct or len(distinct) < MAX_TERMS:
             distinct.add(term)
             terms.append(term)
@@ -140,7 +140,7 @@ def _list_terms(query: str) -> tuple[str, ...]:
 def _weigh_terms(query: str, terms: tuple[str, ...]) -> dict[str, float]:
     """Weigh each term by its frequency, and neighbouring words read as one name by a third."""
     weights: dict[str, float] = dict(Counter(terms))
-    for term in analysis.compounds(query):
+    for term in analysis.extract_compounds(query):
         weights.setdefault(term, COMPOUND_WEIGHT)
     return weights
 

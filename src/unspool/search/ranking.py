@@ -38,7 +38,7 @@ _TEST = re.compile(
 _ASIDE = re.compile(
     r"(^|/)(examples?|samples?|demos?|docs_src|benchmarks?|bench|third_party|vendor|legacy|compat|deprecated)(/|[_.]|$)"
 )
-_ASKS_FOR_TESTS = frozenset(analysis.terms("test tests testing spec fixture mock"))
+_ASKS_FOR_TESTS = frozenset(analysis.extract_terms("test tests testing spec fixture mock"))
 
 
 class Ranked(NamedTuple):
@@ -156,8 +156,8 @@ def _analyse_path(path: str) -> tuple[frozenset[str], frozenset[str], bool, bool
     folder, _, name = path.rpartition("/")
     stem = name.partition(".")[0] or name
     return (
-        frozenset(analysis.terms(stem)),
-        frozenset(analysis.terms(folder)),
+        frozenset(analysis.extract_terms(stem)),
+        frozenset(analysis.extract_terms(folder)),
         bool(_TEST.search(path)),
         bool(_ASIDE.search(path)),
     )
@@ -173,7 +173,8 @@ def _analyse_names(defines: str) -> tuple[tuple[str, str, frozenset[str]], ...]:
             (
                 name,
                 bare,
-                frozenset(analysis.terms(name)) - {bare} or frozenset(analysis.terms(name)),
+                frozenset(analysis.extract_terms(name)) - {bare}
+                or frozenset(analysis.extract_terms(name)),
             )
         )
     return tuple(out)

@@ -12,8 +12,8 @@ import numpy as np
 
 from unspool.catalog import Catalog, reading
 from unspool.catalog.projects import ProjectVersion
-from unspool.index.bm25 import inverse_document_frequency
-from unspool.index.ports import Ids, Matches, VectorIndex, Vectors, WordIndex
+from unspool.index.bm25 import compute_idf
+from unspool.index.ports import Candidates, Ids, VectorIndex, Vectors, WordIndex
 from unspool.search.request import SearchRequest
 from unspool.search.windows import NO_IDS, Unranked, WindowTail
 
@@ -77,8 +77,8 @@ class Retrieved(NamedTuple):
     """Candidates of one project from each retriever; None from one that was not asked."""
 
     project: int
-    by_vector: Matches | None
-    by_words: Matches | None
+    by_vector: Candidates | None
+    by_words: Candidates | None
 
     @property
     def vector_ids(self) -> Ids:
@@ -133,7 +133,7 @@ def retrieve(
         hints={one.project: one.hint for one in found if one.hint is not None},
         is_hinted=bool(hints),
         versions=request.versions,
-        is_truncated=any(one.by_vector is not None and one.by_vector.is_short for one in found),
+        is_truncated=any(one.by_vector is not None and one.by_vector.is_truncated for one in found),
     )
     return tail, {one.project: one for one in found}
 
@@ -185,17 +185,15 @@ def weigh_projects(words: WordIndex, request: SearchRequest) -> dict[int, Weight
     weights = request.plan.weights
     if len(request.projects) < 2 or not request.plan.uses_words:
         return {project.id: weights for project in request.projects}
-    own = {project.id: words.statistics(project.id, weights) for project in request.projects}
+    own = {project.id: words.get_statistics(project.id, weights) for project in request.projects}
     total = sum(one.chunks for one in own.values())
     overall = {
-        term: inverse_document_frequency(sum(one.frequencies[term] for one in own.values()), total)
+        term: compute_idf(sum(one.frequencies[term] for one in own.values()), total)
         for term in weights
     }
     return {
         id_: {
-            term: weight
-            * overall[term]
-            / inverse_document_frequency(one.frequencies[term], one.chunks)
+            term: weight * overall[term] / compute_idf(one.frequencies[term], one.chunks)
             for term, weight in weights.items()
         }
         for id_, one in own.items()

@@ -17,7 +17,7 @@ from unspool.catalog.reading import Candidate
 from unspool.domain.documents import Kind
 from unspool.domain.filters import INSIDE, fields_of
 from unspool.domain.queries import Served
-from unspool.index.ports import Ids, Matches, Vectors
+from unspool.index.ports import Candidates, Ids, Vectors
 from unspool.search import fusion, ranking
 from unspool.search.plan import QueryPlan, drop_idle_terms
 from unspool.search.ranking import Ranked
@@ -150,8 +150,8 @@ def _select(
 def _without_scores(project: int, plan: QueryPlan) -> Retrieved:
     return Retrieved(
         project,
-        Matches.none() if plan.uses_vectors else None,
-        Matches.none() if plan.uses_words else None,
+        Candidates.empty() if plan.uses_vectors else None,
+        Candidates.empty() if plan.uses_words else None,
     )
 
 
@@ -289,7 +289,7 @@ def _score(
             meaning.append(_complete_scores(by_vector, one.scored_ids, score))
         if by_words is not None:
             own = drop_idle_terms(plan, majority, weights[project])
-            known = by_words if len(own) == len(plan.weights) else Matches.none()
+            known = by_words if len(own) == len(plan.weights) else Candidates.empty()
             score = partial(retrievers.words.score, project, own)
             words.append(_complete_scores(known, one.scored_ids, score))
     return _Scores(
@@ -299,7 +299,7 @@ def _score(
     )
 
 
-def _complete_scores(known: Matches, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
+def _complete_scores(known: Candidates, ids: Ids, score: Callable[[Ids], Vectors]) -> Vectors:
     """Return the score of each id, from the known ones where possible."""
     scores = np.empty(len(ids), dtype=np.float32)
     unknown = np.ones(len(ids), dtype=np.bool_)

@@ -25,7 +25,7 @@ def cut_snippet(
 
     The earliest lines win a tie.
     """
-    found = analysis.matcher(wanted).find(text) if wanted else []
+    found = analysis.get_matcher(wanted).find(text) if wanted else []
     spans = [(start, stop) for start, stop, _ in found]
     rows = text.split("\n")
     starts = list(accumulate((len(row) + 1 for row in rows), initial=0))

@@ -1,9 +1,8 @@
-"""An inverted index in arrays: for each term the rows that contain it, each with the term's BM25
-weight there. Pure.
+"""Inverted index in arrays: for each term its rows, each with the term's BM25 weight. Pure.
 
-A segment is never changed. Rows are ordered by chunk id and terms by key. Statistics count live
-rows only, and a term's weight in a row depends on that row alone. So the same chunks give the same
-scores, however they are spread over segments and whatever was deleted before.
+A segment is immutable. Rows are ordered by chunk id and terms by key. Statistics count live rows
+only, and a term's weight in a row depends on that row alone. So the same chunks have the same
+scores, regardless of how they are distributed over segments and of earlier deletions.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ import numpy as np
 import numpy.typing as npt
 
 from unspool.index.analysis import PADDING
-from unspool.index.bm25 import inverse_document_frequency, weigh_terms
+from unspool.index.bm25 import compute_idf, weigh_terms
 from unspool.index.embedded.checksums import Column
-from unspool.index.ports import Ids, Matches, Vectors, best_matches
+from unspool.index.ports import Candidates, Ids, Vectors, rank_candidates
 
-_MAX_REMEMBERED = 400_000  # terms; about 50 MB at worst
+_MAX_CACHED = 400_000  # terms; about 50 MB at worst
 _MERGED_POSTINGS = 2_000_000  # at a time, about 100 MB
 
 Keys = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 
 
-class Entry(NamedTuple):
-    """A chunk as the word index stores it."""
+class ChunkTerms(NamedTuple):
+    """Terms of a chunk, with repetitions."""
 
     id: int
     document_id: int
@@ -38,10 +37,10 @@ class Entry(NamedTuple):
 
 
 class TermKeys(dict[str, int]):
-    """Term to key: a 64-bit hash, computed once for each term."""
+    """Key of each term: a 64-bit hash, computed once."""
 
     def __missing__(self, term: str) -> int:
-        if len(self) >= _MAX_REMEMBERED:
+        if len(self) >= _MAX_CACHED:
             self.clear()
         digest = hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
         key = self[term] = int.from_bytes(digest, "little")
@@ -52,10 +51,10 @@ _KEYS = TermKeys()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class WordSegment:
     """Columns of an inverted index.
 
-    The postings of term `i` are those from `starts[i]` to before `starts[i + 1]`.
+    The postings of term `i` start at `starts[i]` and end before `starts[i + 1]`.
     """
 
     ids: Column
@@ -67,10 +66,17 @@ class Segment:
 
 
 class LiveSegment(NamedTuple):
-    """A segment, and which of its rows are live; None if all are."""
+    """Segment with a mask of its live rows; no mask if all are live."""
 
-    segment: Segment
+    segment: WordSegment
     live: Mask | None
+
+    @property
+    def live_mask(self) -> Mask:
+        """Mask of the live rows."""
+        if self.live is None:
+            return np.ones(len(self.segment.ids.all()), dtype=np.bool_)
+        return self.live
 
     @property
     def live_count(self) -> int:
@@ -96,17 +102,13 @@ class LiveSegment(NamedTuple):
         rows = rows[rows >= 0]
         if not len(rows):
             return self
-        live = (
-            np.ones(len(self.segment.ids.all()), dtype=np.bool_)
-            if self.live is None
-            else self.live.copy()
-        )
+        live = self.live_mask.copy()
         live[rows] = False
         return LiveSegment(self.segment, live)
 
 
-class Terms(NamedTuple):
-    """Some terms in the order of their keys, the number of postings of each, and those postings."""
+class TermPostings(NamedTuple):
+    """Terms in the order of their keys, the number of postings of each, and those postings."""
 
     keys: Keys
     counts: Ids
@@ -114,12 +116,10 @@ class Terms(NamedTuple):
     weights: Vectors
 
 
-def build(entries: Sequence[Entry]) -> Segment:
-    """Return the segment of some chunks."""
+def build_segment(entries: Sequence[ChunkTerms]) -> WordSegment:
+    """Return a segment of chunks."""
     entries = sorted(entries)
-    lengths = np.fromiter(
-        (len(entry.terms) for entry in entries), dtype=np.int64, count=len(entries)
-    )
+    lengths = np.array([len(entry.terms) for entry in entries], dtype=np.int64)
     terms = chain.from_iterable(entry.terms for entry in entries)
     keys = np.fromiter(map(_KEYS.__getitem__, terms), dtype=np.uint64, count=int(lengths.sum()))
     rows = np.repeat(np.arange(len(entries), dtype=np.uint32), lengths)
@@ -128,19 +128,13 @@ def build(entries: Sequence[Entry]) -> Segment:
     first = np.flatnonzero(_starts_run(keys) | _starts_run(rows))
     frequencies = np.diff(np.append(first, len(keys)))
     keys, rows = keys[first], rows[first]
-    # padding makes a text longer, and is not searched for
+    # padding only makes a text longer; nobody searches for it
     sought = keys != np.uint64(_KEYS[PADDING])
     weights = weigh_terms(frequencies, lengths[rows])
     own_keys, starts = _group(keys[sought])
-    return Segment(
-        ids=Column(
-            np.fromiter((entry.id for entry in entries), dtype=np.int64, count=len(entries))
-        ),
-        documents=Column(
-            np.fromiter(
-                (entry.document_id for entry in entries), dtype=np.int64, count=len(entries)
-            )
-        ),
+    return WordSegment(
+        ids=Column(np.array([entry.id for entry in entries], dtype=np.int64)),
+        documents=Column(np.array([entry.document_id for entry in entries], dtype=np.int64)),
         keys=Column(own_keys),
         starts=Column(starts),
         rows=Column(rows[sought]),
@@ -159,9 +153,9 @@ def _group(keys: Keys) -> tuple[Keys, Ids]:
     return keys[first], np.append(first, len(keys)).astype(np.int64)
 
 
-def list_terms(segment: Segment) -> Terms:
+def list_terms(segment: WordSegment) -> TermPostings:
     """Return all terms of a segment."""
-    return Terms(
+    return TermPostings(
         segment.keys.all(), np.diff(segment.starts.all()), segment.rows.all(), segment.weights.all()
     )
 
@@ -176,10 +170,7 @@ class MergedRows(NamedTuple):
 
 def merge_rows(parts: Sequence[LiveSegment]) -> MergedRows:
     """Order the live rows of several segments by id."""
-    lives = [
-        np.ones(len(part.segment.ids.all()), dtype=np.bool_) if part.live is None else part.live
-        for part in parts
-    ]
+    lives = [part.live_mask for part in parts]
     ids = np.concatenate(
         [part.segment.ids.all()[live] for part, live in zip(parts, lives, strict=True)]
     )
@@ -199,11 +190,9 @@ def merge_rows(parts: Sequence[LiveSegment]) -> MergedRows:
     return MergedRows(ids[order], documents[order], new_rows)
 
 
-def merge_terms(parts: Sequence[LiveSegment], merged: MergedRows) -> Iterator[Terms]:
-    """Yield the terms of several segments in the order of their keys, a bounded number of
-    postings at a time.
-    """
-    for low, high in pairwise(_boundaries(parts)):
+def merge_terms(parts: Sequence[LiveSegment], merged: MergedRows) -> Iterator[TermPostings]:
+    """Yield the terms of several segments in the order of their keys, in pieces of bounded size."""
+    for low, high in pairwise(_choose_boundaries(parts)):
         keys, rows, weights = [], [], []
         for part, new_rows in zip(parts, merged.new_rows, strict=True):
             own = part.segment.keys.all()
@@ -218,15 +207,13 @@ def merge_terms(parts: Sequence[LiveSegment], merged: MergedRows) -> Iterator[Te
         all_keys = np.concatenate(keys)
         order = np.argsort(all_keys, kind="stable")
         own_keys, starts = _group(all_keys[order])
-        yield Terms(
+        yield TermPostings(
             own_keys, np.diff(starts), np.concatenate(rows)[order], np.concatenate(weights)[order]
         )
 
 
-def _boundaries(parts: Sequence[LiveSegment]) -> list[np.uint64 | None]:
-    """Return keys between which about as many postings lie as are merged at a time; None at both
-    ends.
-    """
+def _choose_boundaries(parts: Sequence[LiveSegment]) -> list[np.uint64 | None]:
+    """Return keys that divide the postings into pieces to merge at a time; None at both ends."""
     largest = max(
         (part.segment for part in parts), key=lambda segment: int(segment.starts.all()[-1])
     )
@@ -238,18 +225,20 @@ def _boundaries(parts: Sequence[LiveSegment]) -> list[np.uint64 | None]:
     return [None, *largest.keys.all()[at[at < len(largest.keys.all())]], None]
 
 
-class _Postings(NamedTuple):
-    """Live postings of one term in one segment."""
+class SegmentPostings(NamedTuple):
+    """Live postings of a term in one segment."""
 
     segment: int
     rows: npt.NDArray[np.uint32]
     weights: Vectors
 
 
-def _find_postings(parts: Sequence[LiveSegment], terms: Sequence[str]) -> list[list[_Postings]]:
+def _find_postings(
+    parts: Sequence[LiveSegment], terms: Sequence[str]
+) -> list[list[SegmentPostings]]:
     """Return the postings of each term, segment by segment."""
     wanted = np.fromiter(map(_KEYS.__getitem__, terms), dtype=np.uint64, count=len(terms))
-    found: list[list[_Postings]] = [[] for _ in terms]
+    found: list[list[SegmentPostings]] = [[] for _ in terms]
     for number, (segment, live) in enumerate(parts):
         keys, starts = segment.keys.all(), segment.starts.all()
         if not len(keys):
@@ -264,7 +253,7 @@ def _find_postings(parts: Sequence[LiveSegment], terms: Sequence[str]) -> list[l
             if live is not None:
                 alive = live[rows]
                 rows, weights = rows[alive], weights[alive]
-            found[term].append(_Postings(number, rows, weights))
+            found[term].append(SegmentPostings(number, rows, weights))
     return found
 
 
@@ -274,7 +263,7 @@ def count_chunks(parts: Iterable[LiveSegment]) -> int:
 
 
 def count_frequencies(parts: Sequence[LiveSegment], terms: Sequence[str]) -> dict[str, int]:
-    """Return how many live chunks contain each term."""
+    """Return the number of live chunks that contain each term."""
     found = _find_postings(parts, terms)
     return {
         term: sum(len(one.rows) for one in postings)
@@ -283,17 +272,13 @@ def count_frequencies(parts: Sequence[LiveSegment], terms: Sequence[str]) -> dic
 
 
 def score_rows(parts: Sequence[LiveSegment], weights: Mapping[str, float]) -> list[Vectors]:
-    """Return the score of every row, segment by segment; 0 for a row that is not live or
-    contains none of the terms.
-    """
+    """Return the score of every row, segment by segment; 0 for a dead row or one without terms."""
     chunks = count_chunks(parts)
     scores = [np.zeros(len(part.segment.ids.all()), dtype=np.float32) for part in parts]
     for postings, weight in zip(
         _find_postings(parts, list(weights)), weights.values(), strict=True
     ):
-        factor = np.float32(
-            weight * inverse_document_frequency(sum(len(one.rows) for one in postings), chunks)
-        )
+        factor = np.float32(weight * compute_idf(sum(len(one.rows) for one in postings), chunks))
         for one in postings:
             scores[one.segment][one.rows] += factor * one.weights
     return scores
@@ -304,7 +289,7 @@ def search(
     weights: Mapping[str, float],
     k: int,
     chosen: Sequence[Mask] | None,
-) -> Matches:
+) -> Candidates:
     """Return the k best chunks that contain at least one of the terms; ties by id.
 
     `chosen` restricts the rows of each segment.
@@ -316,8 +301,8 @@ def search(
         ids.append(part.segment.ids.all()[rows])
         scores.append(found[rows])
     if not ids:
-        return Matches.none()
-    return best_matches(np.concatenate(ids), np.concatenate(scores), k)
+        return Candidates.empty()
+    return rank_candidates(np.concatenate(ids), np.concatenate(scores), k)
 
 
 def score(parts: Sequence[LiveSegment], weights: Mapping[str, float], ids: Ids) -> Vectors:

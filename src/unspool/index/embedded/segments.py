@@ -1,23 +1,21 @@
-"""The word index on disk: segments of postings, each written once, and a state file that lists
-them.
+"""Segments of the word index on disk, each written once, and a state file that lists them.
 
 A folder contains
 
-    state.json           the committed state: segments, position, checksums; replaced in one rename
-    N-keys.u64           segment N: its terms, as keys
-    N-starts.i64         where the postings of each term start
-    N-rows.u32           the row of each posting
-    N-weights.f32        the weight of each posting
-    N-ids.i64            the chunk id of each row
-    N-documents.i64      the document id of each row
-    N-dead-V.u8          rows that were deleted or replaced, as one byte per row
+- `state.json`: the committed state, replaced in one rename
+- `N-keys.u64`: the terms of segment N, as keys
+- `N-starts.i64`: the start of each term's postings
+- `N-rows.u32`: the row of each posting
+- `N-weights.f32`: the weight of each posting
+- `N-ids.i64`: the chunk id of each row
+- `N-documents.i64`: the document id of each row
+- `N-dead-V.u8`: deleted or replaced rows, one byte per row
 
 A commit adds segments. When there are many, the newest are merged into one.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
@@ -30,11 +28,12 @@ import numpy.typing as npt
 from unspool.catalog.reading import Position
 from unspool.index.embedded import checksums, postings
 from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
-from unspool.index.embedded.postings import Entry, LiveSegment, Segment, Terms
+from unspool.index.embedded.postings import ChunkTerms, LiveSegment, TermPostings, WordSegment
 from unspool.index.ports import Ids
 
-FORMAT = 3
-SEGMENT_CHUNKS = 8_000  # built at a time, about 60 MB
+FORMAT = 4
+_START = Position(0, 0)
+SEGMENT_CHUNKS = 8_000  # chunks of one segment, about 60 MB
 # Each segment adds 60 microseconds to a search of eight terms. Merging 100 000 chunks takes .7 s
 # (bench/segments.py).
 MAX_SEGMENTS = 8
@@ -59,56 +58,45 @@ class SegmentState:
     dead_version: int = 0
     files: Files = field(default_factory=dict)
 
-    @property
-    def live(self) -> int:
-        """Number of rows that are not dead."""
-        return self.rows - self.dead
-
-    def name(self, column: str) -> str:
+    def name_file(self, column: str) -> str:
         """Return the name of a column's file."""
         if column == "dead":
             return f"{self.number}-dead-{self.dead_version}.u8"
         return f"{self.number}-{column}.{_COLUMNS[column][0]}"
 
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of the segment's files."""
-        return frozenset(map(self.name, self.files))
+    def list_files(self) -> Files:
+        """Return the checksums of each file by its name."""
+        return {self.name_file(column): sums for column, sums in self.files.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordState:
-    """Committed state of a folder. `catalog` and `project` identify the source of the rows."""
+    """Committed state of a folder of segments.
 
-    catalog: str
-    project: int
-    position: int = 0
-    stamp: int = 0
+    `source` identifies the catalog and project. The segments contain every change up to `position`.
+    """
+
+    source: str
+    position: Position = _START
     next_number: int = 0
     segments: tuple[SegmentState, ...] = ()
     format: int = FORMAT
 
-    @property
-    def place(self) -> Position:
-        """Position in the catalog's changes up to which the segments are current."""
-        return Position(self.position, self.stamp)
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Names of all files of all segments."""
-        return frozenset().union(*(segment.names for segment in self.segments))
+    def list_files(self) -> Files:
+        """Return the checksums of each file of each segment by its name."""
+        return {name: sums for one in self.segments for name, sums in one.list_files().items()}
 
 
 @dataclass(frozen=True, slots=True)
 class WordView:
-    """A consistent view of the committed segments."""
+    """Consistent view of the committed segments."""
 
     state: WordState
     segments: tuple[LiveSegment, ...] = ()
 
 
 def read_state(folder: Path) -> WordState | None:
-    """Return the committed state, or None where nothing is committed or another version wrote it.
+    """Return the committed state; None if there is none, or another version wrote it.
 
     Raises `DamagedError`.
     """
@@ -116,76 +104,65 @@ def read_state(folder: Path) -> WordState | None:
     if values is None or values.get("format") != FORMAT:
         return None
     try:
-        return WordState(segments=tuple(map(_parse_segment, values.pop("segments"))), **values)
+        segments = tuple(
+            SegmentState(files=checksums.parse_files(one.pop("files")), **one)
+            for one in values.pop("segments")
+        )
+        return WordState(segments=segments, position=Position(*values.pop("position")), **values)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedError("state.json is malformed") from error
 
 
-def _parse_segment(values: dict[str, Any]) -> SegmentState:
-    files = {name: Checksums.from_json(one) for name, one in values.pop("files").items()}
-    return SegmentState(files=files, **values)
-
-
 def open_view(folder: Path, state: WordState, previous: WordView | None = None) -> WordView:
-    """Map the segments as the state describes them; raises `DamagedError` when the files contradict
-    it.
+    """Map the segments of a state; raises `DamagedError` if the files contradict it.
 
     Segments that an earlier view has open are not read again.
     """
-    known: dict[object, Segment] = {}
+    known: dict[object, WordSegment] = {}
     if previous is not None:
         opened = zip(previous.state.segments, previous.segments, strict=True)
-        known = {_identify(one): part.segment for one, part in opened}
+        known = {_make_key(one): part.segment for one, part in opened}
     return WordView(
         state,
-        tuple(_open_segment(folder, one, known.get(_identify(one))) for one in state.segments),
+        tuple(_open_segment(folder, one, known.get(_make_key(one))) for one in state.segments),
     )
 
 
-def _identify(segment: SegmentState) -> object:
-    """Return a key of the files that are never changed. A rebuilt folder uses the numbers again."""
+def _make_key(segment: SegmentState) -> object:
+    """Return a key of the files that never change. A rebuilt folder uses the numbers again."""
     return segment.number, *sorted(
         (name, sums.blocks) for name, sums in segment.files.items() if name != "dead"
     )
 
 
-def _open_segment(folder: Path, state: SegmentState, known: Segment | None = None) -> LiveSegment:
-    def column(name: str, dtype: type[np.generic]) -> Column:
-        return Column.open(folder / state.name(name), state.files.get(name, Checksums()), dtype)
+def _open_segment(
+    folder: Path, state: SegmentState, known: WordSegment | None = None
+) -> LiveSegment:
+    def open_column(name: str, dtype: type[np.generic]) -> Column:
+        return Column.open(
+            folder / state.name_file(name), state.files.get(name, checksums.EMPTY), dtype
+        )
 
-    segment = known or Segment(
-        **{name: column(name, dtype) for name, (_, dtype) in _COLUMNS.items()}
+    segment = known or WordSegment(
+        **{name: open_column(name, dtype) for name, (_, dtype) in _COLUMNS.items()}
     )
-    live = ~column("dead", np.bool_).all() if state.dead else None
+    live = ~open_column("dead", np.bool_).all() if state.dead else None
     if len(segment.ids.all()) != state.rows or (live is not None and len(live) != state.rows):
         raise DamagedError("state.json contradicts the number of rows")
     return LiveSegment(segment, live)
 
 
-def find_damage(folder: Path) -> list[str]:
-    """Return how the files on disk differ from what was committed."""
-    try:
-        state = read_state(folder)
-    except DamagedError as error:
-        return [str(error)]
-    parts = () if state is None else state.segments
-    files = [
-        (segment.name(name), sums) for segment in parts for name, sums in segment.files.items()
-    ]
-    return [found for name, sums in files if (found := checksums.find_damage(folder / name, sums))]
-
-
 def append(
     folder: Path,
     view: WordView,
-    entries: Iterable[Entry],
+    entries: Iterable[ChunkTerms],
     *,
     removed: Sequence[int],
     position: Position,
 ) -> WordState:
-    """Commit entries, and the removal of ids.
+    """Commit entries and the removal of ids in one step; return the new state.
 
-    An entry replaces an earlier one of the same id. Returns the new state.
+    An entry replaces an earlier one of the same id.
     """
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(folder, view)
@@ -197,32 +174,30 @@ def append(
 
 
 class _Writer:
-    """Writer of a single commit to a folder.
-
-    Until the state is written, readers see the earlier one.
-    """
+    """Writer of a single commit. Readers see the earlier state until the new one is written."""
 
     def __init__(self, folder: Path, view: WordView) -> None:
         self._folder = folder
         self._old = view.state
         self._next = view.state.next_number
         self._parts = list(zip(view.state.segments, view.segments, strict=True))
-        self._names = set(view.state.names)  # of files that the new state may no longer need
+        # files that the new state may no longer use
+        self._written = set(view.state.list_files())
 
     def remove(self, ids: Ids) -> None:
         """Mark the rows of chunks as dead."""
         self._parts = [(state, part.hide(ids)) for state, part in self._parts]
 
-    def add(self, entries: Sequence[Entry]) -> None:
+    def add(self, entries: Sequence[ChunkTerms]) -> None:
         """Write a segment of chunks."""
-        segment = postings.build(entries)
+        segment = postings.build_segment(entries)
         self.remove(segment.ids.all())
         self._write(segment.ids.all(), segment.documents.all(), [postings.list_terms(segment)])
         if len(self._parts) > MAX_SEGMENTS:
             self._merge()
 
     def commit(self, position: Position) -> WordState:
-        """Write the state, then remove the files that it does not name."""
+        """Write the state, then delete the files that it does not use."""
         if any(_is_wasteful(part) for _, part in self._parts):
             self._merge()
         segments = tuple(
@@ -230,16 +205,12 @@ class _Writer:
         )
         new = replace(
             self._old,
-            position=position.seq,
-            stamp=position.stamp,
+            position=position,
             next_number=self._next,
             segments=segments,
         )
-        checksums.write_state(self._folder, asdict(new))
-        for name in self._names - new.names:
-            # a reader on a system that forbids it still has it open; the next rebuild removes it
-            with contextlib.suppress(OSError):
-                (self._folder / name).unlink()
+        unused = self._written - new.list_files().keys()
+        checksums.write_state(self._folder, asdict(new), unused=unused)
         return new
 
     def _merge(self) -> None:
@@ -253,23 +224,23 @@ class _Writer:
         self._write(merged.ids, merged.documents, postings.merge_terms(parts[first:], merged))
 
     def _verify(self, first: int) -> None:
-        """Read the segments to merge from disk once more: a fault that came after they were
-        opened must not get new checksums.
+        """Read the segments to merge from disk again.
+
+        Damage that occurred after they were opened must not get new checksums.
         """
         for state, _ in self._parts[first:]:
             for name in state.files.keys() & _COLUMNS.keys():
-                if found := checksums.find_damage(
-                    self._folder / state.name(name), state.files[name]
-                ):
+                file = self._folder / state.name_file(name)
+                if found := checksums.find_file_damage(file, state.files[name]):
                     raise DamagedError(found)
 
-    def _write(self, ids: Ids, documents: Ids, pieces: Iterable[Terms]) -> None:
+    def _write(self, ids: Ids, documents: Ids, pieces: Iterable[TermPostings]) -> None:
         state = SegmentState(number=self._next, rows=len(ids))
         files: dict[str, Checksums] = {}
 
         def write(name: str, data: npt.NDArray[Any]) -> None:
             files[name] = checksums.append(
-                self._folder / state.name(name), files.get(name, Checksums()), data
+                self._folder / state.name_file(name), files.get(name, checksums.EMPTY), data
             )
 
         write("ids", ids)
@@ -284,7 +255,7 @@ class _Writer:
         write("starts", np.array([start], dtype=np.int64))
         state = replace(state, files=files)
         self._next += 1
-        self._names |= state.names
+        self._written |= state.list_files().keys()
         self._parts.append((state, _open_segment(self._folder, state)))
 
     def _write_dead(self, state: SegmentState, part: LiveSegment) -> SegmentState:
@@ -292,7 +263,7 @@ class _Writer:
         if dead == state.dead or part.live is None:
             return state
         new = replace(state, dead=dead, dead_version=state.dead_version + 1)
-        sums = checksums.append(self._folder / new.name("dead"), Checksums(), ~part.live)
+        sums = checksums.append(self._folder / new.name_file("dead"), checksums.EMPTY, ~part.live)
         return replace(new, files={**state.files, "dead": sums})
 
 
@@ -302,8 +273,9 @@ def _is_wasteful(part: LiveSegment) -> bool:
 
 
 def choose_merge(sizes: Sequence[int], wasteful: Sequence[bool]) -> int:
-    """Return the first of the segments to merge: the newest, those of at most twice their size,
-    and all after a wasteful one.
+    """Return the first of the segments to merge.
+
+    Merged are the newest, those of at most twice their size, and all after a wasteful one.
     """
     first = len(sizes) - 1
     total = sizes[first]

@@ -1,5 +1,6 @@
-"""The tail: chunks that the catalog contains and the folder has not absorbed yet, scored
-directly so that they are findable at once.
+"""Tail of the embedded index: chunks that are stored, but not yet written to the folder.
+
+They are scored directly, so that they are searchable at once.
 """
 
 from __future__ import annotations
@@ -8,33 +9,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from unspool.catalog.filters import Selection
 from unspool.catalog.reading import ChangedChunk
 from unspool.index import analysis
 from unspool.index.embedded import postings
-from unspool.index.embedded.postings import Entry, Segment
-from unspool.index.ports import Ids, Matches, Vectors, best_matches
+from unspool.index.embedded.flat import VectorRows, compute_cosines
+from unspool.index.embedded.postings import ChunkTerms, WordSegment
+from unspool.index.ports import Candidates, Ids, Vectors, rank_candidates
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """Chunks changed after `position` and up to `seq`, and the ids whose absorbed rows are
-    outdated.
+    """Chunks changed after `position` and up to `seq`.
+
+    `hidden` contains the ids whose committed rows are outdated.
     """
 
     position: int
     seq: int
-    ids: Ids
-    documents: Ids
-    vectors: Vectors
-    segment: Segment
+    rows: VectorRows
+    segment: WordSegment
     hidden: Ids
-    missing: int = 0  # changed chunks that are not in it
+    missing: int = 0  # changed chunks that it does not contain
 
 
-def build(
+def build_tail(
     position: int,
     seq: int,
     changed: Sequence[ChangedChunk],
@@ -44,29 +44,30 @@ def build(
     missing: int = 0,
 ) -> Tail:
     """Return the tail of a change feed."""
-    ids = np.array([chunk.id for chunk in changed], dtype=np.int64)
+    rows = stack_rows(changed, dimension)
     return Tail(
         position=position,
         seq=seq,
-        ids=ids,
-        documents=np.array([chunk.document_id for chunk in changed], dtype=np.int64),
-        vectors=stack_vectors(changed, dimension),
-        segment=postings.build([make_entry(chunk) for chunk in changed]),
-        hidden=np.union1d(ids, np.array(removed, dtype=np.int64)),
+        rows=rows,
+        segment=postings.build_segment([analyse_chunk(chunk) for chunk in changed]),
+        hidden=np.union1d(rows.ids, np.array(removed, dtype=np.int64)),
         missing=missing,
     )
 
 
-def stack_vectors(changed: Sequence[ChangedChunk], dimension: int) -> Vectors:
-    """Return the stored vectors, one row each."""
-    return np.frombuffer(b"".join(chunk.vector for chunk in changed), dtype="<f4").reshape(
-        len(changed), dimension
+def stack_rows(changed: Sequence[ChangedChunk], dimension: int) -> VectorRows:
+    """Return the vectors of chunks, one row each."""
+    vectors = np.frombuffer(b"".join(chunk.vector for chunk in changed), dtype="<f4")
+    return VectorRows(
+        ids=np.array([chunk.id for chunk in changed], dtype=np.int64),
+        documents=np.array([chunk.document_id for chunk in changed], dtype=np.int64),
+        vectors=vectors.reshape(len(changed), dimension),
     )
 
 
-def make_entry(chunk: ChangedChunk) -> Entry:
-    """Return the chunk as the word index stores it."""
-    terms = analysis.chunk_terms(
+def analyse_chunk(chunk: ChangedChunk) -> ChunkTerms:
+    """Return the terms of a chunk."""
+    terms = analysis.extract_chunk_terms(
         kind=chunk.kind,
         path=chunk.path,
         title=chunk.title,
@@ -74,29 +75,27 @@ def make_entry(chunk: ChangedChunk) -> Entry:
         symbol=chunk.symbol,
         text=chunk.text,
     )
-    return Entry(chunk.id, chunk.document_id, terms)
+    return ChunkTerms(chunk.id, chunk.document_id, terms)
 
 
-def choose(rest: Tail, selection: Selection | None) -> npt.NDArray[np.bool_]:
-    """Return which of the tail's chunks a filter accepts."""
-    if selection is None:
-        return np.ones(len(rest.ids), dtype=np.bool_)
-    return selection.accepts(rest.ids, rest.documents)
-
-
-def merge(
-    found: Matches, rest: Tail, scores: Vectors, chosen: npt.NDArray[np.bool_], k: int
-) -> Matches:
-    """Return the k best of the absorbed matches that are not hidden and of the tail's own."""
-    kept = ~np.isin(found.ids, rest.hidden)
-    ids = np.concatenate([found.ids[kept], rest.ids[chosen]])
-    return best_matches(
+def merge_candidates(
+    found: Candidates, tail: Tail, vector: Vectors, selection: Selection | None, k: int
+) -> Candidates:
+    """Return the k best of the committed candidates and of the tail's chunks."""
+    rows, scores = tail.rows, compute_cosines(tail.rows.vectors, vector)
+    chosen = np.ones(len(rows.ids), dtype=np.bool_)
+    if selection is not None:
+        chosen = selection.accepts(rows.ids, rows.documents)
+    kept = ~np.isin(found.ids, tail.hidden)
+    ids = np.concatenate([found.ids[kept], rows.ids[chosen]])
+    return rank_candidates(
         ids, np.concatenate([found.scores[kept], scores[chosen].astype(np.float32)]), k
     )
 
 
-def overlay(scores: Vectors, ids: Ids, rest: Tail, tail_scores: Vectors) -> None:
-    """Replace the scores of ids in the tail; those that it hides become NaN."""
-    known = dict(zip(rest.ids.tolist(), tail_scores.tolist(), strict=True))
-    for index in np.flatnonzero(np.isin(ids, rest.hidden)).tolist():
+def overlay_scores(scores: Vectors, ids: Ids, tail: Tail, vector: Vectors) -> None:
+    """Replace the scores of ids that are in the tail; removed ids become NaN."""
+    own = compute_cosines(tail.rows.vectors, vector).tolist()
+    known = dict(zip(tail.rows.ids.tolist(), own, strict=True))
+    for index in np.flatnonzero(np.isin(ids, tail.hidden)).tolist():
         scores[index] = known.get(int(ids[index]), np.nan)

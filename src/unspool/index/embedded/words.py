@@ -1,4 +1,4 @@
-"""The word half of the embedded store."""
+"""Word search of the embedded store."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING
 
 from unspool.domain.filters import Filter
 from unspool.index.embedded import postings
-from unspool.index.embedded.partition import Half
-from unspool.index.ports import Ids, Matches, Statistics, Vectors
+from unspool.index.embedded.partition import Half, Snapshot
+from unspool.index.ports import Candidates, Ids, Statistics, Vectors
 
 if TYPE_CHECKING:
     from unspool.index.embedded.store import EmbeddedStore
 
 
 class EmbeddedWords:
-    """The word half of the store, as the `WordIndex` port."""
+    """Words of the embedded store, as the `WordIndex` port."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         self._store = store
 
     def search(
         self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None
-    ) -> Matches:
+    ) -> Candidates:
         """Return the k best chunks that contain at least one of the terms."""
         selection = self._store.select(project, where)
         if not weights or (selection is not None and selection.is_empty):
-            return Matches.none()
+            return Candidates.empty()
 
-        def search() -> Matches:
-            parts = self._store.partition(project).now.word_segments
+        def search(now: Snapshot) -> Candidates:
+            parts = now.word_segments
             chosen = None
             if selection is not None:
                 chosen = [
@@ -38,25 +38,22 @@ class EmbeddedWords:
                 ]
             return postings.search(parts, weights, k, chosen)
 
-        return self._store.answer(project, Half.WORDS, search)
+        return self._store.read(project, Half.WORDS, search)
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """Return the score of each id; 0 for a chunk that contains none of the terms."""
-        return self._store.answer(
-            project,
-            Half.WORDS,
-            lambda: postings.score(self._store.partition(project).now.word_segments, weights, ids),
+        return self._store.read(
+            project, Half.WORDS, lambda now: postings.score(now.word_segments, weights, ids)
         )
 
-    def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
-        """Count live chunks, in the index and the tail together."""
+    def get_statistics(self, project: int, terms: Iterable[str]) -> Statistics:
+        """Count live chunks, in the folder and the tail together."""
         wanted = list(terms)
 
-        def count() -> Statistics:
-            parts = self._store.partition(project).now.word_segments
+        def count(now: Snapshot) -> Statistics:
             return Statistics(
-                chunks=postings.count_chunks(parts),
-                frequencies=postings.count_frequencies(parts, wanted),
+                chunks=postings.count_chunks(now.word_segments),
+                frequencies=postings.count_frequencies(now.word_segments, wanted),
             )
 
-        return self._store.answer(project, Half.WORDS, count)
+        return self._store.read(project, Half.WORDS, count)

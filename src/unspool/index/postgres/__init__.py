@@ -1,3 +1,1 @@
-"""Both retrievers inside a PostgreSQL catalog: pgvector for meaning, BM25 over sparse vectors
-for words.
-"""
+"""Both retrievers inside a PostgreSQL catalog: pgvector, and BM25 over sparse vectors."""

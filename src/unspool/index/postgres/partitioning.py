@@ -1,11 +1,12 @@
-"""Chunks, words and vectors in partitions by project: each is smaller, and so is its index.
+"""Partitions of chunks, words and vectors by project, for catalogs of a million chunks and more.
 
-For catalogs of a million chunks and more.
+Each partition is smaller, and so are its indexes.
 """
 
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from sqlalchemy.engine import Connection
 
@@ -16,13 +17,13 @@ from unspool.errors import InputError
 MAX_PARTITIONS = 1_024
 _META = "partitions"  # the row of `meta`
 
-# What each table has when it is whole and when it is in partitions: every key must then hold the
-# project.
+# Keys and indexes of whole and of partitioned tables. Each key of a partitioned table must contain
+# the project.
 _CHUNKS_WHOLE = (
     "ALTER TABLE chunks ADD CONSTRAINT chunks_pkey PRIMARY KEY (id)",
     "ALTER TABLE chunks ADD CONSTRAINT uq_chunks_position UNIQUE (document_id, position)",
 )
-_CHUNKS_PARTED = (
+_CHUNKS_PARTITIONED = (
     "ALTER TABLE chunks ADD CONSTRAINT chunks_pkey PRIMARY KEY (project_id, id)",
     (
         "ALTER TABLE chunks ADD CONSTRAINT uq_chunks_position UNIQUE (project_id, document_id, "
@@ -45,16 +46,16 @@ _WORDS = (
 )
 
 
-def vector_keys(table: str) -> tuple[str, ...]:
-    """What a table of vectors has, whole or not."""
+def build_vector_keys_sql(table: str) -> tuple[str, ...]:
+    """Return the statements that create the keys of a table of vectors."""
     return (
         f"ALTER TABLE {table} ADD CONSTRAINT {table}_pkey PRIMARY KEY (project_id, chunk_id)",
         f"CREATE INDEX ix_{table}_document ON {table} (document_id)",
     )
 
 
-def count(connection: Connection) -> int:
-    """In how many partitions a catalog keeps its chunks; 1 for whole tables."""
+def count_partitions(connection: Connection) -> int:
+    """Return the number of partitions of a catalog; 1 for whole tables."""
     found = connection.exec_driver_sql(
         "SELECT value FROM meta WHERE key = %(key)s", {"key": _META}
     ).scalar()
@@ -62,7 +63,7 @@ def count(connection: Connection) -> int:
 
 
 def add_partitions(connection: Connection, table: str, number: int) -> None:
-    """The partitions of a table that has none yet."""
+    """Create the partitions of a table."""
     for part in range(number):
         connection.exec_driver_sql(
             f"CREATE TABLE {table}_p{part} PARTITION OF {table} FOR VALUES WITH (MODULUS "
@@ -70,59 +71,53 @@ def add_partitions(connection: Connection, table: str, number: int) -> None:
         )
 
 
-def check(number: int) -> None:
-    """Refuse a number of partitions that cannot be."""
+def check_number(number: int) -> None:
+    """Raise `InputError` if the number of partitions is out of range."""
     if not 1 <= number <= MAX_PARTITIONS:
         raise InputError(f"partitions is {number}; give a number from 1 to {MAX_PARTITIONS}")
 
 
-def partition(catalog: PostgresCatalog, number: int) -> int:
-    """Put a catalog's chunks into so many partitions, or with 1 into whole tables again; returns
-    how many there were.
+def partition_catalog(catalog: PostgresCatalog, number: int) -> int:
+    """Move a catalog's chunks into partitions, or with 1 into whole tables; return the old number.
 
-    Everything is copied in one transaction, while which nobody else can use the catalog. Indexes
-    over vectors are built anew afterwards.
+    Everything is copied in a transaction that locks the catalog. Afterwards indexes over vectors
+    have to be built again.
     """
-    check(number)
+    check_number(number)
+    return catalog.transact(partial(_partition, number))
 
-    def rearrange(connection: Connection) -> int:
-        without_hurry(connection)
-        connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'catalog' FOR UPDATE")
-        before = count(connection)
-        if before == number:
-            return before
-        spaces = _vector_tables(connection)
-        # All at once, before anything is copied: who reads or writes takes them in another order.
-        connection.exec_driver_sql(
-            f"LOCK TABLE {', '.join(('documents', *spaces, 'words', 'chunks'))} IN ACCESS "
-            f"EXCLUSIVE MODE"
-        )
-        for table in ("chunks", "words", *spaces):
-            _move(connection, table, number)
-        for statement in (
-            *(_CHUNKS_PARTED if number > 1 else _CHUNKS_WHOLE),
-            *_CHUNKS_ALWAYS,
-            *_WORDS,
-        ):
-            connection.exec_driver_sql(statement)
-        for table in spaces:
-            for statement in vector_keys(table):
-                connection.exec_driver_sql(statement)
-        # What other processes know of the projects is no longer so, nor is the index of
-        # pg_textsearch there.
-        connection.exec_driver_sql("UPDATE word_totals SET format = 1")
-        connection.exec_driver_sql("UPDATE projects SET seq = seq + 1")
-        connection.exec_driver_sql("DELETE FROM meta WHERE key = %(key)s", {"key": _META})
-        connection.exec_driver_sql(
-            "INSERT INTO meta (key, value) VALUES (%(key)s, %(value)s)",
-            {"key": _META, "value": str(number)},
-        )
+
+def _partition(number: int, connection: Connection) -> int:
+    without_hurry(connection)
+    connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'catalog' FOR UPDATE")
+    before = count_partitions(connection)
+    if before == number:
         return before
+    spaces = _list_vector_tables(connection)
+    # All at once, before anything is copied: readers and writers lock them in another order.
+    connection.exec_driver_sql(
+        f"LOCK TABLE {', '.join(('documents', *spaces, 'words', 'chunks'))} IN ACCESS EXCLUSIVE "
+        f"MODE"
+    )
+    for table in ("chunks", "words", *spaces):
+        _move_table(connection, table, number)
+    for statement in (
+        *(_CHUNKS_PARTITIONED if number > 1 else _CHUNKS_WHOLE),
+        *_CHUNKS_ALWAYS,
+        *_WORDS,
+        *(statement for table in spaces for statement in build_vector_keys_sql(table)),
+        # other processes must refresh their cached facts; the index of pg_textsearch was dropped
+        "UPDATE word_totals SET format = 1",
+        "UPDATE projects SET seq = seq + 1",
+    ):
+        connection.exec_driver_sql(statement)
+    values = {"key": _META, "value": str(number)}
+    connection.exec_driver_sql("DELETE FROM meta WHERE key = %(key)s", values)
+    connection.exec_driver_sql("INSERT INTO meta (key, value) VALUES (%(key)s, %(value)s)", values)
+    return before
 
-    return catalog.transact(rearrange)
 
-
-def _vector_tables(connection: Connection) -> list[str]:
+def _list_vector_tables(connection: Connection) -> list[str]:
     query = (
         "SELECT name FROM (SELECT 'vectors_' || id AS name FROM spaces) s WHERE "
         "to_regclass(format('%%I.%%I', current_schema(), name)) IS NOT NULL"
@@ -130,8 +125,8 @@ def _vector_tables(connection: Connection) -> list[str]:
     return list(connection.exec_driver_sql(query, {}).scalars())
 
 
-def _move(connection: Connection, table: str, number: int) -> None:
-    """Copy a table into one of the other kind that takes its name."""
+def _move_table(connection: Connection, table: str, number: int) -> None:
+    """Replace a table by a partitioned or whole copy."""
     assert re.fullmatch(r"[a-z_0-9]+", table)
     connection.exec_driver_sql(f"ALTER TABLE {table} RENAME TO {table}_before")
     parts = (
@@ -146,7 +141,8 @@ def _move(connection: Connection, table: str, number: int) -> None:
     )
     if number > 1:
         add_partitions(connection, table, number)
-    if table == "words":  # a table in partitions takes no such options, its partitions do
+    if table == "words":
+        # a partitioned table has no such option, its partitions have it
         for part in [f"words_p{part}" for part in range(number)] if number > 1 else ["words"]:
             connection.exec_driver_sql(f"ALTER TABLE {part} SET (toast_tuple_target = 8160)")
     connection.exec_driver_sql(f"INSERT INTO {table} SELECT * FROM {table}_before")

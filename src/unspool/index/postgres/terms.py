@@ -1,13 +1,13 @@
 """BM25 as an inner product of sparse vectors. Pure.
 
-A chunk's vector holds, for each of its terms, how much the term counts in it: its frequency,
-saturated and weighed by the chunk's length. A query's vector holds how rare each term is. Their
-inner product is the BM25 score, and pgvector computes it where the rows are.
+A chunk's vector contains the BM25 weight of each of its terms: the frequency, saturated and
+normalised by the chunk's length. A query's vector contains the inverse document frequency of each
+term. Their inner product is the BM25 score, and pgvector computes it in the database.
 
-A term's place in the vector is a hash of the term and its project, so that an index over the terms
-of all projects finds those of one alone. That index holds keys: a place together with the level of
-the weight there. A query that has to look at common terms begins with the chunks in which they
-weigh much, and never reads the many in which they weigh little.
+A term's dimension is a hash of the term and its project. So an index over the terms of all projects
+finds those of a single project. That index contains keys: a dimension together with the level of
+the weight. A query with common terms starts with the chunks in which they have a high weight, and
+never reads the many chunks in which they have a low weight.
 """
 
 from __future__ import annotations
@@ -24,77 +24,74 @@ import numpy.typing as npt
 from unspool.index.analysis import PADDING
 from unspool.index.bm25 import weigh_terms
 
-PLACES = 2**28  # of a vector; with a level a place still fits into 31 bits
-LEVELS = (0.6, 0.9, 1.3)  # weights that part one level from the next; a weight is below 2.2
-_TYPICAL = (0.5, 0.75, 1.1, 1.6)  # the weight that a level stands for
-_MAX_REMEMBERED = 400_000  # terms; about 40 MB at worst
+DIMENSIONS = 2**28  # of a vector; a dimension together with a level fits 31 bits
+LEVELS = (0.6, 0.9, 1.3)  # boundaries between levels; a weight is below 2.2
+_TYPICAL = (0.5, 0.75, 1.1, 1.6)  # the typical weight of each level
+_MAX_CACHED = 400_000  # terms; about 40 MB at worst
 
 Keys = npt.NDArray[np.int32]
 
 
-class Body(NamedTuple):
-    """A chunk's terms by their place, in order, with their weights."""
+class TermVector(NamedTuple):
+    """Weights of a chunk's terms, in the order of their dimensions."""
 
-    places: npt.NDArray[np.int32]
+    dimensions: npt.NDArray[np.int32]
     weights: npt.NDArray[np.float32]
 
     @property
     def keys(self) -> Keys:
-        """Each place with the level of its weight."""
-        keys: Keys = self.places * np.int32(4) + np.searchsorted(
-            LEVELS, self.weights, side="right"
-        ).astype(np.int32)
+        """Each dimension together with the level of its weight."""
+        levels = np.searchsorted(LEVELS, self.weights, side="right")
+        keys: Keys = self.dimensions * np.int32(4) + levels.astype(np.int32)
         return keys
 
     def to_binary(self) -> bytes:
-        """As PostgreSQL takes a sparse vector."""
-        size = len(self.places)
+        """Return the binary format of a sparse vector in PostgreSQL."""
         return (
-            struct.pack(">iii", PLACES, size, 0)
-            + self.places.astype(">i4").tobytes()
+            struct.pack(">iii", DIMENSIONS, len(self.dimensions), 0)
+            + self.dimensions.astype(">i4").tobytes()
             + self.weights.astype(">f4").tobytes()
         )
 
 
-class Places(dict[str, int]):
-    """Where each term of a project stands in its vectors, counted from 0; looked up once."""
+class TermDimensions(dict[str, int]):
+    """Dimension of each term of a project, counted from 0 and computed once."""
 
     def __init__(self, project: int) -> None:
         super().__init__()
         self._project = project & 0xFFFFFFFF
 
     def __missing__(self, term: str) -> int:
-        if len(self) >= _MAX_REMEMBERED:
+        if len(self) >= _MAX_CACHED:
             self.clear()
-        at = self[term] = zlib.crc32(term.encode("utf-8", "surrogatepass"), self._project) % PLACES
-        return at
+        digest = zlib.crc32(term.encode("utf-8", "surrogatepass"), self._project)
+        self[term] = digest % DIMENSIONS
+        return digest % DIMENSIONS
 
 
-def body(places: Places, terms: Iterable[str]) -> Body:
-    """The vector of a chunk."""
+def build_vector(dimensions: TermDimensions, terms: Iterable[str]) -> TermVector:
+    """Return the vector of a chunk."""
     counts = Counter(terms)
     total = counts.total()
-    counts.pop(PADDING, None)  # makes a text longer, and is not looked for
-    # Of two terms in one place, which is one pair in a quarter of a billion, one counts.
-    at, first = np.unique(
-        np.fromiter(map(places.__getitem__, counts), dtype=np.int32, count=len(counts)),
-        return_index=True,
+    counts.pop(PADDING, None)  # padding only makes a text longer; nobody searches for it
+    # If two terms share a dimension, only one counts: one pair in a quarter of a billion.
+    own, first = np.unique(
+        np.array([dimensions[term] for term in counts], dtype=np.int32), return_index=True
     )
-    frequencies = np.fromiter(counts.values(), dtype=np.float32, count=len(counts))[first]
-    return Body(at, weigh_terms(frequencies, total))
+    frequencies = np.array(list(counts.values()), dtype=np.float32)[first]
+    return TermVector(own, weigh_terms(frequencies, total))
 
 
-def keys_of(places: Iterable[int]) -> list[int]:
-    """The keys under which chunks with a term in one of these places are found."""
-    return [4 * at + level for at in places for level in range(4)]
+def list_keys(dimensions: Iterable[int]) -> list[int]:
+    """Return the keys of chunks that have a term in one of these dimensions."""
+    return [4 * dimension + level for dimension in dimensions for level in range(4)]
 
 
-def leading(query: Mapping[int, float], counts: Mapping[int, int], enough: int) -> list[int]:
-    """The keys that bring the most, until together they occur often enough: what has none of them
-    is hardly among the best.
+def choose_keys(query: Mapping[int, float], counts: Mapping[int, int], enough: int) -> list[int]:
+    """Return the keys that add most to a score, until `enough` chunks have them.
 
-    `query` holds the weight of each place that is asked for, `counts` how many chunks have each
-    key.
+    A chunk with none of them is rarely among the best. `query` contains the weight of each
+    dimension, and `counts` the number of chunks of each key.
     """
     chosen: list[int] = []
     total = 0

@@ -1,9 +1,8 @@
-"""pg_textsearch, a BM25 index for PostgreSQL, where a server has it: it finds the candidates, and
-what is scored stays the same.
+"""Candidates from pg_textsearch, a BM25 extension, if a server has it.
 
-Its statistics are those of all projects together, and it knows no weights, so its order is not
-ours. The best few hundred by its order hold the best by ours, and it finds them without reading the
-many others that hold a common word.
+Its statistics cover all projects together, and its terms have no weights, so its order differs from
+ours. But its best few hundred contain our best, and it finds them without reading the many other
+chunks with a common word. The candidates are then scored as usual.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.index.bm25 import K1, B
 from unspool.index.postgres import partitioning, tables
-from unspool.index.postgres.terms import Places
+from unspool.index.postgres.terms import TermDimensions
 
 EXTENSION, INDEX = "pg_textsearch", "ix_words_tokens"
 CANDIDATES, CANDIDATES_PER_HIT = 400, 2
@@ -22,28 +21,26 @@ _MAX_REPEATS = 8
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 
 
-def is_usable(connection: Connection) -> bool:
-    """Whether the index is there.
+def has_index(connection: Connection) -> bool:
+    """Return whether the index exists."""
+    return bool(tables.has_valid_index(connection, INDEX))
 
-    In partitions, which would each count by themselves, there is none.
+
+def can_create_index(connection: Connection) -> bool:
+    """Return whether the extension is installed and the tables are not partitioned.
+
+    Each partition would have its own statistics.
     """
-    return bool(tables.has_index(connection, INDEX))
-
-
-def is_possible(connection: Connection) -> bool:
-    """Whether the extension is there, so that the index can be made."""
-    query = (
+    found = connection.exec_driver_sql(
         f"SELECT count(*) FROM pg_extension WHERE extname = '{EXTENSION}' AND NOT "
-        f"pg_is_in_recovery()"
+        "pg_is_in_recovery()"
     )
-    return (
-        bool(connection.exec_driver_sql(query).scalar_one()) and partitioning.count(connection) == 1
-    )
+    return bool(found.scalar_one()) and partitioning.count_partitions(connection) == 1
 
 
-def prepare(connection: Connection) -> None:
-    """Make the column and the index where that is possible; inside a writing transaction."""
-    if is_possible(connection):
+def create_index(connection: Connection) -> None:
+    """Create the column and the index, if that is possible."""
+    if can_create_index(connection):
         connection.exec_driver_sql("ALTER TABLE words ADD COLUMN IF NOT EXISTS tokens text")
         options = f"text_config = 'simple', k1 = {K1}, b = {B}"
         connection.exec_driver_sql(
@@ -51,24 +48,22 @@ def prepare(connection: Connection) -> None:
         )
 
 
-def tokens(places: Places, terms: Iterable[str]) -> str:
-    """The terms of a chunk as words of letters alone, which no parser takes for anything else;
-    those of one project are no other's.
+def encode_terms(dimensions: TermDimensions, terms: Iterable[str]) -> str:
+    """Return the terms of a chunk as words that consist of letters only.
+
+    Every parser leaves such words as they are. Words of two projects differ.
     """
-    return " ".join(_word(places[term]) for term in terms)
+    return " ".join(_encode(dimensions[term]) for term in terms)
 
 
-def question(query: Mapping[int, float]) -> str:
-    """The same of a query.
-
-    A word that weighs more is said more often, which is all the weight that can be given.
-    """
+def encode_query(query: Mapping[int, float]) -> str:
+    """Return the terms of a query as words; terms with a higher weight are repeated."""
     least = min(query.values(), default=1.0)
     return " ".join(
-        " ".join([_word(at)] * min(_MAX_REPEATS, max(1, round(weight / least))))
-        for at, weight in query.items()
+        " ".join([_encode(dimension)] * min(_MAX_REPEATS, max(1, round(weight / least))))
+        for dimension, weight in query.items()
     )
 
 
-def _word(place: int) -> str:
-    return f"{place:07x}".translate(_LETTERS)
+def _encode(dimension: int) -> str:
+    return f"{dimension:07x}".translate(_LETTERS)

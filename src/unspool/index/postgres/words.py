@@ -1,4 +1,4 @@
-"""The word half of the store: BM25 inside the database."""
+"""Words of a PostgreSQL catalog: their rows, and BM25 search over them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from unspool.catalog import driving
 from unspool.catalog.documents import NewChunk
 from unspool.domain.filters import Filter
 from unspool.index import analysis
-from unspool.index.bm25 import inverse_document_frequency
-from unspool.index.ports import Ids, Matches, Statistics, Vectors, in_order
+from unspool.index.bm25 import compute_idf
+from unspool.index.ports import Candidates, Ids, Statistics, Vectors, align_scores
 from unspool.index.postgres import terms as bm25
 from unspool.index.postgres import textsearch
+from unspool.index.postgres.vectors import build_condition
 
 if TYPE_CHECKING:
     from unspool.index.postgres.store import PostgresStore
 
-# What is kept of a project's words: with tokens for pg_textsearch, or without. Both change when the
+# Formats of a project's words: without or with tokens for pg_textsearch. Both change when the
 # analysis does.
 PLAIN, WITH_TOKENS = 1, 2
-# Chunks among which the best are looked for: at least so many, and so many for each that is wanted;
-# see `terms.leading`.
+# Chunks to score: a minimum, and a number for each hit; see `terms.choose_keys`.
 CANDIDATES, CANDIDATES_PER_HIT = 4_000, 20
 _COLUMNS = {
     "project_id": "int8",
@@ -38,192 +38,168 @@ _COLUMNS = {
 
 
 class PostgresWords:
-    """The word half of the store, as the `WordIndex` port."""
+    """Words of the PostgreSQL store, as the `WordIndex` port."""
 
     def __init__(self, store: PostgresStore) -> None:
         self._store = store
 
     def search(
         self, project: int, weights: Mapping[str, float], *, k: int, where: Filter | None = None
-    ) -> Matches:
-        """The k best chunks that hold at least one of the terms."""
-        with self._store.reading() as connection:
+    ) -> Candidates:
+        """Return the k best chunks that contain at least one of the terms."""
+        with self._store.read() as connection:
             selection = self._store.select(connection, project, where)
             if not weights or (selection is not None and selection.is_empty):
-                return Matches.none()
-            query, counts = self._query(connection, project, weights)
+                return Candidates.empty()
+            query, counts = self._build_query(connection, project, weights)
             if selection is None and self._store.has_tokens(project):
-                return _matches(self._by_extension(connection, project, query, weights, k))
-            leading = bm25.leading(query, counts, max(CANDIDATES, CANDIDATES_PER_HIT * k))
-            condition, values = self._store.condition(selection)
+                return _search_extension(connection, project, query, weights, k)
+            condition, values = build_condition(selection)
+            # Adding 0 excludes every index except that of the keys: an index by project would read
+            # all rows.
             statement = (
-                # Adding nothing keeps every index but that of the keys out of it: one by project
-                # would read them all.
-                f"SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id + 0 = "
-                f"%(project)s AND keys && %(keys)b::int4[]{condition} "
-                "ORDER BY 2, 1 LIMIT %(k)s"
+                "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id + 0 = "
+                f"%(project)s AND keys && %(keys)b::int4[]{condition} ORDER BY 2, 1 LIMIT %(k)s"
             )
-            # common terms would make it read everything
+            values |= {"project": project, "query": _encode_query(query), "k": k}
+            # for common terms the planner would prefer to read the whole table
             driving.run(connection, "SET LOCAL enable_seqscan = off")
-            rows: Sequence[tuple[int, float]] = ()
-            # all of them only where those that lead give too few
-            for keys in (leading, list(counts)):
-                if keys:
-                    asked = {
-                        "project": project,
-                        "query": _sparse(query),
-                        "keys": keys,
-                        "k": k,
-                        **values,
-                    }
-                    rows = driving.rows(connection, statement, asked)
-                if len(rows) >= k or len(leading) == len(counts):
-                    break
-        return _matches(rows)
-
-    def _by_extension(
-        self,
-        connection: Connection,
-        project: int,
-        query: Mapping[int, float],
-        weights: Mapping[str, float],
-        k: int,
-    ) -> Sequence[tuple[int, float]]:
-        """The best of what pg_textsearch finds.
-
-        It is asked by itself: with a condition or a query around it, it takes ten times as long.
-        """
-        places = bm25.Places(project)
-        text = textsearch.question({places[term]: weight for term, weight in weights.items()})
-        enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)
-        # its index, and no other way
-        driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
-        find = (
-            "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) "
-            "LIMIT %(enough)s"
-        )
-        found = [
-            row[0]
-            for row in driving.rows(
-                connection, find, {"text": text, "index": textsearch.INDEX, "enough": enough}
-            )
-        ]
-        rank = (
-            "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND "
-            "chunk_id = ANY(%(ids)b::int8[]) "
-            "AND body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
-        )
-        return driving.rows(
-            connection, rank, {"project": project, "ids": found, "query": _sparse(query), "k": k}
-        )
+            best = bm25.choose_keys(query, counts, max(CANDIDATES, CANDIDATES_PER_HIT * k))
+            rows = driving.rows(connection, statement, {**values, "keys": best}) if best else []
+            if len(rows) < k and len(best) < len(counts):
+                rows = driving.rows(connection, statement, {**values, "keys": list(counts)})
+        return _make_candidates(rows)
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
-        """The score of each id; 0 for what holds none of the terms."""
-        with self._store.reading() as connection:
-            query, _ = self._query(connection, project, weights)
-            statement = (
-                "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s "
-                "AND chunk_id = ANY(%(ids)b::int8[])"
-            )
+        """Return the score of each id; 0 for a chunk that contains none of the terms."""
+        with self._store.read() as connection:
+            query, _ = self._build_query(connection, project, weights)
             rows = driving.rows(
                 connection,
-                statement,
-                {"project": project, "query": _sparse(query), "ids": ids.tolist()},
+                "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s "
+                "AND chunk_id = ANY(%(ids)b::int8[])",
+                {"project": project, "query": _encode_query(query), "ids": ids.tolist()},
             )
-        return in_order({row[0]: -row[1] for row in rows}, ids, absent=0.0)
+        return align_scores({row[0]: -row[1] for row in rows}, ids, absent=0.0)
 
-    def statistics(self, project: int, terms: Iterable[str]) -> Statistics:
-        """What makes the scores of one project comparable with another's."""
-        places = bm25.Places(project)
-        wanted = {term: places[term] for term in terms}
-        with self._store.reading() as connection:
-            held = _frequencies(self._counts(connection, project, wanted.values()))
-            chunks = self._store.chunks(connection, project)
+    def get_statistics(self, project: int, terms: Iterable[str]) -> Statistics:
+        """Return the counts that make scores of several projects comparable."""
+        dimensions = bm25.TermDimensions(project)
+        wanted = {term: dimensions[term] for term in terms}
+        with self._store.read() as connection:
+            frequencies = _sum_levels(_read_counts(connection, project, wanted.values()))
+            chunks = self._store.count_chunks(connection, project)
         return Statistics(
-            chunks=chunks, frequencies={term: held[at] for term, at in wanted.items()}
+            chunks=chunks, frequencies={term: frequencies[at] for term, at in wanted.items()}
         )
 
-    def _query(
+    def _build_query(
         self, connection: Connection, project: int, weights: Mapping[str, float]
     ) -> tuple[dict[int, float], dict[int, int]]:
-        """The query's vector by place, and how many chunks have each of the keys that it asks
-        for.
-        """
-        places = bm25.Places(project)
-        wanted = {places[term]: weight for term, weight in weights.items()}
-        counts = self._counts(connection, project, wanted)
-        held = _frequencies(counts)
-        chunks = self._store.chunks(connection, project)
+        """Return the query's weight of each dimension, and the number of chunks of each key."""
+        dimensions = bm25.TermDimensions(project)
+        wanted = {dimensions[term]: weight for term, weight in weights.items()}
+        counts = _read_counts(connection, project, wanted)
+        frequencies = _sum_levels(counts)
+        chunks = self._store.count_chunks(connection, project)
         return {
-            at: weight * inverse_document_frequency(held[at], chunks)
-            for at, weight in wanted.items()
+            at: weight * compute_idf(frequencies[at], chunks) for at, weight in wanted.items()
         }, counts
 
-    def _counts(
-        self, connection: Connection, project: int, places: Iterable[int]
-    ) -> dict[int, int]:
-        statement = (
-            "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = "
-            "ANY(%(keys)b::int4[]) AND chunks > 0"
-        )
-        return dict(
-            driving.rows(connection, statement, {"project": project, "keys": bm25.keys_of(places)})
-        )
+
+def _search_extension(
+    connection: Connection,
+    project: int,
+    query: Mapping[int, float],
+    weights: Mapping[str, float],
+    k: int,
+) -> Candidates:
+    """Return the best of the candidates of pg_textsearch.
+
+    They are queried separately: a condition or an outer query makes it ten times slower.
+    """
+    dimensions = bm25.TermDimensions(project)
+    text = textsearch.encode_query({dimensions[term]: weight for term, weight in weights.items()})
+    enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)
+    # the planner must use its index
+    driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
+    found = driving.rows(
+        connection,
+        "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) "
+        "LIMIT %(enough)s",
+        {"text": text, "index": textsearch.INDEX, "enough": enough},
+    )
+    rows = driving.rows(
+        connection,
+        "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND "
+        "chunk_id = ANY(%(ids)b::int8[]) "
+        "AND body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s",
+        {
+            "project": project,
+            "ids": [row[0] for row in found],
+            "query": _encode_query(query),
+            "k": k,
+        },
+    )
+    return _make_candidates(rows)
 
 
-def _matches(rows: Sequence[tuple[int, float]]) -> Matches:
-    return Matches(
-        ids=np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows)),
-        scores=-np.fromiter((row[1] for row in rows), dtype=np.float32, count=len(rows)),
+def _make_candidates(rows: Sequence[tuple[int, float]]) -> Candidates:
+    return Candidates(
+        ids=np.array([row[0] for row in rows], dtype=np.int64),
+        scores=-np.array([row[1] for row in rows], dtype=np.float32),
     )
 
 
-def _frequencies(counts: Mapping[int, int]) -> Counter[int]:
-    """In how many chunks each place is, whatever its weight there."""
-    found: Counter[int] = Counter()
+def _read_counts(connection: Connection, project: int, dimensions: Iterable[int]) -> dict[int, int]:
+    """Return the number of chunks of each key of these dimensions."""
+    rows = driving.rows(
+        connection,
+        "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = "
+        "ANY(%(keys)b::int4[]) AND chunks > 0",
+        {"project": project, "keys": bm25.list_keys(dimensions)},
+    )
+    return dict(rows)
+
+
+def _sum_levels(counts: Mapping[int, int]) -> Counter[int]:
+    """Return the number of chunks of each dimension, over all levels."""
+    total: Counter[int] = Counter()
     for key, chunks in counts.items():
-        found[key // 4] += chunks
-    return found
+        total[key // 4] += chunks
+    return total
 
 
-def _sparse(query: Mapping[int, float]) -> SparseVector:
-    return SparseVector(dict(query), bm25.PLACES)
+def _encode_query(query: Mapping[int, float]) -> SparseVector:
+    return SparseVector(dict(query), bm25.DIMENSIONS)
 
 
-def add(
+def add_words(
     connection: Connection, project: int, chunks: Sequence[NewChunk], *, with_tokens: bool
 ) -> None:
-    """Take in the words of chunks."""
-    places = bm25.Places(project)
-    terms = [
-        analysis.chunk_terms(
-            kind=one.kind,
-            path=one.path,
-            title=one.title,
-            headings=one.headings,
-            symbol=one.symbol,
-            text=one.text,
+    """Insert the words of chunks."""
+    dimensions = bm25.TermDimensions(project)
+    columns = _COLUMNS | ({"tokens": "text"} if with_tokens else {})
+    rows, keys = [], []
+    for chunk in chunks:
+        terms = analysis.extract_chunk_terms(
+            kind=chunk.kind,
+            path=chunk.path,
+            title=chunk.title,
+            headings=chunk.headings,
+            symbol=chunk.symbol,
+            text=chunk.text,
         )
-        for one in chunks
-    ]
-    bodies = [bm25.body(places, own) for own in terms]
-    keys = [body.keys for body in bodies]
-    rows: Iterable[tuple[object, ...]] = (
-        (project, one.id, one.document_id, own.tolist(), body)
-        for one, own, body in zip(chunks, keys, bodies, strict=True)
-    )
-    if with_tokens:
-        rows = (
-            (*row, textsearch.tokens(places, own)) for row, own in zip(rows, terms, strict=True)
-        )
-    driving.copy(connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows)
-    _count(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
+        vector = bm25.build_vector(dimensions, terms)
+        tokens = (textsearch.encode_terms(dimensions, terms),) if with_tokens else ()
+        keys.append(vector.keys)
+        rows.append((project, chunk.id, chunk.document_id, vector.keys.tolist(), vector, *tokens))
+    driving.copy(connection, "words", columns, rows)
+    _update_counts(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
 
 
-def tidy(connection: Connection) -> None:
-    """Sort in what the index of the keys has put aside while much was written; a search would
-    have to read all of that.
-    """
+def clean_pending_list(connection: Connection) -> None:
+    """Merge the pending list of the index over keys; otherwise every search would read it."""
     driving.rows(
         connection,
         "SELECT gin_clean_pending_list(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = "
@@ -235,32 +211,33 @@ def tidy(connection: Connection) -> None:
     )
 
 
-def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
-    """Forget the words of chunks."""
-    statement = (
+def delete_words(connection: Connection, project: int, ids: Sequence[int]) -> None:
+    """Delete the words of chunks."""
+    rows = driving.rows(
+        connection,
         "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING "
-        "keys"
+        "keys",
+        {"project": project, "ids": list(ids)},
     )
-    gone = [
-        np.array(row[0], dtype=np.int32)
-        for row in driving.rows(connection, statement, {"project": project, "ids": list(ids)})
-    ]
-    _count(connection, project, gone, sign=-1, kind=WITH_TOKENS)  # what stays is as it was
+    keys = [np.array(row[0], dtype=np.int32) for row in rows]
+    # deleting does not change the format of the other chunks
+    _update_counts(connection, project, keys, sign=-1, kind=WITH_TOKENS)
 
 
-def drop(connection: Connection, project: int) -> None:
-    """Forget the words of a project."""
+def delete_project(connection: Connection, project: int) -> None:
+    """Delete the words of a project."""
     for table in ("words", "word_counts", "word_totals"):
         driving.run(
             connection, f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project}
         )
 
 
-def _count(
+def _update_counts(
     connection: Connection, project: int, keys: Sequence[bm25.Keys], *, sign: int, kind: int
 ) -> None:
-    """Keep count of how many chunks have each key; in the same order everywhere, so that two
-    writers never wait for each other.
+    """Add chunks to the counts of their keys, or subtract them.
+
+    Keys are updated in ascending order, so that two writers never deadlock.
     """
     if not keys:
         return

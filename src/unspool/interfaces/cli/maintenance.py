@@ -76,7 +76,7 @@ def doctor(flags: dict[str, str | None], as_json: bool) -> int:
     try:
         settings = load_settings(flags)
     except ConfigError as error:
-        found: list[Check] = diagnosis.without_settings(error)
+        found: list[Check] = diagnosis.diagnose_without_settings(error)
     else:
         found = diagnosis.diagnose(settings)
     if as_json:
@@ -184,8 +184,8 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
         note(warning, kind="warning")
     if report.before != report.after:
         note(
-            f"set UNSPOOL_EMBEDDER={settings.embedder.name} from now on; what is open already "
-            f"follows by itself"
+            f"set UNSPOOL_EMBEDDER={settings.embedder} from now on; what is open already follows "
+            f"by itself"
         )
     return 0
 
@@ -269,16 +269,16 @@ def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
         raise InputError("only a catalog on PostgreSQL can be partitioned; leave out --partitions")
     if target != schema.HEAD:
         raise click.UsageError("--partitions is for the newest revision; leave out the other")
-    from unspool.index.postgres.partitioning import check
+    from unspool.index.postgres.partitioning import check_number
 
-    check(partitions)
+    check_number(partitions)
 
 
 def _partition(settings: Settings, partitions: int) -> None:
     """Rearrange a catalog's tables, and build anew what went with the old ones."""
     from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
-    from unspool.index.postgres.partitioning import partition
+    from unspool.index.postgres.partitioning import partition_catalog
     from unspool.session import make_store_opener
 
     with (
@@ -286,14 +286,14 @@ def _partition(settings: Settings, partitions: int) -> None:
         Bar() as bar,
     ):
         assert isinstance(catalog, PostgresCatalog)
-        partition(catalog, partitions)
+        partition_catalog(catalog, partitions)
         with catalog.read() as connection:
             space, rows = spaces.active_space(connection), projects.all_projects(connection)
         if space is None:
             return
         with closing(make_store_opener(catalog, settings)(space)) as store:
             for row in rows:
-                store.absorb(row.id, on_progress=bar)
+                store.repair(row.id, on_progress=bar)
 
 
 @command(

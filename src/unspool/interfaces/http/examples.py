@@ -239,7 +239,11 @@ JOB: shapes.Job = {
     "report": None,
     "error": None,
 }
-STORE: shapes.Store = {"name": "embedded", "in_use": True, "capabilities": {"filters": True}}
+STORE: shapes.Store = {
+    "name": "embedded",
+    "in_use": True,
+    "capabilities": {"exact": False, "max_k": 100_000},
+}
 _RECORDS: shapes.Records = {
     "records": [{"stream": "nightly-build", "number": 7, "at": _AT, "body": '{"status": "ok"}'}],
     "count": 7,
