@@ -30,7 +30,14 @@ from unspool.domain.documents import (
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    Progress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.errors import (
     ConflictError,
     ContinuationError,
@@ -55,7 +62,6 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 1000
 MAX_TOTAL_TOKENS = 2_000_000
-OnProgress = Callable[[Progress], None]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Self
 from unspool.domain.documents import check_project, storable
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.keys import Role
-from unspool.domain.reports import IndexReport, Progress
+from unspool.domain.reports import IndexReport, OnProgress, Progress
 from unspool.errors import (
     InputError,
     NotFoundError,
@@ -63,7 +63,7 @@ LISTED = 200
 MAX_LIMIT = 1_000
 _ID = re.compile(r"[0-9a-f]{16}")
 
-Work = Callable[[Callable[[Progress], None]], IndexReport]
+Work = Callable[[OnProgress], IndexReport]
 
 
 class _StoppedError(BaseException):

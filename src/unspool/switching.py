@@ -10,14 +10,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unspool import wiring
-from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
+from unspool.domain.reports import OnProgress, ReembedPlan, ReembedReport
 from unspool.errors import ConfigError
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
     from unspool.catalog import Catalog
-
-OnProgress = Callable[[Progress], None]
 
 
 def reembed(

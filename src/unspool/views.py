@@ -31,7 +31,13 @@ from unspool.domain.documents import (
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, StreamStatus
 from unspool.domain.keys import Role
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.errors import (
     AmbiguousError,
     ConflictError,
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
     from unspool.corpus import Corpus
     from unspool.settings import Settings
 
-OnProgress = Callable[[Progress], None]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Report = TypeVar("_Report", IndexReport, RememberReport)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from sqlalchemy.engine import Connection
@@ -14,11 +14,10 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import Catalog
 from unspool.catalog.documents import Changes
 from unspool.catalog.projects import ProjectRow
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress
 from unspool.index.options import VectorOptions
 from unspool.index.ports import VectorIndex, WordIndex
 
-OnProgress = Callable[[Progress], None]
 # by the catalog's engine
 _STORES = {"sqlite": "unspool.index.embedded.store", "postgresql": "unspool.index.postgres.store"}
 

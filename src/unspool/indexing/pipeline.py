@@ -25,7 +25,7 @@ from unspool.catalog.schema import embeddings
 from unspool.catalog.statements import batches, hold
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
-from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
+from unspool.domain.reports import Failure, IndexReport, Masked, OnProgress, Progress, Skip
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.tokens import TokenCounting
@@ -51,7 +51,6 @@ CLAIM_FILES = 512
 LOOKED_UP = 16
 
 NEEDS_EXTRA = "needs extra"
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

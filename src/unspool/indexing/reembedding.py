@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, reading, spaces
 from unspool.catalog.spaces import Passage, Space
-from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
+from unspool.domain.reports import OnProgress, Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder, OverLimit
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.model import SAME
@@ -33,7 +33,6 @@ ROUNDS = 8
 CHEAP_PAGE = 2_000
 SAMPLE = 16  # texts that are embedded once more, to see that each vector is where it belongs
 
-OnProgress = Callable[[Progress], None]
 OpenStore = Callable[[Space], Store]
 
 

@@ -15,7 +15,7 @@ from unspool.domain.conversations import (
     check_saved,
 )
 from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
-from unspool.domain.reports import Progress, RememberReport
+from unspool.domain.reports import OnProgress, RememberReport
 from unspool.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from unspool.parts import Parts
 
 MAX_LIMIT = 1000
-OnProgress = Callable[[Progress], None]
 _T = TypeVar("_T")
 
 

@@ -5,7 +5,7 @@ is stored whole or not at all.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from unspool.catalog import conversations as stored
 from unspool.catalog import projects
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
-from unspool.domain.reports import BadRecord, Progress, RememberReport
+from unspool.domain.reports import BadRecord, OnProgress, RememberReport
 from unspool.errors import ConflictError, InputError, SwitchedError
 from unspool.indexing import preparing
 from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
@@ -280,7 +280,7 @@ def load(
     files: Sequence[Path],
     *,
     project: str,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> RememberReport:
     """Take in exports of conversations.
 

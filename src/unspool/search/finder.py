@@ -17,7 +17,7 @@ from unspool.domain import continuations, filters
 from unspool.domain.continuations import Bookmark
 from unspool.domain.events import Event, PageServed
 from unspool.domain.queries import Page
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress
 from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
 from unspool.index.stores import Store
@@ -29,7 +29,6 @@ from unspool.search.queries import EmbeddedQuery, QueryCache
 from unspool.search.walks import Seal, SignedWalk, StoredWalk, Walk
 from unspool.windows import AskedProject, Question, Segment
 
-OnProgress = Callable[[Progress], None]
 # times that a search is repeated where somebody replaced what it found before it was ranked
 AGAIN = 10
 PARALLEL = 8  # projects that are asked at once

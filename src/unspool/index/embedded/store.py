@@ -23,7 +23,7 @@ from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import DimensionError, ServiceError, SwitchedError, UnsupportedError
 from unspool.index.embedded import flat, segments, tail
 from unspool.index.embedded.checksums import DamagedError
@@ -109,7 +109,7 @@ class EmbeddedStore:
         project: int,
         *,
         put: int | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> str:
         """Absorb the stored chunks, unless they are few enough for the tail: a commit would take
         longer than the run.
@@ -125,9 +125,7 @@ class EmbeddedStore:
                 self.absorb(project, on_progress=on_progress)
         return ""
 
-    def fresh(
-        self, project: ProjectRow, on_progress: Callable[[Progress], None] | None = None
-    ) -> int:
+    def fresh(self, project: ProjectRow, on_progress: OnProgress | None = None) -> int:
         """Make everything findable that was committed when the project's row was read; returns how
         many chunks are not yet.
 
@@ -225,7 +223,7 @@ class EmbeddedStore:
         wait: bool = True,
         anew: Collection[Half] = (),
         verify: bool = False,
-        on_progress: Callable[[Progress], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> bool:
         """Write everything that is committed into the folder; False where another process writes it
         and we did not wait.
@@ -272,7 +270,7 @@ class EmbeddedStore:
                 self._partitions[project] = Partition(self.folder, project, self.space_id)
             return self._partitions[project]
 
-    def build(self, project: int, *, on_progress: Callable[[Progress], None] | None = None) -> bool:
+    def build(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
         """Build this space's vectors while another's are searched; return False if the catalog
         still lacks some.
         """
@@ -308,7 +306,7 @@ class EmbeddedStore:
         self,
         part: Partition,
         project: int,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: OnProgress | None,
         *,
         anew: Collection[Half] = (),
     ) -> None:
@@ -323,7 +321,7 @@ class EmbeddedStore:
         connection: Connection,
         part: Partition,
         project: int,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: OnProgress | None,
         *,
         anew: Collection[Half] = (),
     ) -> None:

@@ -5,7 +5,6 @@ and with progress.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
@@ -13,13 +12,12 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.driving import driver
 from unspool.catalog.postgres import PostgresCatalog
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import UnspoolError
 from unspool.index.options import VectorOptions
 from unspool.index.postgres import tables
 from unspool.index.postgres.tables import VectorTable
 
-OnProgress = Callable[[Progress], None]
 LOOK_EVERY_S = 0.5
 # for a build: at least what a server gives by itself, at most what a small one has
 MEMORY_MB = (64, 2_000)

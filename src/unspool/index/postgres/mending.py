@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.documents import NewChunk
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.index.postgres import tables, words
 from unspool.index.postgres.tables import VectorTable
 
@@ -59,7 +59,7 @@ def mend(
     add_vectors: AddVectors,
     *,
     with_tokens: bool,
-    on_progress: Callable[[Progress], None] | None,
+    on_progress: OnProgress | None,
 ) -> None:
     """Make a project's vectors and words agree with its chunks; inside a writing transaction
     that has the project to itself.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,7 +25,7 @@ from unspool.catalog.projects import ProjectRow, take
 from unspool.catalog.statements import batches
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import (
     ConflictError,
     DimensionError,
@@ -51,8 +51,6 @@ MAX_BY_INDEX = 2_000  # hits; deeper than this an index is slower than no index
 # this miss one of ten.
 EF_PER_HIT, MIN_EF, MAX_EF = 4, 800, 1_000
 AT_ONCE = 5_000  # chunks that are removed by one statement
-
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
