@@ -47,7 +47,7 @@ from unspool.errors import (
     NotFoundError,
     ServiceError,
 )
-from unspool.memory.history import CatalogHistory, History
+from unspool.memory.history import History
 from unspool.parts import Parts
 from unspool.settings import Settings
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from unspool.answering.answer import AnswerStream
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.indexing.pipeline import Indexer
+    from unspool.indexing.indexer import Indexer
     from unspool.memory.conversations import Conversations
 
 
@@ -204,12 +204,15 @@ class Corpus:
             raise NotFoundError(
                 f"no such path: {text}; give a folder, a file or a git URL that exists"
             ) from error
-        if project is None and (known := naming.at(self._parts.catalog, root)) is not None:
+        if (
+            project is None
+            and (known := naming.find_by_path(self._parts.catalog, root)) is not None
+        ):
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):
                 # part of a project: its whole is brought up to date, nothing else may be removed
                 root = Path(whole)
-        name = project or naming.free(self._parts.catalog, root)
+        name = project or naming.choose_name(self._parts.catalog, root)
         check_project(name)
         return self._indexed(
             lambda indexer: index_folder(
@@ -226,7 +229,7 @@ class Corpus:
 
         They are findable when this returns.
         """
-        from unspool.indexing.pipeline import put
+        from unspool.indexing.putting import put_documents
 
         if not documents:
             raise InputError("no document was given; put takes at least one")
@@ -237,7 +240,7 @@ class Corpus:
             )
         if len({document.path for document in documents}) < len(documents):
             raise InputError("two of the documents have the same path; give each path once")
-        return self._indexed(lambda indexer: put(indexer, documents), task="put")
+        return self._indexed(lambda indexer: put_documents(indexer, documents), task="put")
 
     @_following
     def forget(self, *, project: str, path: str | None = None) -> int:
@@ -502,7 +505,7 @@ class Corpus:
         _check_page(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
-        row = naming.only(self._named([project] if project else None), "related")
+        row = naming.require_one(self._named([project] if project else None), "related")
         store = self._parts.searching()
         store.fresh(row)
         with self._parts.searched.read() as connection:
@@ -624,7 +627,7 @@ class Corpus:
         from unspool.access import projects as naming
         from unspool.catalog import passages
 
-        row = naming.only(self._named([project] if project else None), "read")
+        row = naming.require_one(self._named([project] if project else None), "read")
         with self._parts.searched.read() as connection:
             passage = passages.read(connection, row, path, first=first, last=last)
         if passage is None:
@@ -655,6 +658,8 @@ class Corpus:
         A stream belongs to a project: the one named, else the setting's, else `default`.
         `retention` is the settings' unless given.
         """
+        from unspool.memory.catalog_history import CatalogHistory
+
         kept = wiring.retention(self.settings) if retention is None else retention
         name = project if project is not None else self.settings.project or DEFAULT_PROJECT
         return CatalogHistory(self._parts.catalog, stream, project=name, retention=kept)
@@ -715,7 +720,7 @@ class Corpus:
         """The project that was indexed from a path or a folder above it; the nearest one."""
         from unspool.access import projects as naming
 
-        return naming.at(self._parts.searched, path)
+        return naming.find_by_path(self._parts.searched, path)
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
@@ -757,7 +762,7 @@ class Corpus:
         from unspool.catalog import passages, reading
 
         with self._parts.catalog.read() as connection:
-            row = naming.found(connection, project)
+            row = naming.find_project(connection, project)
             passage = passages.read(connection, row, path, first=first, last=last)
             known = list(reading.records(connection, project_ids=[row.id], path=path))
         return None if passage is None else (known[0], passage)
@@ -797,7 +802,7 @@ class Corpus:
         from unspool.access import projects as naming
 
         with (catalog or self._parts.catalog).read() as connection:
-            return naming.found(connection, name)
+            return naming.find_project(connection, name)
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
         """The projects that a search is about; where none is named, the settings' one."""
@@ -805,7 +810,7 @@ class Corpus:
 
         if names is None and self.settings.project:
             names = [self.settings.project]
-        rows, active = naming.named(self._parts.searched, names)
+        rows, active = naming.resolve_projects(self._parts.searched, names)
         self._parts.follow(active)
         return rows
 

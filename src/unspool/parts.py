@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unspool.embedders.proof import Proof
     from unspool.index.ports import Vectors
     from unspool.index.stores import Store
-    from unspool.indexing.pipeline import Indexer
+    from unspool.indexing.indexer import Indexer
     from unspool.search.finder import Finder
 
 # a page of a walk that has begun may come from vectors that were put out of use this long ago
@@ -331,7 +331,7 @@ class Parts:
         """What a writer works with: the store and the embedder that belong together at this
         moment.
         """
-        from unspool.indexing.pipeline import Indexer
+        from unspool.indexing.indexer import Indexer
 
         with self._guard:
             store = self.ready()
@@ -394,8 +394,12 @@ class Parts:
         import numpy as np
 
         from unspool.catalog import spaces
-        from unspool.indexing.reembedding import text_of
+        from unspool.indexing.reembedding import rebuild_passage
 
         with self.searched.read() as connection:
             known = next(spaces.samples(connection, space_id, 1), None)
-        return None if known is None else (text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))
+        return (
+            None
+            if known is None
+            else (rebuild_passage(known[0]), np.frombuffer(known[1], dtype="<f4"))
+        )

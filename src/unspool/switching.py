@@ -43,12 +43,14 @@ def reembed(
     with _catalog_of(settings) as catalog:
         work = wiring.reembedder(catalog, settings, None if isinstance(embedder, str) else embedder)
         try:
-            if confirm is not None and not confirm(reembedding.plan(work)):
+            if confirm is not None and not confirm(reembedding.plan_reembedding(work)):
                 return None
             report = reembedding.reembed(work, on_progress)
             if drop_old:
                 report = replace(
-                    report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store))
+                    report,
+                    kept=(),
+                    dropped=tuple(reembedding.drop_inactive_spaces(catalog, work.open_store)),
                 )
             return report
         finally:
@@ -65,7 +67,7 @@ def drop_old(address: str | None = None, *, settings: Settings | None = None) ->
         Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     )
     with _catalog_of(settings) as catalog:
-        return reembedding.drop_old(catalog, wiring.store_opener(catalog, settings))
+        return reembedding.drop_inactive_spaces(catalog, wiring.store_opener(catalog, settings))
 
 
 @contextmanager

@@ -1,12 +1,11 @@
-"""What a run has to do, decided from what is on disk and what the catalog knows. Pure.
+"""Comparison of a folder with the catalog. Pure.
 
-- on disk, not known: new, pending
-- being indexed by a live run: left alone
-- same size and time, indexed, same recipe: unchanged
-- anything else that is known: looked at; if the content's SHA-256 is the same it is unchanged, else
-  stale
-- known, not on disk: removed, unless its folder could not be listed, it was given as text, or
-  another run indexed it since the scan
+- A file without a document is new.
+- A document that a live run indexes is left alone.
+- An indexed document with the same size, time and recipe is unchanged.
+- For any other document with a file, the run compares the SHA-256 of the content.
+- A document without a file is removed. Exceptions: its folder could not be listed, it was stored as
+  text, or another run indexed it after the scan.
 """
 
 from __future__ import annotations
@@ -22,29 +21,27 @@ from unspool.sources.folders import Found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
-    """A file to look at.
-
-    `known_sha` is what the catalog holds of it, '' where its content must be taken in anyway.
-    """
+class PendingFile:
+    """A file to read. `known_sha` is set if equal content needs no further work."""
 
     found: Found
     known_sha: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """What a run has to do."""
+class RunPlan:
+    """Work of one run over a folder."""
 
-    new: tuple[Work, ...]
-    suspect: tuple[Work, ...]  # known, but its size, time, recipe or status says to look again
+    new: tuple[PendingFile, ...]
+    # known documents whose size, time, recipe or status differs
+    suspect: tuple[PendingFile, ...]
     unchanged: int
     busy: tuple[str, ...]
     removed: tuple[DocumentState, ...]
-    skips: tuple[Skip, ...]  # as an earlier run decided, still so
+    skips: tuple[Skip, ...]  # decided by an earlier run and still valid
 
 
-def plan(
+def plan_run(
     found: Sequence[Found],
     known: Mapping[str, DocumentState],
     *,
@@ -53,10 +50,10 @@ def plan(
     unread: Sequence[str] = (),
     scanned_at: datetime | None = None,
     known_skips: Mapping[str, tuple[int, int, Skip]] | None = None,
-) -> Changes:
-    """Sort every file and every known document into one of the cases above."""
-    new: list[Work] = []
-    suspect: list[Work] = []
+) -> RunPlan:
+    """Assign every file and every known document to one of the cases above."""
+    new: list[PendingFile] = []
+    suspect: list[PendingFile] = []
     busy: list[str] = []
     skips: list[Skip] = []
     unchanged = 0
@@ -67,70 +64,60 @@ def plan(
             if skip is not None and skip[:2] == (file.size_bytes, file.modified_ns):
                 skips.append(skip[2])
             else:
-                new.append(Work(found=file))
+                new.append(PendingFile(found=file))
         elif state.is_conversation:
-            skips.append(
-                Skip(
-                    path=file.path,
-                    reason="conversation",
-                    detail="a conversation of this project has the same name",
-                )
-            )
-        elif state.status is Status.INDEXING and state.run_id in live_runs:
+            detail = "a conversation of this project has the same name"
+            skips.append(Skip(path=file.path, reason="conversation", detail=detail))
+        elif _is_busy(state, live_runs):
             busy.append(file.path)
-        elif state.status is Status.INDEXED and (
-            state.size_bytes,
-            state.modified_ns,
-            state.recipe,
-        ) == (file.size_bytes, file.modified_ns, recipe):
+        elif _is_unchanged(state, file, recipe):
             unchanged += 1
         else:
-            suspect.append(Work(found=file, known_sha=_trusted_sha(state, recipe)))
-    here = {file.path for file in found}
-    gone = tuple(
+            suspect.append(PendingFile(found=file, known_sha=_get_trusted_sha(state, recipe)))
+    paths = {file.path for file in found}
+    removed = (
         state
         for path, state in known.items()
-        if path not in here
-        and not _below(path, unread)
-        and _from_here(state, live_runs, scanned_at)
+        if path not in paths
+        and not _is_below(path, unread)
+        and _is_removable(state, live_runs, scanned_at)
     )
-    return Changes(
+    return RunPlan(
         new=tuple(new),
         suspect=tuple(suspect),
         unchanged=unchanged,
         busy=tuple(busy),
-        removed=gone,
+        removed=tuple(removed),
         skips=tuple(skips),
     )
 
 
-def _trusted_sha(state: DocumentState, recipe: str) -> str:
-    """The fingerprint that makes reading on unnecessary.
+def _is_busy(state: DocumentState, live_runs: frozenset[int]) -> bool:
+    return state.status is Status.INDEXING and state.run_id in live_runs
 
-    A document that was never finished, or was cut otherwise, has none.
-    """
-    finished = state.recipe == recipe and state.status in (
-        Status.INDEXED,
-        Status.STALE,
-        Status.INDEXING,
-        Status.FAILED,
+
+def _is_unchanged(state: DocumentState, file: Found, recipe: str) -> bool:
+    return state.status is Status.INDEXED and (
+        (state.size_bytes, state.modified_ns, state.recipe)
+        == (file.size_bytes, file.modified_ns, recipe)
     )
-    return state.sha256 if finished else ""
 
 
-def _below(path: str, unread: Sequence[str]) -> bool:
-    return any(not folder or path.startswith(folder.rstrip("/") + "/") for folder in unread)
+def _get_trusted_sha(state: DocumentState, recipe: str) -> str:
+    """Return the stored SHA-256, or "" if the chunks are incomplete or from another recipe."""
+    is_complete = state.recipe == recipe and state.status is not Status.PENDING
+    return state.sha256 if is_complete else ""
 
 
-def _from_here(
+def _is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(not folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+
+
+def _is_removable(
     state: DocumentState, live_runs: frozenset[int], scanned_at: datetime | None
 ) -> bool:
-    """Came from a file that was there before the scan began, and no live run is at work on it."""
-    newer = (
+    """Return True for a document that comes from a file and that no other run has indexed since."""
+    is_newer = (
         scanned_at is not None and state.indexed_at is not None and state.indexed_at >= scanned_at
     )
-    return (
-        state.origin is Origin.FILE
-        and not newer
-        and not (state.status is Status.INDEXING and state.run_id in live_runs)
-    )
+    return state.origin is Origin.FILE and not is_newer and not _is_busy(state, live_runs)

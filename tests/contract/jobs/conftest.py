@@ -14,7 +14,7 @@ from unspool.jobs import Jobs
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "POLL_S", 0.02)
     monkeypatch.setattr(module, "RETRY_S", 0.02)
 
 

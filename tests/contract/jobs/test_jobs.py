@@ -73,7 +73,7 @@ def test_the_last_progress_is_there_when_it_is_over(jobs: Jobs) -> None:
 def test_progress_is_seen_while_it_runs_and_written_seldom(
     corpus: unspool.Corpus, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(module, "POLL_S", 0.2)
     steps = Steps()
     job = jobs.start("a", "here", steps)
     seen = set()

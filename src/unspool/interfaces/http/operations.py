@@ -68,7 +68,7 @@ async def metrics(request: Request, asking: Asking) -> Response:
     project.
     """
     service = asking.service
-    asking.view.scope.need_everything("metrics")
+    asking.view.scope.require_everything("metrics")
     service.observer.jobs(await service.threads.run(service.jobs.counts))
     text, media_type = await service.threads.run(
         service.observer.metrics, request.headers.get("accept", "")
