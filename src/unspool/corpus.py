@@ -229,7 +229,7 @@ class Corpus:
 
         They are findable when this returns.
         """
-        from unspool.indexing.putting import put_documents
+        from unspool.indexing.indexer import put_documents
 
         if not documents:
             raise InputError("no document was given; put takes at least one")

@@ -19,12 +19,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import Context, copy_context
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.engine import Connection
 
@@ -92,17 +91,7 @@ class _Task:
             raise _StoppedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _JobResult:
-    """Final state of a job."""
-
-    state: JobState
-    report: Mapping[str, Any] = field(default_factory=dict)
-    error_code: str = ""
-    error: str = ""
-
-
-class Jobs:
+class Jobs(AbstractContextManager["Jobs"]):
     """The jobs of a corpus, and the threads that run those of this process.
 
     Threads exist only while there is work. The argument `projects` of several methods contains the
@@ -135,15 +124,7 @@ class Jobs:
         self._is_closed = False
         self._closing = threading.Event()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, project: str, source: str, work: Work, *, ref: str = "") -> Job:
@@ -178,7 +159,7 @@ class Jobs:
                 self._ensure_threads()
                 self._changed.notify_all()
                 return stored
-        self._finish([task], _JobResult(state=JobState.INTERRUPTED))
+        self._finish([task], JobState.INTERRUPTED)
         return replace(stored, state=JobState.INTERRUPTED)
 
     def get(self, id: str, *, projects: Collection[str] | None = None) -> Job:
@@ -199,14 +180,16 @@ class Jobs:
         if not 1 <= limit <= MAX_LIMIT:
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
-            names, now = _filter_names(projects), self._now(connection)
-            return rows.newest(connection, projects=names, limit=limit, now=now)
+            return rows.newest(
+                connection, projects=_filter_names(projects), limit=limit, now=self._now(connection)
+            )
 
     def counts(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
         """Return the number of jobs in every state, over all processes."""
         with self._catalog.read() as connection:
-            names, now = _filter_names(projects), self._now(connection)
-            return rows.count(connection, projects=names, now=now)
+            return rows.count(
+                connection, projects=_filter_names(projects), now=self._now(connection)
+            )
 
     def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:
         """End a queued job, or ask a running one to stop at its next report of progress.
@@ -238,13 +221,13 @@ class Jobs:
             threads = [*self._threads, *([self._monitor] if self._monitor else [])]
             self._changed.notify_all()
         self._closing.set()
-        self._finish(queued, _JobResult(state=JobState.INTERRUPTED))
+        self._finish(queued, JobState.INTERRUPTED)
         deadline = time.monotonic() + drain_s
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with self._changed:
             late = [*self._running]
-        self._finish(late, _JobResult(state=JobState.INTERRUPTED))
+        self._finish(late, JobState.INTERRUPTED)
 
     # The queue
 
@@ -301,7 +284,7 @@ class Jobs:
             while (task := self._next()) is not None:
                 try:
                     if self._claim(task):
-                        self._finish([task], self._run(task))
+                        self._run(task)
                 finally:
                     with self._changed:
                         self._running.remove(task)
@@ -351,47 +334,61 @@ class Jobs:
                 self._waiting.insert(0, task)
                 self._waiting.sort(key=lambda one: one.job.created_at)
                 return False
-        self._finish([task], _JobResult(state=task.stop or JobState.INTERRUPTED))
+        self._finish([task], task.stop or JobState.INTERRUPTED)
         return False
 
-    def _run(self, task: _Task) -> _JobResult:
+    def _run(self, task: _Task) -> None:
         task.thread = threading.get_ident()
         try:
             if task.stop is not None:
                 raise _StoppedError
             report = task.context.run(task.work, task.report_progress)
-            return _JobResult(state=JobState.DONE, report=_encode_report(report))
+            self._finish([task], JobState.DONE, report=_encode_report(report))
         except _StoppedError:
-            return _JobResult(state=task.stop or JobState.INTERRUPTED)
+            self._finish([task], task.stop or JobState.INTERRUPTED)
         except UnspoolError as error:
-            return _JobResult(state=JobState.FAILED, error_code=error.code, error=str(error))
+            self._finish([task], JobState.FAILED, error_code=error.code, error=str(error))
         except BaseException:  # the thread has other jobs to run; the message may contain secrets
             logging.getLogger("unspool").exception("job %s failed on a bug", task.job.id)
             message = f"this is a bug in unspool; the service's log says more of job {task.job.id}"
-            return _JobResult(state=JobState.FAILED, error_code="bug", error=message)
+            self._finish([task], JobState.FAILED, error_code="bug", error=message)
 
-    def _finish(self, tasks: Sequence[_Task], result: _JobResult) -> None:
-        """Store the result of tasks as soon as the database answers."""
-        ids = [task.job.id for task in tasks]
-        progress = tasks[0].progress if len(tasks) == 1 else None
-        values = asdict(result)
+    def _finish(
+        self,
+        tasks: Sequence[_Task],
+        state: JobState,
+        *,
+        report: Mapping[str, Any] | None = None,
+        error_code: str = "",
+        error: str = "",
+    ) -> None:
+        """Store the end of tasks as soon as the database answers."""
 
         def write(connection: Connection) -> None:
-            rows.finish(connection, ids, now=self._now(connection), progress=progress, **values)
+            rows.finish(
+                connection,
+                [task.job.id for task in tasks],
+                state,
+                now=self._now(connection),
+                progress=tasks[0].progress if len(tasks) == 1 else None,
+                report=report,
+                error_code=error_code,
+                error=error,
+            )
 
         deadline = time.monotonic() + PATIENCE_S
         while tasks:
             try:
                 self._catalog.transact(write)
                 return
-            except UnspoolError as error:
+            except UnspoolError as failure:
                 if (
-                    not isinstance(error, ServiceError)
+                    not isinstance(failure, ServiceError)
                     or time.monotonic() > deadline
                     or self._closing.wait(RETRY_S)
                 ):
                     logging.getLogger("unspool").warning(
-                        "the end of %d jobs could not be written: %s", len(tasks), error.code
+                        "the end of %d jobs could not be written: %s", len(tasks), failure.code
                     )
                     return
 
@@ -412,7 +409,7 @@ class Jobs:
                         task.progress is not task.saved_progress for task in tasks
                     ):
                         renewed = self._renew(tasks)
-                    self._stop_cancelled(tasks)
+                    self._poll_requests(tasks)
         finally:
             with self._changed:
                 if self._monitor is threading.current_thread():
@@ -437,7 +434,7 @@ class Jobs:
             task.saved_progress = new
         return began
 
-    def _stop_cancelled(self, tasks: Collection[_Task]) -> None:
+    def _poll_requests(self, tasks: Collection[_Task]) -> None:
         ids = {task.job.id for task in tasks}
         with self._catalog.read() as connection:
             cancelled = ids - rows.wanted(connection, ids)

@@ -124,7 +124,7 @@ def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_cha
         known_skips={"a.py": (10, 100, skip)},
     )
     assert case(changes) == expected
-    assert changes.skips == ((skip,) if expected == "skip" else ())
+    assert changes.skips == ([skip] if expected == "skip" else [])
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from unspool.catalog.documents import DocumentState
@@ -28,17 +28,17 @@ class PendingFile:
     known_sha: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class RunPlan:
     """Work of one run over a folder."""
 
-    new: tuple[PendingFile, ...]
+    removed: list[DocumentState]
+    new: list[PendingFile] = field(default_factory=list)
     # known documents whose size, time, recipe or status differs
-    suspect: tuple[PendingFile, ...]
-    unchanged: int
-    busy: tuple[str, ...]
-    removed: tuple[DocumentState, ...]
-    skips: tuple[Skip, ...]  # decided by an earlier run and still valid
+    suspect: list[PendingFile] = field(default_factory=list)
+    unchanged: int = 0
+    busy: list[str] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)  # by an earlier run, and still valid
 
 
 def plan_run(
@@ -52,55 +52,42 @@ def plan_run(
     known_skips: Mapping[str, tuple[int, int, Skip]] | None = None,
 ) -> RunPlan:
     """Assign every file and every known document to one of the cases above."""
-    new: list[PendingFile] = []
-    suspect: list[PendingFile] = []
-    busy: list[str] = []
-    skips: list[Skip] = []
-    unchanged = 0
+    paths = {file.path for file in found}
+    plan = RunPlan(
+        removed=[
+            state
+            for path, state in known.items()
+            if path not in paths
+            and not _is_below(path, unread)
+            and _is_removable(state, live_runs, scanned_at)
+        ]
+    )
     for file in found:
         state = known.get(file.path)
         if state is None:
             skip = (known_skips or {}).get(file.path)
             if skip is not None and skip[:2] == (file.size_bytes, file.modified_ns):
-                skips.append(skip[2])
+                plan.skips.append(skip[2])
             else:
-                new.append(PendingFile(found=file))
+                plan.new.append(PendingFile(found=file))
         elif state.is_conversation:
             detail = "a conversation of this project has the same name"
-            skips.append(Skip(path=file.path, reason="conversation", detail=detail))
+            plan.skips.append(Skip(path=file.path, reason="conversation", detail=detail))
         elif _is_busy(state, live_runs):
-            busy.append(file.path)
-        elif _is_unchanged(state, file, recipe):
-            unchanged += 1
+            plan.busy.append(file.path)
+        elif state.status is Status.INDEXED and (
+            (state.size_bytes, state.modified_ns, state.recipe)
+            == (file.size_bytes, file.modified_ns, recipe)
+        ):
+            plan.unchanged += 1
         else:
-            suspect.append(PendingFile(found=file, known_sha=_get_trusted_sha(state, recipe)))
-    paths = {file.path for file in found}
-    removed = (
-        state
-        for path, state in known.items()
-        if path not in paths
-        and not _is_below(path, unread)
-        and _is_removable(state, live_runs, scanned_at)
-    )
-    return RunPlan(
-        new=tuple(new),
-        suspect=tuple(suspect),
-        unchanged=unchanged,
-        busy=tuple(busy),
-        removed=tuple(removed),
-        skips=tuple(skips),
-    )
+            known_sha = _get_trusted_sha(state, recipe)
+            plan.suspect.append(PendingFile(found=file, known_sha=known_sha))
+    return plan
 
 
 def _is_busy(state: DocumentState, live_runs: frozenset[int]) -> bool:
     return state.status is Status.INDEXING and state.run_id in live_runs
-
-
-def _is_unchanged(state: DocumentState, file: Found, recipe: str) -> bool:
-    return state.status is Status.INDEXED and (
-        (state.size_bytes, state.modified_ns, state.recipe)
-        == (file.size_bytes, file.modified_ns, recipe)
-    )
 
 
 def _get_trusted_sha(state: DocumentState, recipe: str) -> str:

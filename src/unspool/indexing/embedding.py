@@ -21,7 +21,7 @@ CHEAP_BATCH = 64  # texts; larger batches are slower with the static embedder
 LOCAL_BATCHES = 8
 CALLS_AHEAD = 2  # batches for each concurrent call to a server
 
-FindKnown = Callable[[Iterable[bytes]], set[bytes]]
+LookUp = Callable[[Iterable[bytes]], set[bytes]]
 SaveVectors = Callable[[Mapping[bytes, bytes]], None]
 
 
@@ -34,7 +34,7 @@ class PassageEmbedder:
     """
 
     embedder: Embedder
-    find_known: FindKnown | None = None  # None: no passage has a vector
+    look_up: LookUp | None = None  # None: no passage has a vector
     cache: RedisCache | None = None
     save: SaveVectors | None = None
     prove: Callable[[], None] | None = None  # called before the first embedding
@@ -74,7 +74,7 @@ class PassageEmbedder:
 
     def embed_missing(self, passages: Mapping[bytes, str]) -> dict[bytes, bytes]:
         """Return vectors of the passages that have none yet."""
-        known = self.find_known(passages) if passages and self.find_known else set()
+        known = self.look_up(passages) if passages and self.look_up else set()
         missing = [sha for sha in passages if sha not in known]
         if not missing:
             return {}
@@ -84,22 +84,19 @@ class PassageEmbedder:
         self.truncated_count += sum(is_cut(self.embedder, passages[sha]) for sha in vectors)
         if vectors and self.save:
             self.save(vectors)
-        for some in batches([sha for sha in missing if sha not in vectors], self.batch_size):
-            vectors |= self._embed_batch({sha: passages[sha] for sha in some})
-        return vectors
-
-    def _embed_batch(self, passages: Mapping[bytes, str]) -> dict[bytes, bytes]:
-        if self.on_batch is not None:
-            self.on_batch()
-        texts = list(passages.values())
-        rows = np.ascontiguousarray(self.embedder.embed_passages(texts), dtype="<f4")
-        vectors = {sha: row.tobytes() for sha, row in zip(passages, rows, strict=True)}
-        self.embedded_count += len(vectors)
-        self.truncated_count += sum(is_cut(self.embedder, text) for text in texts)
-        if self.save:
-            self.save(vectors)
-        if self.cache:
-            self.cache.put(Kind.PASSAGE, vectors)
+        for shas in batches([sha for sha in missing if sha not in vectors], self.batch_size):
+            if self.on_batch is not None:
+                self.on_batch()
+            texts = [passages[sha] for sha in shas]
+            rows = np.ascontiguousarray(self.embedder.embed_passages(texts), dtype="<f4")
+            new = {sha: row.tobytes() for sha, row in zip(shas, rows, strict=True)}
+            vectors |= new
+            self.embedded_count += len(new)
+            self.truncated_count += sum(is_cut(self.embedder, text) for text in texts)
+            if self.save:
+                self.save(new)
+            if self.cache:
+                self.cache.put(Kind.PASSAGE, new)
         return vectors
 
     def _embed_separately(self, outcomes: Sequence[Outcome], error: InputError) -> list[Outcome]:

@@ -1,7 +1,8 @@
-"""Resources and steps that are shared by all writers of documents and conversations."""
+"""Resources and steps that all writers share, and the storage of documents given as text."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -12,14 +13,15 @@ from unspool.catalog import Catalog, documents, projects, spaces
 from unspool.catalog.documents import Changes
 from unspool.catalog.schema import embeddings
 from unspool.catalog.statements import hold
+from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedConversation, PreparedDocument
-from unspool.domain.reports import Masked
+from unspool.domain.reports import IndexReport, Masked
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.index.stores import Store
-from unspool.indexing.embedding import PassageEmbedder, SaveVectors
-from unspool.indexing.preparing import Chunker
-from unspool.sources.secrets.addresses import describe_exposed, redact_address
+from unspool.indexing.embedding import PassageEmbedder, SaveVectors, add_vectors
+from unspool.indexing.preparing import Chunker, collect_passages, prepare_document
+from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
 
 # Chunks between commits to the index. Each commit leaves a segment that is merged later.
 ABSORB_CHUNKS = 8_000
@@ -57,17 +59,17 @@ class Indexer:
         if self.embedder.is_cheap:
             is_small = size is not None and size <= LOOKED_UP
             return PassageEmbedder(
-                embedder=self.embedder, find_known=None if is_small else self.find_known
+                embedder=self.embedder, look_up=None if is_small else self.look_up
             )
         return PassageEmbedder(
             embedder=self.embedder,
-            find_known=self.find_known,
+            look_up=self.look_up,
             cache=self.cache,
             save=save or self.save_vectors,
             prove=self.prove,
         )
 
-    def find_known(self, shas: Iterable[bytes]) -> set[bytes]:
+    def look_up(self, shas: Iterable[bytes]) -> set[bytes]:
         """Return the fingerprints of passages that have a vector."""
         with self.catalog.read() as connection:
             return documents.known_embeddings(connection, self.store.space_id, shas)
@@ -105,7 +107,49 @@ class Indexer:
         return written
 
 
-def redact_masked(
+def put_documents(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
+    """Store documents of one project in one transaction. They are findable afterwards."""
+    started = time.monotonic()
+    unembedded = [prepare_document(document, indexer.chunker) for document in given]
+    passages = indexer.create_passage_embedder(size=len(given))
+    vectors = passages.embed_missing(collect_passages(unembedded))
+    prepared = [add_vectors(document, vectors) for document in unembedded]
+    paths = [document.path for document in given]
+    versions = {one.path: one.version for one in given if one.version is not None}
+
+    def write(connection: Connection) -> tuple[int, int, documents.Stored]:
+        row = projects.ensure(connection, given[0].project)
+        documents.check_versions(connection, row.id, versions)
+        documents.check_free(connection, row.id, paths)
+        ids, new = documents.ensure_documents(connection, row.id, paths)
+        stored = documents.store(
+            connection,
+            row,
+            prepared,
+            held=ids,
+            new=new,
+            space_id=indexer.store.space_id,
+            feeds=indexer.store.catches_up,
+        )
+        indexer.apply_changes(connection, row.id, stored.changes)
+        return row.id, len(new), stored
+
+    project_id, added, stored = indexer.catalog.transact(write)
+    indexer.store.settle(project_id, put=stored.chunks)
+    masked, exposed = report_secrets("path", prepared)
+    return IndexReport(
+        project=given[0].project,
+        added=added,
+        updated=len(given) - added,
+        chunks=stored.chunks,
+        embedded=stored.embedded + passages.saved_count,
+        seconds=round(time.monotonic() - started, 3),
+        masked=tuple(masked),
+        warnings=(*passages.warnings, *limit_warnings(exposed)),
+    )
+
+
+def report_secrets(
     noun: str, prepared: Sequence[PreparedDocument | PreparedConversation]
 ) -> tuple[list[Masked], list[str]]:
     """Return the masked secrets of documents, and warnings about secrets in their addresses."""

@@ -10,11 +10,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection
 
@@ -23,13 +24,13 @@ from unspool.catalog.documents import DocumentState, Stored
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.statements import batches
 from unspool.domain.prepared import PreparedDocument
-from unspool.domain.reports import Failure, IndexReport, Masked, OnProgress, Progress, Skip
+from unspool.domain.reports import Failure, IndexReport, OnProgress, Progress
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
 from unspool.indexing import preparing, workers
 from unspool.indexing.changes import PendingFile, RunPlan, plan_run
 from unspool.indexing.embedding import group_outcomes
-from unspool.indexing.indexer import Indexer, redact_masked
+from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.indexing.preparing import FailedFile, Outcome, SkippedFile, UnchangedFile
 from unspool.indexing.workers import WorkerConfig, WorkerPool
 from unspool.sources.folders import Scan, scan
@@ -42,59 +43,9 @@ COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transac
 CLAIM_FILES = 512
 
 NEEDS_EXTRA = "needs extra"
+_COUNTS = ("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded")
+_LISTS = ("skips", "masked", "failures", "warnings")
 _T = TypeVar("_T")
-
-
-@dataclass(slots=True)
-class IndexCounts:
-    """Counts of a run so far."""
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    chunks: int = 0
-    embedded: int = 0
-    busy: int = 0
-    skips: list[Skip] = field(default_factory=list)
-    masked: list[Masked] = field(default_factory=list)
-    # warnings about secrets in paths and metadata keys
-    exposed: list[str] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-
-    def count_secrets(self, prepared: Sequence[PreparedDocument]) -> None:
-        """Add the masked secrets of documents, and warnings about those in addresses."""
-        masked, exposed = redact_masked("path", prepared)
-        self.masked += masked
-        self.exposed += exposed
-
-    def build_report(self, project: str, warnings: Sequence[str], started: float) -> IndexReport:
-        """Return the report of a run that started at a time of the monotonic clock."""
-        return IndexReport(
-            project=project,
-            added=self.added,
-            updated=self.updated,
-            unchanged=self.unchanged,
-            removed=self.removed,
-            failed=len(self.failures),
-            busy=self.busy,
-            chunks=self.chunks,
-            embedded=self.embedded,
-            seconds=round(time.monotonic() - started, 3),
-            skipped=dict(Counter(skip.reason for skip in self.skips)),
-            skips=tuple(self.skips),
-            masked=tuple(self.masked),
-            failures=tuple(self.failures),
-            warnings=(*warnings, *limit_warnings(self.exposed)),
-        )
-
-
-class _BatchResult(NamedTuple):
-    """A committed batch."""
-
-    owned: list[Outcome]
-    lost_count: int
-    stored: Stored
 
 
 def index_folder(
@@ -118,7 +69,7 @@ def index_folder(
             max_bytes=indexer.max_file_bytes,
             on_progress=lambda count: emit(Progress(task="scanning", done=count, total=0)),
         )
-        run = FolderRun(indexer, emit, skips=scanned.skips)
+        run = FolderRun(indexer, emit)
         run.begin(project, source or str(root), token, scanned, scanned_at)
         try:
             run.index_files()
@@ -131,7 +82,13 @@ def index_folder(
     if unread := len(scanned.unread):
         noun = "folder" if unread == 1 else "folders"
         warnings.insert(0, f"{unread} {noun} could not be listed; their indexed documents are kept")
-    return run.counts.build_report(project, warnings, started)
+    report = _merge(run.reports)
+    return replace(
+        report,
+        seconds=round(time.monotonic() - started, 3),
+        skipped=dict(Counter(skip.reason for skip in report.skips)),
+        warnings=(*warnings, *limit_warnings(report.warnings)),
+    )
 
 
 class FolderRun:
@@ -142,13 +99,14 @@ class FolderRun:
     known: Mapping[str, DocumentState]  # documents at the start, by path
     plan: RunPlan
 
-    def __init__(self, indexer: Indexer, emit: OnProgress, *, skips: Iterable[Skip]) -> None:
+    def __init__(self, indexer: Indexer, emit: OnProgress) -> None:
         self.indexer = indexer
         self.store = indexer.store
         self.emit = emit
-        self.counts = IndexCounts(skips=list(skips))
         self.passages = indexer.create_passage_embedder(save=self._save_vectors)
+        self.reports: list[IndexReport] = []  # of parts of the run
         self.processed = 0  # files
+        self.chunks = 0
         self.absorbed = 0  # chunks
 
     def begin(
@@ -167,10 +125,13 @@ class FolderRun:
             documents.queue(connection, self.project.id, new=new, stale=stale)
             return self._remove(connection, [state.id for state in self.plan.removed])
 
-        self.counts.removed = self.indexer.catalog.transact(begin)
-        self.counts.unchanged = self.plan.unchanged
-        self.counts.busy = len(self.plan.busy)
-        self.counts.skips += self.plan.skips
+        removed = self.indexer.catalog.transact(begin)
+        self._report(
+            removed=removed,
+            unchanged=self.plan.unchanged,
+            busy=len(self.plan.busy),
+            skips=(*scanned.skips, *self.plan.skips),
+        )
 
     def _compare(self, connection: Connection, scanned: Scan, scanned_at: datetime) -> RunPlan:
         project_id, recipe = self.project.id, self.indexer.chunker.recipe
@@ -212,7 +173,7 @@ class FolderRun:
         for group in batches(files, CLAIM_FILES):
             paths = [file.found.path for file in group]
             claimed = self.indexer.catalog.transact(partial(self._claim_paths, paths))
-            self.counts.busy += len(group) - len(claimed)
+            self._report(busy=len(group) - len(claimed))
             yield from _split([file for file in group if file.found.path in claimed])
 
     def _claim_paths(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
@@ -262,14 +223,18 @@ class FolderRun:
         for outcomes in group_outcomes(
             results, chunks=COMMIT_CHUNKS, documents=COMMIT_DOCUMENTS, seconds=COMMIT_SECONDS
         ):
-            self._count(self.indexer.catalog.transact(partial(self._write, outcomes)))
+            owned, stored = self.indexer.catalog.transact(partial(self._write, outcomes))
+            self._report_batch(owned, stored, lost=len(outcomes) - len(owned))
+            self.chunks += stored.chunks
             self.processed += len(outcomes)
             self._emit_progress()
             self.absorbed = self.indexer.keep_up(
-                self.project.id, written=self.counts.chunks, absorbed=self.absorbed
+                self.project.id, written=self.chunks, absorbed=self.absorbed
             )
 
-    def _write(self, outcomes: Sequence[Outcome], connection: Connection) -> _BatchResult:
+    def _write(
+        self, outcomes: Sequence[Outcome], connection: Connection
+    ) -> tuple[list[Outcome], Stored]:
         """Write the outcomes of documents that this run still owns.
 
         Another process may have removed or replaced the others since they were claimed.
@@ -293,7 +258,7 @@ class FolderRun:
         failed = _select(owned, FailedFile)
         documents.fail(connection, [(ids[one.path], one.error) for one in failed])
         projects.beat(connection, self.run_id)
-        return _BatchResult(owned, len(outcomes) - len(owned), stored)
+        return owned, stored
 
     def _write_unchanged(
         self, connection: Connection, ids: Mapping[str, int], unchanged: Sequence[UnchangedFile]
@@ -322,28 +287,35 @@ class FolderRun:
         self.store.follow(connection, self.project.id, removed.changes)
         return removed.documents
 
-    def _count(self, result: _BatchResult) -> None:
-        counts, stored = self.counts, result.stored
-        prepared = _select(result.owned, PreparedDocument)
-        skipped = _select(result.owned, SkippedFile)
-        failed = _select(result.owned, FailedFile)
+    def _report_batch(self, owned: Sequence[Outcome], stored: Stored, *, lost: int) -> None:
+        prepared = _select(owned, PreparedDocument)
+        skips = [one.skip for one in _select(owned, SkippedFile)]
+        failures = [Failure(path=one.path, error=one.error) for one in _select(owned, FailedFile)]
         updated = sum(
             one.path in self.known and bool(self.known[one.path].sha256) for one in prepared
         )
-        counts.added += stored.documents - updated
-        counts.updated += updated
-        counts.unchanged += len(_select(result.owned, UnchangedFile))
-        counts.chunks += stored.chunks
-        counts.embedded += stored.embedded
-        counts.busy += result.lost_count
-        counts.removed += sum(one.path in self.known for one in skipped)
-        counts.skips += [one.skip for one in skipped]
-        counts.failures += [Failure(path=one.path, error=one.error) for one in failed]
-        counts.count_secrets(prepared)
+        masked, exposed = report_secrets("path", prepared)
+        self._report(
+            added=stored.documents - updated,
+            updated=updated,
+            unchanged=len(_select(owned, UnchangedFile)),
+            removed=sum(skip.path in self.known for skip in skips),
+            failed=len(failures),
+            busy=lost,
+            chunks=stored.chunks,
+            embedded=stored.embedded,
+            skips=tuple(skips),
+            masked=tuple(masked),
+            failures=tuple(failures),
+            warnings=tuple(exposed),
+        )
+
+    def _report(self, **values: Any) -> None:
+        self.reports.append(IndexReport(project=self.project.name, **values))
 
     def _emit_progress(self, *, unwritten: int = 0) -> None:
         total = len(self.plan.new) + len(self.plan.suspect)
-        chunks = self.counts.chunks + unwritten
+        chunks = self.chunks + unwritten
         self.emit(Progress(task="indexing", done=self.processed, total=total, chunks=chunks))
 
     def finish(self) -> None:
@@ -352,12 +324,21 @@ class FolderRun:
 
     def settle(self) -> list[str]:
         """Let the store catch up, and return warnings."""
-        self.counts.embedded += self.passages.saved_count
+        self._report(embedded=self.passages.saved_count)
         warning = self.store.settle(self.project.id, on_progress=self.emit)
-        if self.store.catches_up:
-            prune = partial(self.indexer.prune_removals, project_id=self.project.id)
-            self.indexer.catalog.transact(prune)
+        prune = partial(self.indexer.prune_removals, project_id=self.project.id)
+        self.indexer.catalog.transact(prune)
         return [*self.passages.warnings, *([warning] if warning else [])]
+
+
+def _merge(reports: Sequence[IndexReport]) -> IndexReport:
+    """Add up the counts and lists of reports."""
+    values: dict[str, Any] = {
+        name: sum(getattr(report, name) for report in reports) for name in _COUNTS
+    }
+    for name in _LISTS:
+        values[name] = tuple(chain.from_iterable(getattr(report, name) for report in reports))
+    return replace(reports[0], **values)
 
 
 def _select(outcomes: Iterable[Outcome], kind: type[_T]) -> list[_T]:

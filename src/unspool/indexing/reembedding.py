@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
@@ -83,9 +83,12 @@ def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> Ree
         space = catalog.transact(
             lambda connection: spaces.prepare(connection, embedder, resources.setting)
         )
-        run = ReembedRun(resources, space, on_progress or (lambda progress: None))
+        passages = PassageEmbedder(
+            embedder=embedder, cache=None if embedder.is_cheap else resources.cache
+        )
+        emit = on_progress or (lambda progress: None)
         if not space.active:
-            run.switch()
+            ReembedRun(catalog, space, passages, emit).switch(resources.open_store)
     with catalog.read() as connection:
         kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
         rows = projects.all_projects(connection)
@@ -93,13 +96,13 @@ def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> Ree
     return ReembedReport(
         before="" if before is None else str(before),
         after=str(space),
-        embedded=run.passages.embedded_count,
+        embedded=passages.embedded_count,
         chunks=chunks,
         seconds=round(time.monotonic() - started, 3),
         kept=tuple(kept),
         warnings=tuple(
             f"{warning} until the documents are indexed again with smaller chunks"
-            for warning in run.passages.warnings
+            for warning in passages.warnings
         ),
     )
 
@@ -135,27 +138,20 @@ def _occupy(catalog: Catalog) -> Iterator[None]:
         yield
 
 
+@dataclass(slots=True)
 class ReembedRun:
     """State of one switch to a vector space."""
 
-    def __init__(self, resources: Reembedder, space: Space, emit: OnProgress) -> None:
-        self.catalog = resources.catalog
-        self.embedder = resources.embedder
-        self.open_store = resources.open_store
-        self.space = space
-        self.emit = emit
-        self.rejected: list[tuple[Passage, InputError]] = []
-        is_cheap = self.embedder.is_cheap
-        self.passages = PassageEmbedder(
-            embedder=self.embedder, cache=None if is_cheap else resources.cache
-        )
-        # texts in a transaction
-        self._page_size = CHEAP_PAGE if is_cheap else self.passages.batch_size
+    catalog: Catalog
+    space: Space
+    passages: PassageEmbedder
+    emit: OnProgress
+    rejected: list[tuple[Passage, InputError]] = field(default_factory=list)
 
-    def switch(self) -> None:
+    def switch(self, open_store: OpenStore) -> None:
         """Embed, build, verify and activate. Repeat while others write faster."""
         is_verified = False
-        with closing(self.open_store(self.space)) as store:
+        with closing(open_store(self.space)) as store:
             for number in count(1):
                 is_last = number >= ROUNDS
                 self._embed_all()
@@ -185,11 +181,11 @@ class ReembedRun:
 
     def _read_pages(self) -> Iterator[list[Passage]]:
         after = -1
+        # texts in a transaction
+        limit = CHEAP_PAGE if self.passages.embedder.is_cheap else self.passages.batch_size
         while True:
             with self.catalog.read() as connection:
-                page = spaces.without_vector(
-                    connection, self.space.id, after=after, limit=self._page_size
-                )
+                page = spaces.without_vector(connection, self.space.id, after=after, limit=limit)
             if not page:
                 return
             yield page
@@ -233,7 +229,9 @@ class ReembedRun:
             )
         if not sample:
             return
-        rows = self.embedder.embed_passages([rebuild_passage(passage) for passage, _ in sample])
+        rows = self.passages.embedder.embed_passages(
+            [rebuild_passage(passage) for passage, _ in sample]
+        )
         different = sum(
             float(np.frombuffer(vector, dtype="<f4") @ row) < SAME
             for (_, vector), row in zip(sample, rows, strict=True)

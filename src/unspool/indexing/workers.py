@@ -172,25 +172,21 @@ def serve(channel: Channel) -> None:
     gc.set_threshold(200_000, 50, 1000)
     config = cast(WorkerConfig, channel.receive())
     prepare = open_preparer(config)
+    began = 0.0
+
+    def announce(phase: Phase) -> None:
+        """Announce a phase to the parent, and set its memory limit."""
+        nonlocal began
+        if time.process_time() - began > _COLLECTED_AFTER_S:
+            gc.collect()
+        limit_memory(config.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
+        began = time.process_time()
+        channel.send(phase)
+
     while True:
         batch = cast(Sequence[PendingFile], channel.receive())
-        channel.send(prepare(batch, _Announcer(channel, config)))
-
-
-class _Announcer:
-    """Announcements of one batch to the parent. Each sets the memory limit of the next phase."""
-
-    def __init__(self, channel: Channel, config: WorkerConfig) -> None:
-        self._channel = channel
-        self._config = config
-        self._began_at = time.process_time()
-
-    def __call__(self, phase: Phase) -> None:
-        if time.process_time() - self._began_at > _COLLECTED_AFTER_S:
-            gc.collect()
-        limit_memory(self._config.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
-        self._began_at = time.process_time()
-        self._channel.send(phase)
+        began = time.process_time()
+        channel.send(prepare(batch, announce))
 
 
 def open_preparer(config: WorkerConfig) -> Prepare:
@@ -238,9 +234,9 @@ def _open_passage_embedder(config: WorkerConfig) -> PassageEmbedder:
     connecting = Connecting(**config.connecting)  # type: ignore[arg-type]
     catalog = Catalog.open(config.database, create=False, connecting=connecting)
 
-    def find_known(shas: Iterable[bytes]) -> set[bytes]:
+    def look_up(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
             return documents.known_embeddings(connection, config.space_id, shas)
 
     embedder.embed_passages(["load the weights"])
-    return PassageEmbedder(embedder=embedder, find_known=find_known)
+    return PassageEmbedder(embedder=embedder, look_up=look_up)

@@ -38,7 +38,6 @@ class History(Protocol):
     @property
     def stream(self) -> str:
         """Name of the stream."""
-        ...
 
     def append(self, body: str, at: datetime | None = None) -> Record:
         """Add a response with a time, by default now. Secrets are masked before it is stored.
@@ -46,30 +45,24 @@ class History(Protocol):
         This removes some records that are past the retention. A record that is itself past the
         retention is not kept.
         """
-        ...
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Return complete records, newest first, without the first `offset`. For programs."""
-        ...
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
         """Return a few records for an agent. Long bodies are truncated, repeated ones flagged.
 
         With `full`, every body is complete.
         """
-        ...
 
     def count(self) -> int:
         """Return the number of readable records."""
-        ...
 
     def prune(self) -> int:
         """Remove every record past the retention, and return how many."""
-        ...
 
     def clear(self) -> int:
         """Remove every record, and return how many. The next record gets number 1."""
-        ...
 
 
 class MemoryHistory:
@@ -113,7 +106,7 @@ class MemoryHistory:
     def count(self) -> int:
         """Return the number of readable records."""
         with self._guard:
-            return len(self._records) - self._count_expired()
+            return len(self._records) - self._count_excess()
 
     def prune(self) -> int:
         """Remove every record past the retention, and return how many."""
@@ -130,16 +123,16 @@ class MemoryHistory:
     def _list_newest(self, limit: int, offset: int) -> list[tuple[datetime, int, bytes, str]]:
         with self._guard:
             stop = len(self._records) - offset
-            start = max(stop - limit, self._count_expired())
+            start = max(stop - limit, self._count_excess())
             return self._records[start : max(start, stop)][::-1]
 
-    def _count_expired(self) -> int:
+    def _count_excess(self) -> int:
         since = self._retention.since(datetime.now(UTC))
         old = 0 if since is None else bisect_left(self._records, (since,))
         return old + self._retention.excess(len(self._records) - old)
 
     def _prune(self) -> int:
-        expired = self._count_expired()
+        expired = self._count_excess()
         del self._records[:expired]
         return expired
 

@@ -20,7 +20,7 @@ from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
 from unspool.domain.reports import BadRecord, OnProgress, RememberReport
 from unspool.errors import ConflictError, InputError, SwitchedError
-from unspool.indexing.indexer import Indexer, redact_masked
+from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.memory import messages
 from unspool.sources.conversations import loading
 from unspool.sources.conversations.loading import Intake
@@ -115,7 +115,7 @@ def save(indexer: Indexer, given: Sequence[Conversation], counts: Intake) -> int
     """
     vectors: dict[bytes, bytes] = {}
     for _ in range(_TRIES):
-        prepared = _prepare_changed(indexer, given)
+        prepared = _prepare_changes(indexer, given)
         unchanged = len(given) - len(prepared)
         if not prepared:
             counts.unchanged += unchanged
@@ -136,7 +136,7 @@ def save(indexer: Indexer, given: Sequence[Conversation], counts: Intake) -> int
     )
 
 
-def _prepare_changed(indexer: Indexer, given: Sequence[Conversation]) -> list[PreparedConversation]:
+def _prepare_changes(indexer: Indexer, given: Sequence[Conversation]) -> list[PreparedConversation]:
     """Prepare the conversations that differ from the stored ones, from their first change on."""
     chunker = indexer.chunker
     prepared: list[PreparedConversation] = []
@@ -247,7 +247,7 @@ def _count(counts: Intake, prepared: Sequence[PreparedConversation], result: Sav
     counts.chunks += result.written.chunks
     counts.embedded += result.written.embedded
     for one in prepared:
-        masked, exposed = redact_masked("conversation id", [one])
+        masked, exposed = report_secrets("conversation id", [one])
         counts.masked += masked
         ids = (said.message.id for said in one.messages if said.message.id)
         counts.warnings += limit_warnings([*exposed, *describe_exposed("message id", ids)])

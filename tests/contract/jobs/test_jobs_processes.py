@@ -113,7 +113,7 @@ def test_a_corpus_that_is_closed_first_leaves_no_thread(
     database: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # so that nobody holds a connection when the corpus is closed
-    monkeypatch.setattr(Jobs, "_stop_cancelled", lambda *_: None)
+    monkeypatch.setattr(Jobs, "_poll_requests", lambda *_: None)
     monkeypatch.setattr(module, "HEARTBEAT_S", 1e9)
     steps = Steps(silent=True)
     with open_corpus(database) as corpus:
