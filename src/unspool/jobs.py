@@ -91,7 +91,7 @@ class _Task:
             raise _StoppedError
 
 
-class Jobs(AbstractContextManager["Jobs"]):
+class JobQueue(AbstractContextManager["JobQueue"]):
     """The jobs of a corpus, and the threads that run those of this process.
 
     Threads exist only while there is work. The argument `projects` of several methods contains the
@@ -180,16 +180,14 @@ class Jobs(AbstractContextManager["Jobs"]):
         if not 1 <= limit <= MAX_LIMIT:
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
-            return rows.newest(
-                connection, projects=_filter_names(projects), limit=limit, now=self._now(connection)
-            )
+            names, now = _filter_names(projects), self._now(connection)
+            return rows.newest(connection, projects=names, limit=limit, now=now)
 
-    def counts(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
+    def count_by_state(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
         """Return the number of jobs in every state, over all processes."""
         with self._catalog.read() as connection:
-            return rows.count(
-                connection, projects=_filter_names(projects), now=self._now(connection)
-            )
+            names, now = _filter_names(projects), self._now(connection)
+            return rows.count(connection, projects=names, now=now)
 
     def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:
         """End a queued job, or ask a running one to stop at its next report of progress.
@@ -454,7 +452,7 @@ class Jobs(AbstractContextManager["Jobs"]):
 class JobsView:
     """Jobs in the scope of one caller, as `View` is the corpus in that scope."""
 
-    def __init__(self, jobs: Jobs, view: View) -> None:
+    def __init__(self, jobs: JobQueue, view: View) -> None:
         self._jobs = jobs
         self._view = view
         self._scope = view.scope

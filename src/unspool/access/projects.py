@@ -8,7 +8,6 @@ from pathlib import Path
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, projects, spaces
-from unspool.catalog.projects import ProjectRow
 from unspool.domain.documents import MAX_NAME_LENGTH, usable_name
 from unspool.domain.keys import EVERY_PROJECT
 from unspool.errors import AmbiguousError, InputError, NotFoundError, UnknownProjectError
@@ -17,7 +16,7 @@ from unspool.sources.folders import storable
 SHOWN = 20  # names in a message
 
 
-def find_project(connection: Connection, name: str) -> ProjectRow:
+def find_project(connection: Connection, name: str) -> projects.ProjectRow:
     """Return the project of that name. An `UnknownProjectError` lists the existing ones."""
     row = projects.find(connection, name)
     if row is None:
@@ -43,7 +42,7 @@ def describe_missing(names: Sequence[str], known: Collection[str]) -> str:
 
 def resolve_projects(
     catalog: Catalog, names: Sequence[str] | str | None
-) -> tuple[list[ProjectRow], int | None]:
+) -> tuple[list[projects.ProjectRow], int | None]:
     """Return the projects of a search, and the id of the active vector space.
 
     None selects the only project, and '*' all of them, by name.
@@ -61,7 +60,7 @@ def resolve_projects(
     return select_default(rows) if names is None else rows, active
 
 
-def select_default(rows: list[ProjectRow]) -> list[ProjectRow]:
+def select_default(rows: list[projects.ProjectRow]) -> list[projects.ProjectRow]:
     """Return the only project of a search that names none. No project gives an empty list."""
     if len(rows) > 1:
         # a project with nothing but responses has nothing to find
@@ -75,7 +74,7 @@ def select_default(rows: list[ProjectRow]) -> list[ProjectRow]:
     return rows
 
 
-def require_one(rows: list[ProjectRow], task: str) -> ProjectRow:
+def require_one(rows: list[projects.ProjectRow], task: str) -> projects.ProjectRow:
     """Return the single project of a task."""
     if not rows:
         raise NotFoundError(f"{task} needs one project; nothing is indexed yet")

@@ -10,7 +10,6 @@ from itertools import chain
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, spaces
-from unspool.catalog.documents import Changes
 from unspool.catalog.schema import embeddings
 from unspool.catalog.statements import hold
 from unspool.domain.documents import Document
@@ -85,7 +84,9 @@ class Indexer:
 
         self.catalog.transact(save)
 
-    def apply_changes(self, connection: Connection, project_id: int, changes: Changes) -> None:
+    def apply_changes(
+        self, connection: Connection, project_id: int, changes: documents.Changes
+    ) -> None:
         """Update the store within the transaction of a short write."""
         self.store.follow(connection, project_id, changes)
         self.prune_removals(connection, project_id)

@@ -20,19 +20,23 @@ from typing import Any, TypeVar
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import documents, projects, spaces
-from unspool.catalog.documents import DocumentState, Stored
-from unspool.catalog.projects import ProjectRow
 from unspool.catalog.statements import batches
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, OnProgress, Progress
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
-from unspool.indexing import preparing, workers
+from unspool.indexing import workers
 from unspool.indexing.changes import PendingFile, RunPlan, plan_run
 from unspool.indexing.embedding import group_outcomes
 from unspool.indexing.indexer import Indexer, report_secrets
-from unspool.indexing.preparing import FailedFile, Outcome, SkippedFile, UnchangedFile
-from unspool.indexing.workers import WorkerConfig, WorkerPool
+from unspool.indexing.preparing import (
+    FailedFile,
+    Outcome,
+    SkippedFile,
+    UnchangedFile,
+    chunk_readings,
+    prepare_small_files,
+)
 from unspool.sources.folders import Scan, scan
 from unspool.sources.secrets.addresses import limit_warnings
 
@@ -94,9 +98,9 @@ def index_folder(
 class FolderRun:
     """State of one run over a folder. The methods are in the order of execution."""
 
-    project: ProjectRow
+    project: projects.ProjectRow
     run_id: int
-    known: Mapping[str, DocumentState]  # documents at the start, by path
+    known: Mapping[str, documents.DocumentState]  # documents at the start, by path
     plan: RunPlan
 
     def __init__(self, indexer: Indexer, emit: OnProgress) -> None:
@@ -161,10 +165,10 @@ class FolderRun:
             self._write_all(self.passages.embed_results(self._prepare_inline(tasks, deferred)))
             tasks = _split(deferred)
         config = self._configure_workers()
-        with closing(WorkerPool(config, self.indexer.jobs or os.cpu_count() or 1)) as pool:
+        with closing(workers.WorkerPool(config, self.indexer.jobs or os.cpu_count() or 1)) as pool:
             results = pool.map(tasks)
             if not config.embedder:
-                chunk = partial(preparing.chunk_readings, chunker=self.indexer.chunker)
+                chunk = partial(chunk_readings, chunker=self.indexer.chunker)
                 results = self.passages.embed_results(map(chunk, results))
             self._write_all(results)
 
@@ -188,17 +192,17 @@ class FolderRun:
     ) -> Iterator[list[Outcome]]:
         """Prepare short plain text, and collect the files that need a worker."""
         for task in tasks:
-            outcomes, others = preparing.prepare_small_files(
+            outcomes, others = prepare_small_files(
                 task, chunker=self.indexer.chunker, max_bytes=self.indexer.max_file_bytes
             )
             deferred += others
             yield outcomes
 
-    def _configure_workers(self) -> WorkerConfig:
+    def _configure_workers(self) -> workers.WorkerConfig:
         indexer = self.indexer
         can_embed = indexer.embedder.is_cheap and bool(indexer.opened_as)
         counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
-        return WorkerConfig(
+        return workers.WorkerConfig(
             database=indexer.catalog.address,
             connecting=asdict(indexer.catalog.connecting),
             space_id=self.store.space_id,
@@ -234,7 +238,7 @@ class FolderRun:
 
     def _write(
         self, outcomes: Sequence[Outcome], connection: Connection
-    ) -> tuple[list[Outcome], Stored]:
+    ) -> tuple[list[Outcome], documents.Stored]:
         """Write the outcomes of documents that this run still owns.
 
         Another process may have removed or replaced the others since they were claimed.
@@ -253,23 +257,24 @@ class FolderRun:
             feeds=self.store.catches_up,
         )
         self.store.follow(connection, project_id, stored.changes)
-        self._write_unchanged(connection, ids, _select(owned, UnchangedFile))
-        self._write_skipped(connection, ids, _select(owned, SkippedFile))
+        self._touch(connection, ids, _select(owned, UnchangedFile))
+        self._skip(connection, ids, _select(owned, SkippedFile))
         failed = _select(owned, FailedFile)
         documents.fail(connection, [(ids[one.path], one.error) for one in failed])
         projects.beat(connection, self.run_id)
         return owned, stored
 
-    def _write_unchanged(
+    def _touch(
         self, connection: Connection, ids: Mapping[str, int], unchanged: Sequence[UnchangedFile]
     ) -> None:
         if unchanged:
             # filters may compare the modification times, which have changed
             projects.next_seq(connection, self.project.id, feeds=self.store.catches_up)
-        seen = [(ids[one.path], one.modified_ns, one.size_bytes) for one in unchanged]
-        documents.refresh(connection, seen)
+        documents.refresh(
+            connection, [(ids[one.path], one.modified_ns, one.size_bytes) for one in unchanged]
+        )
 
-    def _write_skipped(
+    def _skip(
         self, connection: Connection, ids: Mapping[str, int], skipped: Sequence[SkippedFile]
     ) -> None:
         # The next run reads a file again that needs an extra, because it may be installed by then.
@@ -278,8 +283,7 @@ class FolderRun:
             for one in skipped
             if one.skip.reason != NEEDS_EXTRA
         ]
-        recipe = self.indexer.chunker.recipe
-        documents.skip(connection, self.project.id, lasting, recipe=recipe)
+        documents.skip(connection, self.project.id, lasting, recipe=self.indexer.chunker.recipe)
         self._remove(connection, [ids[one.path] for one in skipped])
 
     def _remove(self, connection: Connection, ids: Sequence[int]) -> int:
@@ -287,7 +291,9 @@ class FolderRun:
         self.store.follow(connection, self.project.id, removed.changes)
         return removed.documents
 
-    def _report_batch(self, owned: Sequence[Outcome], stored: Stored, *, lost: int) -> None:
+    def _report_batch(
+        self, owned: Sequence[Outcome], stored: documents.Stored, *, lost: int
+    ) -> None:
         prepared = _select(owned, PreparedDocument)
         skips = [one.skip for one in _select(owned, SkippedFile)]
         failures = [Failure(path=one.path, error=one.error) for one in _select(owned, FailedFile)]
@@ -314,9 +320,14 @@ class FolderRun:
         self.reports.append(IndexReport(project=self.project.name, **values))
 
     def _emit_progress(self, *, unwritten: int = 0) -> None:
-        total = len(self.plan.new) + len(self.plan.suspect)
-        chunks = self.chunks + unwritten
-        self.emit(Progress(task="indexing", done=self.processed, total=total, chunks=chunks))
+        self.emit(
+            Progress(
+                task="indexing",
+                done=self.processed,
+                total=len(self.plan.new) + len(self.plan.suspect),
+                chunks=self.chunks + unwritten,
+            )
+        )
 
     def finish(self) -> None:
         """Record the end of the run."""

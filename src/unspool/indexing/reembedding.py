@@ -17,7 +17,6 @@ import numpy as np
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, reading, spaces
-from unspool.catalog.spaces import Passage, Space
 from unspool.domain.reports import OnProgress, Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder, OverLimit
 from unspool.embedders.cache import RedisCache
@@ -33,7 +32,7 @@ ROUNDS = 8
 CHEAP_PAGE = 2_000
 SAMPLE = 16  # texts that are embedded again to verify their vectors
 
-OpenStore = Callable[[Space], Store]
+OpenStore = Callable[[spaces.Space], Store]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,7 @@ def drop_inactive_spaces(catalog: Catalog, open_store: OpenStore) -> list[str]:
     return [str(space) for space in known if not space.active]
 
 
-def _drop(space: Space, store: Store, connection: Connection) -> None:
+def _drop(space: spaces.Space, store: Store, connection: Connection) -> None:
     store.drop_space(connection)
     spaces.drop(connection, space.id)
 
@@ -143,10 +142,10 @@ class ReembedRun:
     """State of one switch to a vector space."""
 
     catalog: Catalog
-    space: Space
+    space: spaces.Space
     passages: PassageEmbedder
     emit: OnProgress
-    rejected: list[tuple[Passage, InputError]] = field(default_factory=list)
+    rejected: list[tuple[spaces.Passage, InputError]] = field(default_factory=list)
 
     def switch(self, open_store: OpenStore) -> None:
         """Embed, build, verify and activate. Repeat while others write faster."""
@@ -179,7 +178,7 @@ class ReembedRun:
                 "kept: forget or shorten what it rejects, and begin again"
             )
 
-    def _read_pages(self) -> Iterator[list[Passage]]:
+    def _read_pages(self) -> Iterator[list[spaces.Passage]]:
         after = -1
         # texts in a transaction
         limit = CHEAP_PAGE if self.passages.embedder.is_cheap else self.passages.batch_size
@@ -191,7 +190,7 @@ class ReembedRun:
             yield page
             after = page[-1].id
 
-    def _embed_page(self, page: Sequence[Passage]) -> int:
+    def _embed_page(self, page: Sequence[spaces.Passage]) -> int:
         """Embed passages, save their vectors and return how many.
 
         If the embedder rejects a passage, it is found by bisection.
@@ -209,7 +208,7 @@ class ReembedRun:
         )
         return len(vectors)
 
-    def _embed(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
+    def _embed(self, page: Sequence[spaces.Passage]) -> dict[bytes, bytes]:
         return self.passages.embed_missing({one.text_sha: rebuild_passage(one) for one in page})
 
     def _build(self, store: Store) -> bool:
@@ -260,7 +259,7 @@ class ReembedRun:
         return True
 
 
-def rebuild_passage(stored: Passage) -> str:
+def rebuild_passage(stored: spaces.Passage) -> str:
     """Return the text that was embedded for a stored chunk."""
     headings = stored.headings.split("\n") if stored.headings else ()
     return build_passage(stored.kind, stored.title, headings, stored.symbol, stored.text)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, history
-from unspool.catalog.history import StreamRow
 from unspool.domain.documents import DEFAULT_PROJECT, check_project
 from unspool.domain.history import (
     MAX_READ,
@@ -25,7 +24,7 @@ from unspool.domain.history import (
     page_of,
     span,
 )
-from unspool.memory.history import describe_stream, prepare_record
+from unspool.memory.history import prepare_record
 
 PRUNED_AT_ONCE = 5_000  # records in one transaction of `prune`, so that nobody waits long
 
@@ -50,17 +49,17 @@ class CatalogHistory:
 
     def append(self, body: str, at: datetime | None = None) -> Record:
         """Add a response with a time, by default now. Secrets are masked."""
-        moment, text = prepare_record(body, at)
-        sha = fingerprint(text)
+        new = prepare_record(self.stream, body, at)
+        sha = fingerprint(new.body)
 
         def work(connection: Connection) -> Record:
             record, row = history.append(
-                connection, self.project, self.stream, at=moment, body=text, sha=sha
+                connection, self.project, self.stream, at=new.at, body=new.body, sha=sha
             )
             self._prune(connection, row, history.PRUNED_BY_APPEND)
             return record
 
-        return replace(self._catalog.transact(work), warnings=describe_stream(self.stream))
+        return replace(self._catalog.transact(work), warnings=new.warnings)
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Return complete records, newest first, without the first `offset`."""
@@ -112,7 +111,7 @@ class CatalogHistory:
         """Remove every record with the stream, and return how many. The next gets number 1."""
         return self._change(history.remove)
 
-    def _change(self, work: Callable[[Connection, StreamRow], int]) -> int:
+    def _change(self, work: Callable[[Connection, history.StreamRow], int]) -> int:
         """Change the stream in a transaction that no other writer of the stream enters."""
 
         def change(connection: Connection) -> int:
@@ -121,7 +120,7 @@ class CatalogHistory:
 
         return self._catalog.transact(change)
 
-    def _prune(self, connection: Connection, row: StreamRow, most: int) -> int:
+    def _prune(self, connection: Connection, row: history.StreamRow, most: int) -> int:
         return history.prune(
             connection, row, retention=self._retention, since=self._since(), most=most
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -78,14 +79,14 @@ class MemoryHistory:
 
     def append(self, body: str, at: datetime | None = None) -> Record:
         """Add a response with a time, by default now. Secrets are masked."""
-        moment, text = prepare_record(body, at)
+        record = prepare_record(self.stream, body, at)
         with self._guard:
             self._last += 1
-            number = self._last
-            insort(self._records, (moment, number, fingerprint(text), text))
+            record = replace(record, number=self._last)
+            row = (record.at, record.number, fingerprint(record.body), record.body)
+            insort(self._records, row)
             self._prune()
-        warnings = describe_stream(self.stream)
-        return Record(stream=self.stream, number=number, at=moment, body=text, warnings=warnings)
+        return record
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Return complete records, newest first, without the first `offset`."""
@@ -137,19 +138,19 @@ class MemoryHistory:
         return expired
 
 
-def prepare_record(body: str, at: datetime | None) -> tuple[datetime, str]:
-    """Return the time and the body of a record as they are stored.
+def prepare_record(stream: str, body: str, at: datetime | None) -> Record:
+    """Return a record without its number. A secret in the stream's name gives a warning.
 
-    Secrets are masked, and characters that a database rejects are replaced.
+    Secrets in the body are masked, and characters that a database rejects are replaced.
     """
     from unspool.sources.reading import mask_value
-
-    check_body(body)
-    return checked_time(at), mask_value(body)
-
-
-def describe_stream(stream: str) -> tuple[str, ...]:
-    """Return a warning if the name of a stream contains a secret."""
     from unspool.sources.secrets.addresses import describe_exposed
 
-    return tuple(describe_exposed("stream", [stream]))
+    check_body(body)
+    return Record(
+        stream=stream,
+        number=0,
+        at=checked_time(at),
+        body=mask_value(body),
+        warnings=tuple(describe_exposed("stream", [stream])),
+    )

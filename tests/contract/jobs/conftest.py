@@ -9,7 +9,7 @@ import pytest
 import unspool
 from support import Place, Places, beside, open_corpus
 from unspool import jobs as module
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +42,6 @@ def corpus(database: Place, shared: tuple[Place, unspool.Corpus]) -> unspool.Cor
 
 
 @pytest.fixture
-def jobs(corpus: unspool.Corpus) -> Iterator[Jobs]:
-    with Jobs(corpus) as made:
+def jobs(corpus: unspool.Corpus) -> Iterator[JobQueue]:
+    with JobQueue(corpus) as made:
         yield made
