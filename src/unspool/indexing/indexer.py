@@ -26,7 +26,7 @@ from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, 
 ABSORB_CHUNKS = 8_000
 # With a cheap embedder, embedding so few texts or documents is faster than a lookup of their
 # vectors.
-LOOKED_UP = 16
+SMALL_WRITE = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Indexer:
         A cheap embedder needs no cache and no early save.
         """
         if self.embedder.is_cheap:
-            is_small = size is not None and size <= LOOKED_UP
+            is_small = size is not None and size <= SMALL_WRITE
             return PassageEmbedder(
                 embedder=self.embedder, look_up=None if is_small else self.look_up
             )

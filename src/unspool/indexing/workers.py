@@ -39,9 +39,10 @@ _ONE_THREAD = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 
-# trees of parsers contain cycles, and the memory of a slow file must not count for the next one
-_COLLECTED_AFTER_S = 0.5
-# beyond the limit of a file: libraries that find no memory there hang instead of raising an error
+# Syntax trees contain cycles, and the memory of a slow file must not count for the next one.
+_COLLECT_AFTER_S = 0.5
+# Added to the limit of a file while embedding: libraries that find no memory hang there instead of
+# raising an error.
 _EMBEDDING_BYTES = 50_000_000
 
 Prepare = Callable[[Sequence[PendingFile], Callable[["Phase"], None]], list[Outcome]]
@@ -177,7 +178,7 @@ def serve(channel: Channel) -> None:
     def announce(phase: Phase) -> None:
         """Announce a phase to the parent, and set its memory limit."""
         nonlocal began
-        if time.process_time() - began > _COLLECTED_AFTER_S:
+        if time.process_time() - began > _COLLECT_AFTER_S:
             gc.collect()
         limit_memory(config.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
         began = time.process_time()
