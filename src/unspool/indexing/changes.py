@@ -57,9 +57,7 @@ def plan_run(
         removed=[
             state
             for path, state in known.items()
-            if path not in paths
-            and not _is_below(path, unread)
-            and _is_removable(state, live_runs, scanned_at)
+            if path not in paths and _is_removable(state, unread, live_runs, scanned_at)
         ]
     )
     for file in found:
@@ -96,15 +94,18 @@ def _get_trusted_sha(state: DocumentState, recipe: str) -> str:
     return state.sha256 if is_complete else ""
 
 
-def _is_below(path: str, folders: Sequence[str]) -> bool:
-    return any(not folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
-
-
 def _is_removable(
-    state: DocumentState, live_runs: frozenset[int], scanned_at: datetime | None
+    state: DocumentState,
+    unread: Sequence[str],
+    live_runs: frozenset[int],
+    scanned_at: datetime | None,
 ) -> bool:
-    """Return True for a document that comes from a file and that no other run has indexed since."""
+    """Return True for the document of a file that is certainly missing."""
+    is_unread = any(
+        not folder or state.path.startswith(folder.rstrip("/") + "/") for folder in unread
+    )
     is_newer = (
         scanned_at is not None and state.indexed_at is not None and state.indexed_at >= scanned_at
     )
-    return state.origin is Origin.FILE and not is_newer and not _is_busy(state, live_runs)
+    is_uncertain = is_unread or is_newer or _is_busy(state, live_runs)
+    return state.origin is Origin.FILE and not is_uncertain

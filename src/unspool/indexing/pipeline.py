@@ -82,10 +82,7 @@ def index_folder(
                 run.finish()
             raise
         run.finish()
-        warnings = run.settle()
-    if unread := len(scanned.unread):
-        noun = "folder" if unread == 1 else "folders"
-        warnings.insert(0, f"{unread} {noun} could not be listed; their indexed documents are kept")
+        warnings = run.settle(unread=len(scanned.unread))
     report = _merge(run.reports)
     return replace(
         report,
@@ -333,13 +330,19 @@ class FolderRun:
         """Record the end of the run."""
         self.indexer.catalog.transact(partial(projects.beat, run_id=self.run_id, finished=True))
 
-    def settle(self) -> list[str]:
-        """Let the store catch up, and return warnings."""
+    def settle(self, *, unread: int) -> list[str]:
+        """Let the store catch up, and return warnings. `unread` counts folders."""
         self._report(embedded=self.passages.saved_count)
         warning = self.store.settle(self.project.id, on_progress=self.emit)
-        prune = partial(self.indexer.prune_removals, project_id=self.project.id)
-        self.indexer.catalog.transact(prune)
-        return [*self.passages.warnings, *([warning] if warning else [])]
+        if self.store.catches_up:
+            prune = partial(self.indexer.prune_removals, project_id=self.project.id)
+            self.indexer.catalog.transact(prune)
+        warnings = [*self.passages.warnings, *([warning] if warning else [])]
+        if unread:
+            noun = "folder" if unread == 1 else "folders"
+            kept = "their indexed documents are kept"
+            warnings.insert(0, f"{unread} {noun} could not be listed; {kept}")
+        return warnings
 
 
 def _merge(reports: Sequence[IndexReport]) -> IndexReport:
