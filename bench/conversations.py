@@ -23,7 +23,7 @@ from common import Figure, address, call_fresh, parser, percentile, show, tell, 
 from unspool import Conversation, Message
 from unspool.corpus import Corpus
 from unspool.evaluation import beir, metrics
-from unspool.memory.messages import day
+from unspool.memory.messages import format_day
 from unspool.settings import Settings
 
 START = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -211,7 +211,7 @@ def dates(folder: Path, work: Path) -> Iterator[Figure]:
                 names |= {f"{name}:{number}": turn.id for number, turn in enumerate(turns, 1)}
             for named in (False, True):
                 asked = [
-                    (f"{one.text} on {day(days[one.project])}" if named else one.text, one)
+                    (f"{one.text} on {format_day(days[one.project])}" if named else one.text, one)
                     for one in questions
                 ]
                 found = [score(corpus, text, names, one) for text, one in asked]

@@ -16,7 +16,7 @@ from pathlib import Path
 import unspool
 from support import Place, beside, open_corpus, write
 from unspool.domain.conversations import Conversation, Message
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 from unspool.views import View, admit
 
 SEED = 20_240_501
@@ -139,7 +139,7 @@ def talk_of(mark: str, project: str, id_: str) -> Conversation:
     )
 
 
-def settle(corpus: unspool.Corpus, jobs: Jobs, folder: Path, mark: str) -> Neighbour:
+def settle(corpus: unspool.Corpus, jobs: JobQueue, folder: Path, mark: str) -> Neighbour:
     """Give a project something of every kind."""
     files = {
         f"{mark}dir/{mark}path.py": (
@@ -200,7 +200,7 @@ class Street:
 
     place: Place
     corpus: unspool.Corpus
-    jobs: Jobs
+    jobs: JobQueue
     own: dict[str, Neighbour]
     keys: dict[str, str]
     nobody: Neighbour
@@ -239,7 +239,7 @@ def street_at(place: Place, folder: Path) -> Iterator[Street]:
     """Two projects with something of every kind, at an empty place; what was indexed lies in the
     folder, where both may index.
     """
-    with open_corpus(place, roots=str(folder), limit=5) as corpus, Jobs(corpus) as jobs:
+    with open_corpus(place, roots=str(folder), limit=5) as corpus, JobQueue(corpus) as jobs:
         own = {mark: settle(corpus, jobs, folder, mark) for mark in ("gromm", "vexil")}
         keys = {
             mark: corpus.keys.create(projects=one.project, role="admin")[1]

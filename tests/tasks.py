@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from unspool.domain.jobs import Job
 from unspool.domain.reports import IndexReport, Progress
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 Tell = Callable[[Progress], None]
 DEADLINE_S = 20.0
@@ -58,7 +58,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def over(jobs: Jobs, job: Job) -> Job:
+def over(jobs: JobQueue, job: Job) -> Job:
     """The job, once nothing more happens to it."""
     until(lambda: jobs.get(job.id).state.is_over)
     return jobs.get(job.id)

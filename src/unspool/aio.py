@@ -23,14 +23,20 @@ from anyio import to_thread
 from unspool import corpus as sync
 from unspool import opening
 from unspool.answering import answer as answering
-from unspool.corpus import Corpus, OnProgress
+from unspool.corpus import Corpus
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk, Document, DocumentRecord, Passage, Status
 from unspool.domain.events import Hook
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.memory.conversations import Conversations
 from unspool.memory.history import History
 from unspool.settings import Settings

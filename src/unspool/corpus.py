@@ -27,7 +27,14 @@ from unspool.domain.documents import (
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    Progress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.errors import (
     ContinuationError,
     DimensionError,
@@ -35,7 +42,7 @@ from unspool.errors import (
     MalformedContinuationError,
     NotFoundError,
 )
-from unspool.memory.history import CatalogHistory, History
+from unspool.memory.history import History
 from unspool.session import Resources, Session
 from unspool.settings import Settings
 
@@ -44,12 +51,9 @@ if TYPE_CHECKING:
     from unspool.answering.answer import AnswerStream
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.indexing.pipeline import Indexer
+    from unspool.indexing.indexer import Indexer
     from unspool.memory.conversations import Conversations
     from unspool.search.request import SearchRequest
-
-
-OnProgress = Callable[[Progress], None]
 
 
 def _check_caller(caller: str) -> None:
@@ -158,12 +162,15 @@ class Corpus:
             raise NotFoundError(
                 f"no such path: {text}; give a folder, a file or a git URL that exists"
             ) from error
-        if project is None and (known := naming.at(self._resources.catalog, root)) is not None:
+        if (
+            project is None
+            and (known := naming.find_by_path(self._resources.catalog, root)) is not None
+        ):
             project, whole = known, self._project(known).root
             if whole != storable(str(root)):
                 # part of a project: its whole is brought up to date, nothing else may be removed
                 root = Path(whole)
-        name = project or naming.free(self._resources.catalog, root)
+        name = project or naming.choose_name(self._resources.catalog, root)
         check_project(name)
         return self._write(
             lambda indexer: index_folder(
@@ -180,7 +187,7 @@ class Corpus:
 
         They are findable when this returns.
         """
-        from unspool.indexing.pipeline import put
+        from unspool.indexing.indexer import put_documents
 
         if not documents:
             raise InputError("no document was given; put takes at least one")
@@ -191,7 +198,7 @@ class Corpus:
             )
         if len({document.path for document in documents}) < len(documents):
             raise InputError("two of the documents have the same path; give each path once")
-        return self._write(lambda indexer: put(indexer, documents), task="put")
+        return self._write(lambda indexer: put_documents(indexer, documents), task="put")
 
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Delete a document, or without a path the whole project; return the number deleted."""
@@ -427,7 +434,7 @@ class Corpus:
         check_page_size(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
-        row = naming.only(self._named([project] if project else None), "related")
+        row = naming.require_one(self._named([project] if project else None), "related")
         catalog = self._resources.search_catalog
 
         def run(session: Session) -> Page:
@@ -557,7 +564,7 @@ class Corpus:
         from unspool.access import projects as naming
         from unspool.catalog import passages
 
-        row = naming.only(self._named([project] if project else None), "read")
+        row = naming.require_one(self._named([project] if project else None), "read")
         with self._resources.search_catalog.read() as connection:
             passage = passages.read(connection, row, path, first=first, last=last)
         if passage is None:
@@ -588,6 +595,8 @@ class Corpus:
         A stream belongs to a project: the one named, else the setting's, else `default`.
         `retention` is the settings' unless given.
         """
+        from unspool.memory.catalog_history import CatalogHistory
+
         kept = self.settings.history if retention is None else retention
         name = project if project is not None else self.settings.project or DEFAULT_PROJECT
         return CatalogHistory(self._resources.catalog, stream, project=name, retention=kept)
@@ -650,7 +659,7 @@ class Corpus:
         """The project that was indexed from a path or a folder above it; the nearest one."""
         from unspool.access import projects as naming
 
-        return naming.at(self._resources.search_catalog, path)
+        return naming.find_by_path(self._resources.search_catalog, path)
 
     def root_of(self, project: str) -> str:
         """Where a project was indexed from; empty for one made of documents given as text."""
@@ -697,7 +706,7 @@ class Corpus:
         from unspool.catalog import passages, reading
 
         with self._resources.catalog.read() as connection:
-            row = naming.found(connection, project)
+            row = naming.find_project(connection, project)
             passage = passages.read(connection, row, path, first=first, last=last)
             known = list(reading.records(connection, project_ids=[row.id], path=path))
         return None if passage is None else (known[0], passage)
@@ -748,7 +757,7 @@ class Corpus:
         from unspool.access import projects as naming
 
         with (catalog or self._resources.catalog).read() as connection:
-            return naming.found(connection, name)
+            return naming.find_project(connection, name)
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
         """The projects that a search is about; where none is named, the settings' one."""
@@ -756,7 +765,7 @@ class Corpus:
 
         if names is None and self.settings.project:
             names = [self.settings.project]
-        rows, active = naming.named(self._resources.search_catalog, names)
+        rows, active = naming.resolve_projects(self._resources.search_catalog, names)
         self._resources.follow(active)
         return rows
 

@@ -1,14 +1,12 @@
-"""Jobs: long tasks that a service does for somebody who does not wait, in threads of its own, their
-state in the catalog.
+"""Jobs: long tasks that a service runs in threads of its own while the caller does not wait.
 
-Every process of a service sees every job and can cancel it, also one that runs in another process:
-the asking is a flag of the job's row, which its process looks at twice a second. A task is told to
-stop by an exception out of its next report of progress; an indexing run may be broken off there and
-goes on from there when it is started again.
+The state of every job is in the catalog, so every process of a service can read and cancel it. To
+cancel a running job, a flag is set in its row, and its process polls that flag. The task then stops
+with an exception at its next report of progress. An indexing run that stops there can be resumed.
 
-One job of a project runs at a time, in whichever process; others wait in the queue of the process
-that took them. Whoever asks for what waits already, the same source for the same project, is given
-the job that waits. A job that has begun is no such answer: what changed since then would be missed.
+Only one job of a project runs at a time, in any process. Others wait in the queue of the process
+that accepted them. A request that equals a queued job, with the same project and source, returns
+that job. A running job does not count, because it would miss changes made since its start.
 """
 
 from __future__ import annotations
@@ -21,17 +19,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import Context, copy_context
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog
+from unspool.catalog import jobs as rows
 from unspool.domain.documents import check_project, storable
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.keys import Role
-from unspool.domain.reports import IndexReport, Progress
+from unspool.domain.reports import IndexReport, OnProgress, Progress
 from unspool.errors import (
     InputError,
     NotFoundError,
@@ -40,34 +41,30 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
+from unspool.sources import folders, git
 
-# the real imports are where they are used: doors that have no jobs need not wait for a database's
-# drivers
 if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
-
-    from unspool.catalog import Catalog
     from unspool.corpus import Corpus
     from unspool.views import View
 
-# how often progress is written, and how soon a job that runs hears that it was cancelled
-LOOK_EVERY_S = 0.5
+# interval between writes of progress, and between polls for cancelled jobs
+POLL_S = 0.5
 HEARTBEAT_S = 5.0
-# until a job that has to wait for one in another process, or for the database, is tried again
+# delay before another attempt, if another process runs a job of the project or the database failed
 RETRY_S = 0.5
-# how long the end of a job waits for a database that does not answer; after that it reads as
+# longest wait for a database that does not answer at the end of a job; later the job reads as
 # interrupted anyway
 PATIENCE_S = 30.0
-# failures and masked secrets that a report keeps of each; their numbers are always whole
+# failures and masked secrets that a report lists; their counts are complete
 LISTED = 200
 MAX_LIMIT = 1_000
 _ID = re.compile(r"[0-9a-f]{16}")
 
-Work = Callable[[Callable[[Progress], None]], IndexReport]
+Work = Callable[[OnProgress], IndexReport]
 
 
 class _StoppedError(BaseException):
-    """Leads a task out of its work: no `except Exception` on the way may take it for a failure."""
+    """Stops a task. Not an `Exception`, so that no handler on the way treats it as a failure."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,38 +73,30 @@ class _Task:
 
     job: Job
     work: Work
-    context: Context  # of whoever asked, so that what is logged during the work names the request
+    context: Context  # of the caller, so that log lines of the work name the request
     is_stored: bool = False
     due: float = 0.0  # by the monotonic clock
     thread: int = 0
-    stop: JobState | None = None  # what it becomes when it stops
+    stop: JobState | None = None  # requested final state
     progress: Progress | None = None
-    written: Progress | None = None
+    saved_progress: Progress | None = None
 
-    def tell(self, progress: Progress) -> None:
-        """Note how far it is; leave where that was asked for.
+    def report_progress(self, progress: Progress) -> None:
+        """Record progress, and stop if that was requested.
 
-        Threads that only watch over a part of the work are left alone.
+        Only the thread of the work is stopped, not a thread that watches a part of it.
         """
         self.progress = progress
         if self.stop is not None and threading.get_ident() == self.thread:
             raise _StoppedError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    state: JobState
-    report: Mapping[str, Any] = field(default_factory=dict)
-    error_code: str = ""
-    error: str = ""
+class JobQueue(AbstractContextManager["JobQueue"]):
+    """The jobs of a corpus, and the threads that run those of this process.
 
-
-class Jobs:
-    """The jobs of a corpus, and the threads that do those of this process. There are threads only
-    while there is something to do.
-
-    `projects`, wherever it is taken, are the names that exist for whoever asks, None for all: a job
-    of any other is as if there were none.
+    Threads exist only while there is work. The argument `projects` of several methods contains the
+    names that the caller can see, None for all. Jobs of other projects behave as if they did not
+    exist.
     """
 
     def __init__(
@@ -120,41 +109,32 @@ class Jobs:
     ) -> None:
         if at_once < 1 or queue < 0:
             raise InputError(
-                f"at_once is {at_once} and queue is {queue}; at least one job runs at once, and "
-                f"no fewer than none wait"
+                f"at_once is {at_once} and queue is {queue}; give at least 1 and at least 0"
             )
         self._corpus = corpus
         self._at_once = at_once
-        self._most = at_once + queue
+        self._capacity = at_once + queue
         self._clock = clock
         self._worker = f"{socket.gethostname()[:32]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._changed = threading.Condition()
         self._waiting: list[_Task] = []
         self._running: list[_Task] = []
         self._threads: set[threading.Thread] = set()
-        self._keeper: threading.Thread | None = None
+        self._monitor: threading.Thread | None = None
         self._is_closed = False
         self._closing = threading.Event()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start(self, project: str, source: str, work: Work, *, ref: str = "") -> Job:
-        """Queue a task, and return at once. `source` and `ref` are shown to those who may see the
-        job, passwords left out.
+        """Queue a task, and return at once.
 
-        Where a job for the same project, source and ref waits already, it is that one.
+        If a job for the same project, source and ref is queued already, return that one. `source`
+        and `ref` are stored without passwords.
         """
         check_project(project)
-        shown, is_whole = _shown(source, ref)
+        shown, is_complete = _describe_source(source, ref)
         job = Job(
             id=secrets.token_hex(8),
             project=project,
@@ -163,23 +143,15 @@ class Jobs:
             created_at=datetime.now(UTC),
         )
         task = _Task(job, work, copy_context())
-        with self._changed:
-            if self._is_closed:
-                raise UnreachableError(
-                    "the service is stopping and takes no more jobs; try again in a moment"
-                )
-            if len(self._waiting) + len(self._running) >= self._most:
-                raise ThrottledError(
-                    "too many jobs wait already; try again in a minute", retry_after=60
-                )
-            self._waiting.append(task)
+        self._reserve(task)
         try:
-            stored = self._store(task, join=is_whole)
+            # a source with a secret left out may differ from one that looks the same
+            stored = self._store(task, join=is_complete)
         except BaseException:
-            self._leave(task)
+            self._withdraw(task)
             raise
         if stored.id != job.id:
-            self._leave(task)
+            self._withdraw(task)
             return stored
         with self._changed:
             task.job, task.is_stored = stored, True
@@ -187,133 +159,130 @@ class Jobs:
                 self._ensure_threads()
                 self._changed.notify_all()
                 return stored
-        self._finish([task], _End(state=JobState.INTERRUPTED))  # it was closed meanwhile
+        self._finish([task], JobState.INTERRUPTED)
         return replace(stored, state=JobState.INTERRUPTED)
 
     def get(self, id: str, *, projects: Collection[str] | None = None) -> Job:
-        """How a job stands.
+        """Return a job.
 
-        One whose process has not been heard of for half a minute reads as interrupted.
+        A job whose process has sent no heartbeat for half a minute reads as interrupted.
         """
-        from unspool.catalog import jobs
-
-        found = None
+        job = None
         if isinstance(id, str) and _ID.fullmatch(id):
             with self._catalog.read() as connection:
-                found = jobs.find(connection, id, projects=projects, now=self._now(connection))
-        if found is None:
-            raise NotFoundError(f"no job {str(id)[:40]!r}; those that are over are kept for a week")
-        return found
+                job = rows.find(connection, id, projects=projects, now=self._now(connection))
+        if job is None:
+            raise NotFoundError(f"no job {str(id)[:40]!r}; finished jobs are kept for a week")
+        return job
 
     def list(self, *, projects: Collection[str] | None = None, limit: int = 100) -> list[Job]:
-        """Jobs, newest first."""
-        from unspool.catalog import jobs
-
+        """Return jobs, newest first."""
         if not 1 <= limit <= MAX_LIMIT:
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
-            return jobs.newest(
-                connection, projects=_named(projects), limit=limit, now=self._now(connection)
-            )
+            names, now = _filter_names(projects), self._now(connection)
+            return rows.newest(connection, projects=names, limit=limit, now=now)
 
-    def counts(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
-        """How many jobs stand where, of every process; each state is there."""
-        from unspool.catalog import jobs
-
+    def count_by_state(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
+        """Return the number of jobs in every state, over all processes."""
         with self._catalog.read() as connection:
-            return jobs.count(connection, projects=_named(projects), now=self._now(connection))
+            names, now = _filter_names(projects), self._now(connection)
+            return rows.count(connection, projects=names, now=now)
 
     def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:
-        """End a job that waits; ask one that runs to stop, which it does at its next report of
-        progress. What is over stays as it is.
-        """
-        from unspool.catalog import jobs
+        """End a queued job, or ask a running one to stop at its next report of progress.
 
+        A finished job stays unchanged.
+        """
         if not self.get(id, projects=projects).state.is_over:
             self._catalog.transact(
-                lambda connection: jobs.cancel(connection, id, now=self._now(connection))
+                lambda connection: rows.cancel(connection, id, now=self._now(connection))
             )
             with self._changed:
-                self._drop({id})
+                self._stop({id})
         return self.get(id, projects=projects)
 
     def close(self, drain_s: float = 10.0) -> None:
-        """Ask what runs to stop, wait that long for it, and say of the rest that it was
-        interrupted. What waits does not begin.
+        """Ask running jobs to stop, and wait so long for them. Queued jobs do not start.
 
-        A task that does not report progress meanwhile goes on in its thread until it does.
+        Jobs that are still running then are recorded as interrupted. Their threads continue until
+        their next report of progress.
         """
         with self._changed:
             if self._is_closed:
                 return
             self._is_closed = True
-            unbegun = [task for task in self._waiting if task.is_stored]
+            queued = [task for task in self._waiting if task.is_stored]
             self._waiting.clear()
             for task in self._running:
                 task.stop = task.stop or JobState.INTERRUPTED
-            threads = [*self._threads, *([self._keeper] if self._keeper else [])]
+            threads = [*self._threads, *([self._monitor] if self._monitor else [])]
             self._changed.notify_all()
         self._closing.set()
-        self._finish(unbegun, _End(state=JobState.INTERRUPTED))
+        self._finish(queued, JobState.INTERRUPTED)
         deadline = time.monotonic() + drain_s
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         with self._changed:
-            late = list(self._running)
-        self._finish(late, _End(state=JobState.INTERRUPTED))
+            late = [*self._running]
+        self._finish(late, JobState.INTERRUPTED)
 
-    # Inside
+    # The queue
 
     @property
     def _catalog(self) -> Catalog:
         return self._corpus._resources.catalog
 
-    def _store(self, task: _Task, *, join: bool) -> Job:
-        from unspool.catalog import jobs
-
-        def add(connection: Connection) -> Job:
-            return jobs.add(
-                connection,
-                replace(task.job, created_at=self._now(connection)),
-                worker=self._worker,
-                join=join,
-            )
-
-        return self._catalog.transact(add)
-
     def _now(self, connection: Connection) -> datetime:
-        """The time by a clock that all processes share: those on other machines may be early or
-        late.
-        """
-        from unspool.catalog import jobs
+        """Return the time of the database, because the clocks of other machines may differ."""
+        return rows.now(connection) if self._clock is None else self._clock()
 
-        return jobs.now(connection) if self._clock is None else self._clock()
+    def _reserve(self, task: _Task) -> None:
+        with self._changed:
+            if self._is_closed:
+                raise UnreachableError(
+                    "the service is stopping and accepts no more jobs; try again in a moment"
+                )
+            if len(self._waiting) + len(self._running) >= self._capacity:
+                raise ThrottledError(
+                    "too many jobs are queued already; try again in a minute", retry_after=60
+                )
+            self._waiting.append(task)
 
-    def _leave(self, task: _Task) -> None:
+    def _withdraw(self, task: _Task) -> None:
         with self._changed:
             self._waiting = [one for one in self._waiting if one is not task]
             self._changed.notify_all()
 
-    def _ensure_threads(self) -> None:
-        """Have somebody at work; with the lock held.
+    def _store(self, task: _Task, *, join: bool) -> Job:
+        def add(connection: Connection) -> Job:
+            job = replace(task.job, created_at=self._now(connection))
+            return rows.add(connection, job, worker=self._worker, join=join)
 
-        They are no daemons: a process that ends waits for them, or closes this first.
+        return self._catalog.transact(add)
+
+    def _ensure_threads(self) -> None:
+        """Start the threads that are needed. The caller has the lock.
+
+        They are not daemons: a process that ends waits for them, or closes this object first.
         """
         if len(self._threads) < min(self._at_once, len(self._waiting) + len(self._running)):
             thread = threading.Thread(target=self._serve, name="unspool-job")
             self._threads.add(thread)
             thread.start()
-        if self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep, name="unspool-jobs")
-            self._keeper.start()
+        if self._monitor is None:
+            self._monitor = threading.Thread(target=self._watch, name="unspool-jobs")
+            self._monitor.start()
+
+    # Threads that run jobs
 
     def _serve(self) -> None:
-        """Do what waits until nothing does."""
+        """Run queued tasks until there are none."""
         try:
             while (task := self._next()) is not None:
                 try:
                     if self._claim(task):
-                        self._finish([task], self._run(task))
+                        self._run(task)
                 finally:
                     with self._changed:
                         self._running.remove(task)
@@ -323,85 +292,86 @@ class Jobs:
                 self._threads.discard(threading.current_thread())
 
     def _next(self) -> _Task | None:
-        """The first one that waits and may begin; it counts as running from now on.
+        """Move the next task that may start to the running ones, and return it.
 
-        None where nothing waits, and the thread is over then.
+        Return None if nothing is queued. The thread ends then.
         """
         with self._changed:
             while self._waiting:
                 busy = {task.job.project for task in self._running}
                 now = time.monotonic()
-                able = [
+                ready = [
                     task
                     for task in self._waiting
                     if task.is_stored and task.job.project not in busy
                 ]
-                if able and (task := min(able, key=lambda one: max(one.due, now))).due <= now:
+                if ready and (task := min(ready, key=lambda one: max(one.due, now))).due <= now:
                     self._waiting.remove(task)
                     self._running.append(task)
                     return task
-                self._changed.wait(min((task.due - now for task in able), default=None))
-            # with the lock held: whoever adds a task now starts another one
+                self._changed.wait(min((task.due - now for task in ready), default=None))
+            # while locked: whoever queues a task now must start another thread
             self._threads.discard(threading.current_thread())
             return None
 
     def _claim(self, task: _Task) -> bool:
-        """Whether a task may begin. If not yet, it waits on at its old place."""
-        from unspool.catalog import jobs
-        from unspool.catalog.jobs import Claim
-
+        """Return True if a task may run now. Otherwise queue it again at its old place."""
         try:
             claim = self._catalog.transact(
-                lambda connection: jobs.claim(connection, task.job, now=self._now(connection))
+                lambda connection: rows.claim(connection, task.job, now=self._now(connection))
             )
         except ServiceError:
-            claim = Claim.LATER
-        except UnspoolError:  # the corpus was closed under it
-            claim = Claim.GONE
-        if claim is not Claim.LATER:
-            return claim is Claim.TAKEN
+            claim = rows.Claim.LATER
+        except UnspoolError:  # the corpus was closed
+            claim = rows.Claim.GONE
+        if claim is not rows.Claim.LATER:
+            return claim is rows.Claim.TAKEN
         with self._changed:
             if not self._is_closed and task.stop is None:
                 task.due = time.monotonic() + RETRY_S
                 self._waiting.insert(0, task)
                 self._waiting.sort(key=lambda one: one.job.created_at)
                 return False
-        self._finish([task], _End(state=task.stop or JobState.INTERRUPTED))
+        self._finish([task], task.stop or JobState.INTERRUPTED)
         return False
 
-    def _run(self, task: _Task) -> _End:
+    def _run(self, task: _Task) -> None:
         task.thread = threading.get_ident()
         try:
             if task.stop is not None:
                 raise _StoppedError
-            report = task.context.run(task.work, task.tell)
-            return _End(state=JobState.DONE, report=_plain(report))
+            report = task.context.run(task.work, task.report_progress)
+            self._finish([task], JobState.DONE, report=_encode_report(report))
         except _StoppedError:
-            return _End(state=task.stop or JobState.INTERRUPTED)
+            self._finish([task], task.stop or JobState.INTERRUPTED)
         except UnspoolError as error:
-            return _End(state=JobState.FAILED, error_code=error.code, error=str(error))
-        except BaseException:  # the thread has others to do, and what it says may hold anything
+            self._finish([task], JobState.FAILED, error_code=error.code, error=str(error))
+        except BaseException:  # the thread has other jobs to run; the message may contain secrets
             logging.getLogger("unspool").exception("job %s failed on a bug", task.job.id)
-            return _End(
-                state=JobState.FAILED,
-                error_code="bug",
-                error=f"this is a bug in unspool; the service's log says more of job {task.job.id}",
-            )
+            message = f"this is a bug in unspool; the service's log says more of job {task.job.id}"
+            self._finish([task], JobState.FAILED, error_code="bug", error=message)
 
-    def _finish(self, tasks: Sequence[_Task], end: _End) -> None:
-        """Write how tasks ended, as soon as the database answers."""
-        from unspool.catalog import jobs
-
-        last = tasks[0].progress if len(tasks) == 1 else None
-        values = asdict(end)
+    def _finish(
+        self,
+        tasks: Sequence[_Task],
+        state: JobState,
+        *,
+        report: Mapping[str, Any] | None = None,
+        error_code: str = "",
+        error: str = "",
+    ) -> None:
+        """Store the end of tasks as soon as the database answers."""
 
         def write(connection: Connection) -> None:
-            jobs.finish(
+            rows.finish(
                 connection,
                 [task.job.id for task in tasks],
+                state,
                 now=self._now(connection),
-                progress=last,
-                **values,
+                progress=tasks[0].progress if len(tasks) == 1 else None,
+                report=report,
+                error_code=error_code,
+                error=error,
             )
 
         deadline = time.monotonic() + PATIENCE_S
@@ -409,71 +379,69 @@ class Jobs:
             try:
                 self._catalog.transact(write)
                 return
-            except UnspoolError as error:
+            except UnspoolError as failure:
                 if (
-                    not isinstance(error, ServiceError)
+                    not isinstance(failure, ServiceError)
                     or time.monotonic() > deadline
                     or self._closing.wait(RETRY_S)
                 ):
                     logging.getLogger("unspool").warning(
-                        "the end of %d jobs could not be written: %s", len(tasks), error.code
+                        "the end of %d jobs could not be written: %s", len(tasks), failure.code
                     )
                     return
 
-    # The keeper: what is said of jobs while they run
+    # The monitor thread
 
-    def _keep(self) -> None:
-        """Write progress and heartbeats, and look who is to stop, as long as there are jobs."""
-        beaten = time.monotonic()
+    def _watch(self) -> None:
+        """Write progress and heartbeats, and stop cancelled jobs, while there are jobs."""
+        renewed = time.monotonic()
         try:
-            while not self._closing.wait(LOOK_EVERY_S):
+            while not self._closing.wait(POLL_S):
                 with self._changed:
                     tasks = [task for task in (*self._waiting, *self._running) if task.is_stored]
                     if not self._waiting and not self._running:
-                        self._keeper = None
+                        self._monitor = None
                         return
-                with suppress(UnspoolError):  # the next look may be luckier
-                    if time.monotonic() - beaten >= HEARTBEAT_S or any(
-                        task.progress is not task.written for task in tasks
+                with suppress(UnspoolError):  # the next poll may succeed
+                    if time.monotonic() - renewed >= HEARTBEAT_S or any(
+                        task.progress is not task.saved_progress for task in tasks
                     ):
-                        beaten = self._beat(tasks)
-                    self._look(tasks)
+                        renewed = self._renew(tasks)
+                    self._poll_requests(tasks)
         finally:
             with self._changed:
-                self._keeper = None if self._keeper is threading.current_thread() else self._keeper
+                if self._monitor is threading.current_thread():
+                    self._monitor = None
 
-    def _beat(self, tasks: Collection[_Task]) -> float:
-        from unspool.catalog import jobs
-
+    def _renew(self, tasks: Collection[_Task]) -> float:
+        """Write heartbeats and new progress, and return when that began."""
         began = time.monotonic()
-        news = {
-            task.job.id: (task, task.progress)
+        changed = [
+            (task, task.progress)
             for task in tasks
-            if task.progress is not None and task.progress is not task.written
-        }
-        progress = {id_: one for id_, (_, one) in news.items()}
+            if task.progress is not None and task.progress is not task.saved_progress
+        ]
         ids = [task.job.id for task in tasks]
+        progress = {task.job.id: new for task, new in changed}
         self._catalog.transact(
-            lambda connection: jobs.beat(
+            lambda connection: rows.beat(
                 connection, ids, progress=progress, now=self._now(connection)
             )
         )
-        for task, one in news.values():
-            task.written = one
+        for task, new in changed:
+            task.saved_progress = new
         return began
 
-    def _look(self, tasks: Collection[_Task]) -> None:
-        from unspool.catalog import jobs
-
+    def _poll_requests(self, tasks: Collection[_Task]) -> None:
         ids = {task.job.id for task in tasks}
         with self._catalog.read() as connection:
-            gone = ids - jobs.wanted(connection, ids)
-        if gone:
+            cancelled = ids - rows.wanted(connection, ids)
+        if cancelled:
             with self._changed:
-                self._drop(gone)
+                self._stop(cancelled)
 
-    def _drop(self, ids: Collection[str]) -> None:
-        """Begin none of these tasks, and stop those that run; with the lock held."""
+    def _stop(self, ids: Collection[str]) -> None:
+        """Remove tasks from the queue, and stop running ones. The caller has the lock."""
         self._waiting = [task for task in self._waiting if task.job.id not in ids]
         for task in self._running:
             if task.job.id in ids:
@@ -482,66 +450,52 @@ class Jobs:
 
 
 class JobsView:
-    """Jobs as one caller sees them, as `View` is the corpus: those of its projects, and for
-    those who may index all that is known of them.
-    """
+    """Jobs in the scope of one caller, as `View` is the corpus in that scope."""
 
-    def __init__(self, jobs: Jobs, view: View) -> None:
+    def __init__(self, jobs: JobQueue, view: View) -> None:
         self._jobs = jobs
         self._view = view
         self._scope = view.scope
 
     def index(self, project: str, source: str | None = None, *, ref: str = "") -> Job:
-        """Bring a project up to date in the background; with no source, with what it was indexed
-        from.
-        """
-        from unspool.sources import git
-
-        view, meant = self._view, source or self._view.source_of(project)
-        view.check_source(meant, project=project)
-        git.check_ref(meant, ref)
+        """Index a project in the background, from its recorded source if none is given."""
+        view, actual = self._view, source or self._view.source_of(project)
+        view.check_source(actual, project=project)
+        git.check_ref(actual, ref)
         return self._jobs.start(
             project,
-            meant,
-            lambda tell: view.index(meant, project=project, ref=ref, on_progress=tell),
+            actual,
+            lambda emit: view.index(actual, project=project, ref=ref, on_progress=emit),
             ref=ref,
         )
 
     def get(self, id: str) -> Job:
-        """How a job stands."""
-        return self._told(self._jobs.get(id, projects=self._scope.projects))
+        """Return a job."""
+        return self._redact(self._jobs.get(id, projects=self._scope.projects))
 
     def list(self, *, limit: int = 100) -> list[Job]:
-        """Jobs, newest first."""
-        return [
-            self._told(one) for one in self._jobs.list(projects=self._scope.projects, limit=limit)
-        ]
+        """Return jobs, newest first."""
+        jobs = self._jobs.list(projects=self._scope.projects, limit=limit)
+        return [self._redact(job) for job in jobs]
 
     def cancel(self, id: str) -> Job:
-        """End a job that waits, or ask one that runs to stop."""
+        """End a queued job, or ask a running one to stop."""
         self.get(id)
-        self._scope.need(Role.ADMIN, "cancelling a job")
+        self._scope.require(Role.ADMIN, "cancelling a job")
         return self._jobs.cancel(id, projects=self._scope.projects)
 
-    def _told(self, job: Job) -> Job:
-        """A job without what the caller may not know of it: where on the server it reads, which
-        its error may name, too.
+    def _redact(self, job: Job) -> Job:
+        """Remove the source from a job, and the error that may name it, unless the caller is an
+        admin.
         """
         if self._scope.role.allows(Role.ADMIN):
             return job
-        return replace(
-            job,
-            source="",
-            error="indexing failed; a key with the role admin is told why" if job.error else "",
-        )
+        error = "indexing failed; a key with the role admin is told why" if job.error else ""
+        return replace(job, source="", error=error)
 
 
-def _shown(source: str, ref: str) -> tuple[str, bool]:
-    """What a job's source is called, and whether that is all of it: two sources that differ in
-    what is left out are not the same.
-    """
-    from unspool.sources import folders, git
-
+def _describe_source(source: str, ref: str) -> tuple[str, bool]:
+    """Return a source without secrets, and True if nothing was left out."""
     text = str(source)
     shown = (
         git.redact(text)
@@ -551,23 +505,19 @@ def _shown(source: str, ref: str) -> tuple[str, bool]:
     return (f"{shown}#{folders.storable(ref)}" if ref else shown), shown == text
 
 
-def _plain(report: IndexReport) -> dict[str, Any]:
-    """A report as it is kept: as `IndexReport` names things, without the files that were left
-    out, which may be very many.
-    """
+def _encode_report(report: IndexReport) -> dict[str, Any]:
+    """Return the fields of a report without the skipped files, which may be very many."""
     values = asdict(
         replace(report, skips=(), failures=report.failures[:LISTED], masked=report.masked[:LISTED])
     )
     del values["skips"]
-    for what, found in (("failures", report.failures), ("masked secrets", report.masked)):
-        if len(found) > LISTED:
-            values["warnings"] = (
-                *values["warnings"],
-                f"{len(found)} {what} in all; the first {LISTED} are listed",
-            )
+    for noun, listed in (("failures", report.failures), ("masked secrets", report.masked)):
+        if len(listed) > LISTED:
+            warning = f"{len(listed)} {noun} in all; the first {LISTED} are listed"
+            values["warnings"] = (*values["warnings"], warning)
     return values
 
 
-def _named(projects: Collection[str] | None) -> Collection[str] | None:
-    """Those of the names that a project can have; a database may refuse to look for another."""
+def _filter_names(projects: Collection[str] | None) -> Collection[str] | None:
+    """Return the names that a project can have. A database may reject a query with others."""
     return None if projects is None else [name for name in projects if storable(name)]

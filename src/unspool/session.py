@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unspool.embedders.proof import Proof
     from unspool.index.ports import Vectors
     from unspool.index.stores import IndexStore
-    from unspool.indexing.pipeline import Indexer
+    from unspool.indexing.indexer import Indexer
     from unspool.indexing.reembedding import OpenStore
     from unspool.search.engine import SearchEngine
 
@@ -100,7 +100,7 @@ class Session:
 
     def make_indexer(self) -> Indexer:
         """Return the writer that uses this embedder."""
-        from unspool.indexing.pipeline import Indexer
+        from unspool.indexing.indexer import Indexer
 
         store = self.store
         return Indexer(
@@ -169,11 +169,15 @@ class Session:
         import numpy as np
 
         from unspool.catalog import spaces
-        from unspool.indexing.reembedding import text_of
+        from unspool.indexing.reembedding import rebuild_passage
 
         with self._resources.search_catalog.read() as connection:
             known = next(spaces.samples(connection, space_id, 1), None)
-        return None if known is None else (text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))
+        return (
+            None
+            if known is None
+            else (rebuild_passage(known[0]), np.frombuffer(known[1], dtype="<f4"))
+        )
 
 
 class Resources:

@@ -10,15 +10,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
+from unspool.domain.reports import OnProgress, ReembedPlan, ReembedReport
 from unspool.errors import ConfigError
 from unspool.session import check_settings, make_store_opener, open_cache, open_embedder
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
     from unspool.catalog import Catalog
-
-OnProgress = Callable[[Progress], None]
 
 
 def reembed(
@@ -52,12 +50,14 @@ def reembed(
             open_store=make_store_opener(catalog, settings),
         )
         try:
-            if confirm is not None and not confirm(reembedding.plan(work)):
+            if confirm is not None and not confirm(reembedding.plan_reembedding(work)):
                 return None
             report = reembedding.reembed(work, on_progress)
             if drop_old:
                 report = replace(
-                    report, kept=(), dropped=tuple(reembedding.drop_old(catalog, work.open_store))
+                    report,
+                    kept=(),
+                    dropped=tuple(reembedding.drop_inactive_spaces(catalog, work.open_store)),
                 )
             return report
         finally:
@@ -74,7 +74,7 @@ def drop_old(address: str | None = None, *, settings: Settings | None = None) ->
         Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     )
     with _open_catalog(settings) as catalog:
-        return reembedding.drop_old(catalog, make_store_opener(catalog, settings))
+        return reembedding.drop_inactive_spaces(catalog, make_store_opener(catalog, settings))
 
 
 @contextmanager

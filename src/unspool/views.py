@@ -31,7 +31,13 @@ from unspool.domain.documents import (
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, StreamStatus
 from unspool.domain.keys import Role
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.errors import (
     AmbiguousError,
     ConflictError,
@@ -52,7 +58,6 @@ if TYPE_CHECKING:
     from unspool.corpus import Corpus
     from unspool.settings import Settings
 
-OnProgress = Callable[[Progress], None]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _Report = TypeVar("_Report", IndexReport, RememberReport)
@@ -70,7 +75,7 @@ def _unseen(method: Callable[Concatenate[View, _P], _T]) -> Callable[Concatenate
         try:
             return method(self, *args, **kwargs)
         except UnknownProjectError as error:
-            raise naming.unknown(error.project, self.projects()) from None
+            raise naming.build_unknown_error(error.project, self.projects()) from None
 
     return run
 
@@ -96,7 +101,7 @@ class View:
 
     def projects(self) -> list[str]:
         """The names of all projects that can be seen."""
-        return [name for name in self._corpus.projects() if self.scope.holds(name)]
+        return [name for name in self._corpus.projects() if self.scope.contains(name)]
 
     @_unseen
     def check_project(self, name: str) -> None:
@@ -159,7 +164,7 @@ class View:
             )
         except DeniedContinuationError:
             raise SweptContinuationError(unknown) from None
-        if not all(map(self.scope.holds, page.projects)):
+        if not all(map(self.scope.contains, page.projects)):
             raise SweptContinuationError(unknown)
         return page
 
@@ -291,7 +296,7 @@ class View:
     @_unseen
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text."""
-        self.scope.need(Role.WRITE, "storing documents")
+        self.scope.require(Role.WRITE, "storing documents")
         for document in documents:
             self._held(document.project)
         return self._told(self._corpus.put(*documents))
@@ -299,7 +304,7 @@ class View:
     @_unseen
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Remove a document, or with no path the whole project."""
-        self.scope.need(
+        self.scope.require(
             Role.WRITE if path is not None else Role.ADMIN,
             "removing a document" if path is not None else "removing a project",
         )
@@ -322,7 +327,7 @@ class View:
         if (
             name is None
             and not git.is_git_url(source)
-            and (known := naming.at(self._corpus._resources.catalog, source)) is not None
+            and (known := naming.find_by_path(self._corpus._resources.catalog, source)) is not None
         ):
             # a part of a project is indexed as the whole of it
             self.check_source(self._corpus._project(known).root)
@@ -337,7 +342,7 @@ class View:
     @_unseen
     def source_of(self, project: str) -> str:
         """What a project was indexed from."""
-        self.scope.need(Role.ADMIN, "indexing")
+        self.scope.require(Role.ADMIN, "indexing")
         source = self._corpus.root_of(self._held(project))
         if not source:
             raise ConflictError(
@@ -349,11 +354,11 @@ class View:
     def check_source(self, source: str, *, project: str | None = None) -> None:
         """Refuse what may not be indexed: only admins may, on the server's own disk only under the
         roots, elsewhere only from hosts that are allowed, and only into a project that they see."""
-        self.scope.need(Role.ADMIN, "indexing")
+        self.scope.require(Role.ADMIN, "indexing")
         if project is not None:
             self._held(project)
         if git.is_git_url(source) and not source.lower().startswith("file:"):
-            if not self.scope.fetches(source):
+            if not self.scope.allows_url(source):
                 named = ", ".join(sorted(self.scope.git_hosts or ())) or "none"
                 raise ForbiddenError(
                     f"nothing may be fetched from {git.host_of(source)[:200]!r}; "
@@ -362,7 +367,7 @@ class View:
             return
         if "\x00" in source or not source.strip():
             raise InputError("the path is empty; give a folder, a file or a git URL")
-        if not self.scope.reaches(source):
+        if not self.scope.allows_path(source):
             is_absolute = Path(source).is_absolute() or source.startswith(("~", "file:"))
             cure = (
                 f"it may be one under {', '.join(map(str, self.scope.roots))}"
@@ -400,7 +405,7 @@ class View:
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """The streams of responses that can be seen, or those of one project."""
         found = self._corpus.streams(project=None if project is None else self._held(project))
-        return [one for one in found if self.scope.holds(one.project)]
+        return [one for one in found if self.scope.contains(one.project)]
 
     # Inside
 
@@ -411,8 +416,8 @@ class View:
         return report if self.scope.projects is None else replace(report, embedded=report.chunks)
 
     def _held(self, project: str) -> str:
-        if not self.scope.holds(project):
-            raise naming.unknown(project, self.projects())
+        if not self.scope.contains(project):
+            raise naming.build_unknown_error(project, self.projects())
         return project
 
     def _meant(self, names: Sequence[str] | str | None) -> Sequence[str] | str | None:
@@ -422,17 +427,19 @@ class View:
         if self.scope.projects is None:
             return names
         given = [names] if isinstance(names, str) else names
-        if given is None and self.scope.holds(self.settings.project):
+        if given is None and self.scope.contains(self.settings.project):
             given = [self.settings.project]
         if given is not None and "*" not in given:
             return [self._held(name) for name in given]
         with self._corpus._resources.search_catalog.read() as connection:
             rows = [
-                row for row in project_rows.all_projects(connection) if self.scope.holds(row.name)
+                row
+                for row in project_rows.all_projects(connection)
+                if self.scope.contains(row.name)
             ]
         if not rows:
             raise NotFoundError("nothing is indexed yet in what this key can see")
-        return [row.name for row in (naming.only_one(rows) if given is None else rows)]
+        return [row.name for row in (naming.select_default(rows) if given is None else rows)]
 
     def _one(self, project: str | None, task: str) -> str | None:
         """The same for a task about one project."""
@@ -444,7 +451,7 @@ class View:
     def _default(self, otherwise: str, task: str) -> str:
         """The project of what is written without naming one."""
         name = self.settings.project or otherwise
-        if self.scope.holds(name):
+        if self.scope.contains(name):
             return name
         assert self.scope.projects is not None
         if len(self.scope.projects) != 1:
@@ -471,14 +478,14 @@ class ConversationsView:
 
     def save(self, *conversations: Conversation) -> RememberReport:
         """Store conversations, all or none."""
-        self.scope.need(Role.WRITE, "storing conversations")
+        self.scope.require(Role.WRITE, "storing conversations")
         for one in conversations:
             self._view._held(one.project)
         return self._view._told(self._own.save(*conversations))
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
         """Store messages behind a conversation's last."""
-        self.scope.need(Role.WRITE, "storing messages")
+        self.scope.require(Role.WRITE, "storing messages")
         return self._view._told(self._own.append(id, *messages, project=self._in(project)))
 
     def get(
@@ -511,7 +518,7 @@ class ConversationsView:
 
     def delete(self, id: str, *, project: str | None = None) -> bool:
         """Remove a conversation with everything under it."""
-        self.scope.need(Role.WRITE, "removing conversations")
+        self.scope.require(Role.WRITE, "removing conversations")
         return self._own.delete(id, project=self._in(project))
 
     def _in(self, project: str | None) -> str:
@@ -536,7 +543,7 @@ class HistoryView:
 
     def append(self, body: str, at: datetime | None = None) -> Record:
         """Add a response."""
-        self._scope.need(Role.WRITE, "storing responses")
+        self._scope.require(Role.WRITE, "storing responses")
         return self._own.append(body, at)
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
@@ -553,10 +560,10 @@ class HistoryView:
 
     def prune(self) -> int:
         """Remove everything that is past the retention."""
-        self._scope.need(Role.WRITE, "removing responses")
+        self._scope.require(Role.WRITE, "removing responses")
         return self._own.prune()
 
     def clear(self) -> int:
         """Remove every record."""
-        self._scope.need(Role.WRITE, "removing responses")
+        self._scope.require(Role.WRITE, "removing responses")
         return self._own.clear()

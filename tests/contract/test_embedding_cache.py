@@ -38,7 +38,7 @@ from unspool.embedders.cache import AWAY_S, Kind, RedisCache
 from unspool.embedders.options import CacheOptions
 from unspool.errors import AddressError, InputError, MissingDependencyError, UnreachableError
 from unspool.indexing import embedding
-from unspool.indexing.reembedding import text_of
+from unspool.indexing.reembedding import rebuild_passage
 
 pytestmark = pytest.mark.usefixtures("hashing")
 
@@ -260,7 +260,7 @@ def test_the_text_that_was_embedded_is_put_together_again_from_what_is_stored(
     finally:
         catalog.close()
     assert len(stored) == corpus.count() > 20
-    wrong = [one for one in stored if text_fingerprint(text_of(one)) != one.text_sha]
+    wrong = [one for one in stored if text_fingerprint(rebuild_passage(one)) != one.text_sha]
     assert wrong == []
     assert (
         any(one.headings for one in stored)

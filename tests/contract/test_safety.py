@@ -80,7 +80,7 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
         row = projects.find(connection, "tree")
         assert row is not None
         known = documents.states(connection, row.id)
-    plan = changes.plan(
+    plan = changes.plan_run(
         stale_scan.found,
         known,
         recipe=known["old.md"].recipe,
@@ -88,7 +88,7 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
         scanned_at=before,
     )
     assert plan.removed == ()
-    late = changes.plan(
+    late = changes.plan_run(
         stale_scan.found,
         known,
         recipe=known["old.md"].recipe,

@@ -137,7 +137,7 @@ def test_a_continuation_is_unknown_to_everybody_else(filled: Corpus) -> None:
     assert page.continuation
     for other in (
         Scope(projects=None, role=Role.READ, caller="k2"),
-        Scope.everything().narrowed(["open"]),
+        Scope.everything().narrow(["open"]),
         Scope.everything(),
     ):
         with pytest.raises(SweptContinuationError) as caught:
@@ -235,7 +235,7 @@ def test_a_service_fetches_only_from_the_hosts_that_are_named(
 
 
 def test_the_owner_fetches_from_anywhere_and_others_only_with_the_role(filled: Corpus) -> None:
-    View(filled, Scope.everything().narrowed(["open"])).check_source("https://git.example/a")
+    View(filled, Scope.everything().narrow(["open"])).check_source("https://git.example/a")
     with pytest.raises(ForbiddenError, match="role"):
         View(filled, Scope.everything(role=Role.WRITE)).check_source("https://git.example/a")
 
@@ -343,16 +343,16 @@ def test_a_root_that_is_a_link_is_where_it_leads_now(tmp_path: Path) -> None:
     (tmp_path / "current").symlink_to(tmp_path / "one")
     scope = Scope.everything(roots=[tmp_path / "current"])
     assert (
-        scope.reaches(f"{tmp_path}/current"),
-        scope.reaches(f"{tmp_path}/one"),
-        scope.reaches(f"{tmp_path}/two"),
+        scope.allows_path(f"{tmp_path}/current"),
+        scope.allows_path(f"{tmp_path}/one"),
+        scope.allows_path(f"{tmp_path}/two"),
     ) == (True, True, False)
     (tmp_path / "current").unlink()
     (tmp_path / "current").symlink_to(tmp_path / "two")
     assert (
-        scope.reaches(f"{tmp_path}/current"),
-        scope.reaches(f"{tmp_path}/one"),
-        scope.reaches(f"{tmp_path}/two"),
+        scope.allows_path(f"{tmp_path}/current"),
+        scope.allows_path(f"{tmp_path}/one"),
+        scope.allows_path(f"{tmp_path}/two"),
     ) == (True, False, True)
 
 
@@ -397,8 +397,8 @@ def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> No
         assert [line.rstrip() for line in whole.split("\n")] == lines
         if how in ("as it is", "carriage returns", "tabs"):
             assert whole == text.rstrip()
-        with corpus._resources.search_catalog.read() as connection:
-            row = naming.found(connection, "a")
+        with corpus._parts.searched.read() as connection:
+            row = naming.find_project(connection, "a")
             for first, last in combinations_with_replacement(range(1, len(lines) + 1), 2):
                 passage = passages.read(connection, row, "a.py", first=first, last=last)
                 assert passage is not None

@@ -23,7 +23,7 @@ from unspool.errors import ThrottledError
 from unspool.interfaces.http import protocol, responses, service
 from unspool.interfaces.http.requests import GivenConversation, GivenDocument
 from unspool.interfaces.http.rooms import Room
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_one_key_does_not_take_the_places_of_others() -> None:
 def test_streams_take_no_places_of_requests_and_have_a_bound_for_each_key(tmp_path: Path) -> None:
     settings = settings_for(tmp_path / "catalog.db")
     end = threading.Event()
-    with unspool.open(settings=settings) as corpus, Jobs(corpus) as jobs, ExitStack() as held:
+    with unspool.open(settings=settings) as corpus, JobQueue(corpus) as jobs, ExitStack() as held:
         corpus.put(doc("a.md", "walrus"))
         keys = [
             {"X-API-Key": corpus.keys.create(projects="notes", role="read")[1]} for _ in range(2)

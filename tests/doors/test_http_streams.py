@@ -23,7 +23,7 @@ import wire
 from services import events, serving
 from support import doc, settings_for
 from unspool.interfaces.http import service
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 QUESTION = {"question": "What do tomatoes want?", "projects": ["notes"]}
 
@@ -174,7 +174,7 @@ def test_a_service_that_stops_ends_streams_at_once(
 def test_a_job_can_be_watched_for_longer_than_a_request_may_take(tmp_path: Path) -> None:
     settings = settings_for(tmp_path / "catalog.db")
     end = threading.Event()
-    with unspool.open(settings=settings) as corpus, Jobs(corpus) as jobs, ExitStack() as held:
+    with unspool.open(settings=settings) as corpus, JobQueue(corpus) as jobs, ExitStack() as held:
         held.callback(end.set)
 
         def work(_: object) -> unspool.IndexReport:

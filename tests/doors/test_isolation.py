@@ -17,7 +17,7 @@ from support import ENGINES, Places, open_corpus
 from unspool.domain.conversations import Message
 from unspool.domain.queries import Page
 from unspool.errors import UnspoolError
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 from unspool.views import ConversationsView, HistoryView, View, admit
 
 CALLS = 500
@@ -243,10 +243,10 @@ def test_answers_are_the_same_as_if_there_were_no_neighbour(
 ) -> None:
     place, chance = module_places.new(), random.Random(SEED)
     with (
-        open_corpus(place, roots=street.corpus.settings.serve.roots, limit=5) as corpus,
-        Jobs(corpus) as jobs,
+        open_corpus(place, roots=street.corpus.settings.roots, limit=5) as corpus,
+        JobQueue(corpus) as jobs,
     ):
-        me = settle(corpus, jobs, Path(street.corpus.settings.serve.roots), "gromm")
+        me = settle(corpus, jobs, Path(street.corpus.settings.roots), "gromm")
         views = (
             View(corpus, admit(corpus, corpus.keys.create(projects=me.project, role="admin")[1])),
             street.view(me.mark),

@@ -401,7 +401,7 @@ def test_every_tool_says_whether_it_changes_anything(agent: Agent) -> None:
 
 
 def test_a_scope_sees_only_its_own(corpus: unspool.Corpus) -> None:
-    narrow = Agent(corpus, Scope.everything().narrowed(["garden"]))
+    narrow = Agent(corpus, Scope.everything().narrow(["garden"]))
     assert [one["name"] for one in narrow.call("list_projects").values["projects"]] == ["garden"]
     assert narrow.call("search", query="pump").places != []  # the only project that there is for it
     for answer in (

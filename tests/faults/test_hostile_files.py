@@ -107,9 +107,9 @@ def test_a_file_that_needs_a_parser_is_never_read_in_the_process_that_indexes(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     (tmp_path / "small.md").write_text("# Walrus")
-    work = [preparing.Work(found=found) for found in scan(tmp_path).found]
+    work = [preparing.PendingFile(found=found) for found in scan(tmp_path).found]
     outcomes, deferred = preparing.prepare_small_files(
-        work, counter=Words(), chunk_tokens=300, max_bytes=2_000_000
+        work, chunker=preparing.Chunker(counter=Words(), chunk_tokens=300), max_bytes=2_000_000
     )
     assert [outcome.path for outcome in outcomes] == ["small.md"]
     assert [one.found.path for one in deferred] == [name]

@@ -22,14 +22,14 @@ from support import open_corpus, write
 from unspool.catalog.options import DatabaseOptions
 from unspool.domain.prepared import PreparedDocument
 from unspool.indexing import workers
-from unspool.indexing.changes import Work
-from unspool.indexing.preparing import Failed, Outcome, Unchunked
-from unspool.indexing.workers import Phase, Pool, Recipe
+from unspool.indexing.changes import PendingFile
+from unspool.indexing.preparing import FailedFile, Outcome, UnchunkedFile
+from unspool.indexing.workers import Phase, WorkerConfig, WorkerPool
 from unspool.processes import Child, Limits
 from unspool.sources.folders import scan
 
 PIPE_BYTES = 60_000  # nearly all that a pipe holds
-RECIPE = Recipe(
+CONFIG = WorkerConfig(
     database="",
     options=DatabaseOptions(),
     space_id=1,
@@ -48,12 +48,14 @@ LINUX = pytest.mark.skipif(
 )
 
 
-def works(tree: Path) -> list[Work]:
-    return [Work(found=found) for found in scan(tree).found]
+def works(tree: Path) -> list[PendingFile]:
+    return [PendingFile(found=found) for found in scan(tree).found]
 
 
-def prepare_all(recipe: Recipe, batches: list[list[Work]], *, jobs: int = 1) -> dict[str, Outcome]:
-    with closing(Pool(recipe, jobs)) as pool:
+def prepare_all(
+    config: WorkerConfig, batches: list[list[PendingFile]], *, jobs: int = 1
+) -> dict[str, Outcome]:
+    with closing(WorkerPool(config, jobs)) as pool:
         return {
             outcome.path: outcome for outcomes in pool.map(iter(batches)) for outcome in outcomes
         }
@@ -86,7 +88,7 @@ def test_a_worker_that_is_stopped_in_the_middle_of_an_answer_sends_all_of_it(
         closing(Child("unspool.indexing.workers:serve")) as worker,
         ThreadPoolExecutor(1) as reader,
     ):
-        worker.send(RECIPE)
+        worker.send(CONFIG)
         worker.send(works(tree))
         assert worker.receive() == Phase(0)
         waiting = array.array("i", [0])
@@ -104,12 +106,12 @@ def test_a_file_that_takes_too_long_fails_alone_and_its_error_names_the_limit(
     tmp_path: Path,
 ) -> None:
     tree = slow_tree(tmp_path)
-    outcomes = prepare_all(replace(RECIPE, seconds=3), [works(tree)])
+    outcomes = prepare_all(replace(CONFIG, seconds=3), [works(tree)])
     assert [
         path for path, outcome in outcomes.items() if isinstance(outcome, PreparedDocument)
     ] == ["a.md", "b.md", "z.md"]
     failed = outcomes["m.docx"]
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, FailedFile)
     assert "the limit of 3 seconds" in failed.error
 
 
@@ -122,17 +124,17 @@ def test_a_file_that_needs_too_much_memory_fails_alone_and_its_error_names_the_l
     (tree / "n.pdf").write_bytes(
         attacks.pdf_of_content(b"BT /F1 12 Tf (" + b"walrus " * 5_000_000 + b") Tj ET")
     )
-    outcomes = prepare_all(replace(RECIPE, memory_bytes=120_000_000), [works(tree)])
+    outcomes = prepare_all(replace(CONFIG, memory_bytes=120_000_000), [works(tree)])
     for name in ("m.docx", "n.pdf"):
         failed = outcomes.pop(name)
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, FailedFile)
         assert "the memory limit of 120 MB" in failed.error
     assert all(isinstance(outcome, PreparedDocument) for outcome in outcomes.values())
     assert list(outcomes) == ["a.md", "z.md"]
 
 
 def test_a_file_whose_worker_is_killed_fails_alone(tmp_path: Path) -> None:
-    with closing(Pool(RECIPE, 1)) as pool:
+    with closing(WorkerPool(CONFIG, 1)) as pool:
         threading.Timer(0, _kill_at_slow_file, [pool]).start()
         outcomes = {
             outcome.path: outcome
@@ -140,12 +142,12 @@ def test_a_file_whose_worker_is_killed_fails_alone(tmp_path: Path) -> None:
             for outcome in some
         }
     failed = outcomes.pop("m.docx")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, FailedFile)
     assert "died" in failed.error
     assert all(isinstance(outcome, PreparedDocument) for outcome in outcomes.values())
 
 
-def _kill_at_slow_file(pool: Pool) -> None:
+def _kill_at_slow_file(pool: WorkerPool) -> None:
     """Kill the worker once it is at work on the slow document."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
@@ -159,8 +161,8 @@ def _kill_at_slow_file(pool: Pool) -> None:
 
 def test_without_a_counter_a_worker_only_reads(tmp_path: Path) -> None:
     tree = write(tmp_path / "tree", {"a.md": "About a walrus."})
-    (outcome,) = prepare_all(replace(RECIPE, counts=False), [works(tree)]).values()
-    assert isinstance(outcome, Unchunked)
+    (outcome,) = prepare_all(replace(CONFIG, counts=False), [works(tree)]).values()
+    assert isinstance(outcome, UnchunkedFile)
     assert outcome.reading.text == "About a walrus."
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from unspool.catalog.documents import DocumentState
 from unspool.domain.documents import Origin, Status
 from unspool.domain.reports import Skip
-from unspool.indexing.changes import Changes, plan
+from unspool.indexing.changes import RunPlan, plan_run
 from unspool.sources.folders import Found
 
 RECIPE = "1/450/512"
@@ -43,7 +43,7 @@ def state(
     )
 
 
-def case(changes: Changes) -> str:
+def case(changes: RunPlan) -> str:
     cases = {
         "new": len(changes.new),
         "look": len(changes.suspect),
@@ -84,7 +84,7 @@ def case(changes: Changes) -> str:
     ],
 )
 def test_the_decision_tree(file: Found | None, known: DocumentState | None, expected: str) -> None:
-    changes = plan(
+    changes = plan_run(
         [file] if file else [], {known.path: known} if known else {}, recipe=RECIPE, live_runs=LIVE
     )
     assert case(changes) == expected
@@ -105,7 +105,7 @@ def test_the_decision_tree(file: Found | None, known: DocumentState | None, expe
 def test_a_fingerprint_is_trusted_only_if_the_document_was_once_finished_and_cut_the_same_way(
     known: DocumentState, trusted: str
 ) -> None:
-    changes = plan([found()], {known.path: known}, recipe=RECIPE, live_runs=LIVE)
+    changes = plan_run([found()], {known.path: known}, recipe=RECIPE, live_runs=LIVE)
     assert [work.known_sha for work in changes.suspect] == [trusted]
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_cha
     size: int, modified: int, expected: str
 ) -> None:
     skip = Skip(path="a.py", reason="binary")
-    changes = plan(
+    changes = plan_run(
         [found(size=size, modified=modified)],
         {},
         recipe=RECIPE,
@@ -124,7 +124,7 @@ def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_cha
         known_skips={"a.py": (10, 100, skip)},
     )
     assert case(changes) == expected
-    assert changes.skips == ((skip,) if expected == "skip" else ())
+    assert changes.skips == ([skip] if expected == "skip" else [])
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_what_lies_in_a_folder_that_could_not_be_listed_is_kept(
     unread: list[str], kept: list[str]
 ) -> None:
     known = {path: state(path) for path in ("src/a.py", "src/deep/b.py", "srcs.py")}
-    changes = plan([], known, recipe=RECIPE, live_runs=LIVE, unread=unread)
+    changes = plan_run([], known, recipe=RECIPE, live_runs=LIVE, unread=unread)
     assert sorted(set(known) - {one.path for one in changes.removed}) == kept
 
 
@@ -176,7 +176,7 @@ def test_every_file_and_every_document_ends_in_exactly_one_case(
         path: (size, modified, Skip(path=path, reason="binary"))
         for path, (size, modified) in left_out.items()
     }
-    changes = plan(
+    changes = plan_run(
         here, known, recipe=RECIPE, live_runs=LIVE, unread=unread, known_skips=known_skips
     )
     named = [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from unspool.errors import InputError
 from unspool.interfaces import clients, configurations
-from unspool.interfaces.clients import Client, Scope, Server
+from unspool.interfaces.clients import Client, InstallScope, Server
 from unspool.interfaces.configurations import (
     Entry,
     Table,
@@ -538,7 +538,12 @@ def test_each_client_has_its_place_on_each_system(
     client: Client, system: str, path: str, tmp_path: Path
 ) -> None:
     found = clients.location(
-        client, Scope.USER, system=system, home=tmp_path / "home", folder=tmp_path, variables={}
+        client,
+        InstallScope.USER,
+        system=system,
+        home=tmp_path / "home",
+        folder=tmp_path,
+        variables={},
     )
     assert found == tmp_path / path
 
@@ -547,7 +552,7 @@ def test_variables_and_packages_move_a_configuration(tmp_path: Path) -> None:
     def place(client: Client, system: str = "linux", **variables: str) -> Path:
         return clients.location(
             client,
-            Scope.USER,
+            InstallScope.USER,
             system=system,
             home=tmp_path / "home",
             folder=tmp_path,
@@ -570,7 +575,7 @@ def test_projects_have_places_of_their_own(tmp_path: Path) -> None:
     def place(client: Client) -> Path:
         return clients.location(
             client,
-            Scope.PROJECT,
+            InstallScope.PROJECT,
             system="linux",
             home=Path("/home/me"),
             folder=tmp_path,

@@ -295,16 +295,16 @@ def test_the_whole_has_another_fingerprint_when_anything_of_it_is_another() -> N
         replace(own, messages=own.messages[:1]),
         replace(own, messages=own.messages[::-1]),
     ]
-    prints = {messages.whole_fingerprint(one, "recipe") for one in (own, *others)} | {
-        messages.whole_fingerprint(own, "another recipe")
+    prints = {messages.fingerprint_conversation(one, "recipe") for one in (own, *others)} | {
+        messages.fingerprint_conversation(own, "another recipe")
     }
     assert len(prints) == len(others) + 2
-    assert messages.whole_fingerprint(
+    assert messages.fingerprint_conversation(
         replace(own, metadata={"a": 1, "b": 2}), ""
-    ) == messages.whole_fingerprint(replace(own, metadata={"b": 2, "a": 1}), "")
+    ) == messages.fingerprint_conversation(replace(own, metadata={"b": 2, "a": 1}), "")
 
 
 @given(st.dates(date(1678, 1, 1), date(2261, 12, 31)))
 def test_a_day_is_written_as_people_ask_for_it(day: date) -> None:
-    text = messages.day(datetime(day.year, day.month, day.day, 23, tzinfo=UTC))
+    text = messages.format_day(datetime(day.year, day.month, day.day, 23, tzinfo=UTC))
     assert text == f"{day:%A}, {day.day} {day:%B} {day.year}"

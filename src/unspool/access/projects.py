@@ -1,16 +1,13 @@
-"""Which projects are meant: by name, by the path they were indexed from, or because there is no
-other.
-"""
+"""Selection of projects by name, by path, or by default."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, projects, spaces
-from unspool.catalog.projects import ProjectRow
 from unspool.domain.documents import MAX_NAME_LENGTH, usable_name
 from unspool.domain.keys import EVERY_PROJECT
 from unspool.errors import AmbiguousError, InputError, NotFoundError, UnknownProjectError
@@ -19,42 +16,36 @@ from unspool.sources.folders import storable
 SHOWN = 20  # names in a message
 
 
-def found(connection: Connection, name: str) -> ProjectRow:
-    """The project of that name; an `UnknownProjectError` names those that there are."""
+def find_project(connection: Connection, name: str) -> projects.ProjectRow:
+    """Return the project of that name. An `UnknownProjectError` lists the existing ones."""
     row = projects.find(connection, name)
     if row is None:
-        raise unknown(name, [other.name for other in projects.all_projects(connection)])
+        raise build_unknown_error(name, [row.name for row in projects.all_projects(connection)])
     return row
 
 
-def unknown(name: str, known: Sequence[str]) -> UnknownProjectError:
-    """What is said of a project that does not exist for whoever asks."""
-    those = f"there are: {', '.join(known[:SHOWN])}" if known else "nothing is indexed yet"
-    return UnknownProjectError(f"no project {name[:MAX_NAME_LENGTH]!r}; {those}", project=name)
+def build_unknown_error(name: str, known: Sequence[str]) -> UnknownProjectError:
+    """Return the error for a project that does not exist for the caller."""
+    hint = f"there are: {', '.join(known[:SHOWN])}" if known else "nothing is indexed yet"
+    return UnknownProjectError(f"no project {name[:MAX_NAME_LENGTH]!r}; {hint}", project=name)
 
 
-def missing(names: Sequence[str], known: Collection[str]) -> str:
-    """What is said to somebody who allows only some projects, of those that there are none of;
-    nothing where there are all.
-    """
-    absent = [name for name in dict.fromkeys(names) if name not in known]
+def describe_missing(names: Sequence[str], known: Collection[str]) -> str:
+    """Return a warning about allowed projects that do not exist, or an empty text."""
+    missing = [repr(name) for name in dict.fromkeys(names) if name not in known][:SHOWN]
+    if not missing:
+        return ""
     return (
-        (
-            f"there is no project {', '.join(map(repr, absent[:SHOWN]))} yet; nothing is seen of "
-            f"it "
-            f"until there is"
-        )
-        if absent
-        else ""
+        f"there is no project {', '.join(missing)} yet; it becomes visible as soon as it is indexed"
     )
 
 
-def named(
+def resolve_projects(
     catalog: Catalog, names: Sequence[str] | str | None
-) -> tuple[list[ProjectRow], int | None]:
-    """The projects that a search is about, and the vector space in use.
+) -> tuple[list[projects.ProjectRow], int | None]:
+    """Return the projects of a search, and the id of the active vector space.
 
-    None means the only one there is; '*' means all, by name.
+    None selects the only project, and '*' all of them, by name.
     """
     if isinstance(names, str):
         names = [names]
@@ -65,16 +56,14 @@ def named(
         if names is None or EVERY_PROJECT in names:
             rows = projects.all_projects(connection)
         else:
-            rows = [found(connection, name) for name in dict.fromkeys(names)]
-    return only_one(rows) if names is None else rows, active
+            rows = [find_project(connection, name) for name in dict.fromkeys(names)]
+    return select_default(rows) if names is None else rows, active
 
 
-def only_one(rows: list[ProjectRow]) -> list[ProjectRow]:
-    """Those of the projects that are meant where none is named: one, or none where there is
-    none.
-    """
+def select_default(rows: list[projects.ProjectRow]) -> list[projects.ProjectRow]:
+    """Return the only project of a search that names none. No project gives an empty list."""
     if len(rows) > 1:
-        # one that keeps only responses has nothing to find
+        # a project with nothing but responses has nothing to find
         rows = [row for row in rows if row.seq] or rows
     if len(rows) > 1:
         shown = ", ".join(row.name for row in rows[:SHOWN])
@@ -85,8 +74,8 @@ def only_one(rows: list[ProjectRow]) -> list[ProjectRow]:
     return rows
 
 
-def only(rows: list[ProjectRow], task: str) -> ProjectRow:
-    """The one project that a task is about."""
+def require_one(rows: list[projects.ProjectRow], task: str) -> projects.ProjectRow:
+    """Return the single project of a task."""
     if not rows:
         raise NotFoundError(f"{task} needs one project; nothing is indexed yet")
     if len(rows) > 1:
@@ -94,25 +83,24 @@ def only(rows: list[ProjectRow], task: str) -> ProjectRow:
     return rows[0]
 
 
-def at(catalog: Catalog, path: str | Path) -> str | None:
-    """The project that was indexed from a path or a folder above it; the nearest one."""
-    wanted = Path(path).expanduser().resolve()
+def find_by_path(catalog: Catalog, path: str | Path) -> str | None:
+    """Return the project that was indexed from a path or the nearest folder above it."""
+    resolved = Path(path).expanduser().resolve()
     with catalog.read() as connection:
-        roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
-    among = (
-        roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots
-    )
-    return next(among, None)
+        names = {row.root: row.name for row in projects.all_projects(connection) if row.root}
+    roots = (storable(str(folder)) for folder in (resolved, *resolved.parents))
+    return next((names[root] for root in roots if root in names), None)
 
 
-def free(catalog: Catalog, root: Path) -> str:
-    """A name for a folder that has none yet: its own, told apart from others by its parent's or
-    a number.
+def choose_name(catalog: Catalog, root: Path) -> str:
+    """Return an unused project name for a folder.
+
+    It is the folder's own name, if necessary with the parent's name or a number.
     """
     with catalog.read() as connection:
-        taken = {row.name for row in projects.all_projects(connection)}
+        used = {row.name for row in projects.all_projects(connection)}
     base = usable_name(storable(root.name), 150) or "root"
     parent = usable_name(storable(root.parent.name), 180)
-    told_apart = [usable_name(f"{parent}-{base}", 180)] if parent else []
-    names: Iterable[str] = (base, *told_apart, *(f"{base}-{number}" for number in range(2, 10_000)))
-    return next(name for name in names if name not in taken)
+    with_parent = [usable_name(f"{parent}-{base}", 180)] if parent else []
+    names = (base, *with_parent, *(f"{base}-{number}" for number in range(2, 10_000)))
+    return next(name for name in names if name not in used)

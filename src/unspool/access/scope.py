@@ -1,4 +1,4 @@
-"""Who is let in, and what they may see and do."""
+"""Scopes: permissions of a caller, and the keys that grant them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a caller may see and do. `caller` binds the continuations it is given; `roots` are the
-    folders it may have indexed, `git_hosts` the hosts that it may have repositories fetched
-    from."""
+    """Permissions of a caller: its projects, its role and the sources that it may index."""
 
     projects: frozenset[str] | None  # None: all of them
     role: Role
-    caller: str = ""
-    roots: tuple[Path, ...] = ()
+    caller: str = ""  # only this caller can use its continuations
+    roots: tuple[Path, ...] = ()  # folders
     git_hosts: frozenset[str] | None = frozenset()  # None: any
 
     @classmethod
@@ -40,11 +38,11 @@ class Scope:
         roots: Sequence[Path] = (),
         git_hosts: frozenset[str] | None = None,
     ) -> Scope:
-        """The scope of whoever owns the corpus."""
+        """Return the scope of the owner of a corpus."""
         return cls(projects=None, role=role, roots=tuple(roots), git_hosts=git_hosts)
 
-    def narrowed(self, projects: Sequence[str]) -> Scope:
-        """The same for some of the projects alone. Its continuations are its own."""
+    def narrow(self, projects: Sequence[str]) -> Scope:
+        """Return this scope for some of the projects, with continuations of its own."""
         for name in projects:
             check_project(name)
         names = (
@@ -53,39 +51,41 @@ class Scope:
         digest = hashlib.sha256("\n".join([self.caller, *sorted(names)]).encode()).hexdigest()
         return replace(self, projects=names, caller=f"some-{digest[:32]}")
 
-    def holds(self, project: str) -> bool:
-        """Whether a project exists for it."""
+    def contains(self, project: str) -> bool:
+        """Return True if the caller can see a project."""
         return self.projects is None or project in self.projects
 
-    def reaches(self, source: str) -> bool:
-        """Whether a path, or a `file://` address, lies under its roots, links followed. Git takes
-        `%2e` in an address for a dot, so that an address has to lie there in both readings."""
+    def allows_path(self, source: str) -> bool:
+        """Return True if a path or `file://` address is below the roots, after links are resolved.
+
+        Git reads `%2e` in an address as a dot, so an address must be below them in both readings.
+        """
         path = source.removeprefix("file://")
         readings = {path} if path == source else {path, os.fsdecode(unquote_to_bytes(path))}
         return all(map(self._is_inside, readings))
 
     def _is_inside(self, path: str) -> bool:
         try:
-            meant = Path(path).expanduser()
-            return meant.is_absolute() and any(
-                meant.resolve().is_relative_to(root.resolve()) for root in self.roots
+            expanded = Path(path).expanduser()
+            return expanded.is_absolute() and any(
+                expanded.resolve().is_relative_to(root.resolve()) for root in self.roots
             )
-        except (OSError, RuntimeError, ValueError):  # an unknown ~user, links that go round, a NUL
+        except (OSError, RuntimeError, ValueError):  # an unknown ~user, a loop of links, a NUL
             return False
 
-    def fetches(self, url: str) -> bool:
-        """Whether a repository may be fetched from the host of an address."""
+    def allows_url(self, url: str) -> bool:
+        """Return True if a repository may be fetched from the host of an address."""
         return self.git_hosts is None or git.host_of(url) in self.git_hosts
 
-    def need(self, role: Role, task: str) -> None:
-        """Refuse what its role does not allow."""
+    def require(self, role: Role, task: str) -> None:
+        """Reject a task that the role does not allow."""
         if not self.role.allows(role):
             raise ForbiddenError(
                 f"{task} needs a key with the role {role}; this one has the role {self.role}"
             )
 
-    def need_everything(self, task: str) -> None:
-        """Refuse what is about every project to whoever is no admin of all of them."""
+    def require_everything(self, task: str) -> None:
+        """Reject a task for all projects, unless the caller is an admin of all projects."""
         if self.projects is not None or not self.role.allows(Role.ADMIN):
             raise ForbiddenError(
                 f"{task} are about every project; they need a key for all projects with the role "
@@ -94,11 +94,8 @@ class Scope:
 
 
 def admit(corpus: Corpus, key: str | None) -> Scope:
-    """The scope of whoever shows a key, or none.
-
-    Without one everybody is let in as long as there has never been any.
-    """
-    roots, git_hosts = roots_of(corpus.settings), git_hosts_of(corpus.settings)
+    """Return the scope of a key. As long as no key was ever created, none is needed."""
+    roots, git_hosts = parse_roots(corpus.settings), parse_git_hosts(corpus.settings)
     if key is None:
         if corpus.keys.are_used():
             raise UnauthenticatedError(
@@ -109,8 +106,8 @@ def admit(corpus: Corpus, key: str | None) -> Scope:
     known = corpus.keys.find(key)
     if known is None:
         raise UnauthenticatedError(
-            "this key is not known here, has expired or was revoked; `unspool key list` shows "
-            "which there are"
+            "this key is unknown, has expired or was revoked; `unspool key list` shows the valid "
+            "ones"
         )
     scope = Scope(projects=known.visible, role=known.role, caller=known.id)
     return (
@@ -118,9 +115,9 @@ def admit(corpus: Corpus, key: str | None) -> Scope:
     )
 
 
-def roots_of(settings: Settings) -> tuple[Path, ...]:
-    """The folders that the settings let the doors index."""
-    # By their names alone: every request asks, and a folder may be on a disk that does not answer.
+def parse_roots(settings: Settings) -> tuple[Path, ...]:
+    """Return the folders that callers of a service may index."""
+    # Links are not resolved: every request comes here, and a disk may not answer.
     return tuple(
         Path(root).expanduser().absolute()
         for root in settings.serve.roots.split(os.pathsep)
@@ -128,8 +125,8 @@ def roots_of(settings: Settings) -> tuple[Path, ...]:
     )
 
 
-def git_hosts_of(settings: Settings) -> frozenset[str] | None:
-    """The hosts that the settings let a service fetch repositories from; None for any."""
+def parse_git_hosts(settings: Settings) -> frozenset[str] | None:
+    """Return the hosts that a service may fetch repositories from, None for any."""
     names = frozenset(
         name.strip().lower().rstrip(".")
         for name in settings.serve.git_hosts.split(",")

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from unspool.client import calls, flows
-from unspool.client.corpus import OnProgress, missing, sendable, service_of
+from unspool.client.corpus import missing, sendable, service_of
 from unspool.client.preferences import Preferences
 from unspool.client.sending import AsyncSender
 from unspool.client.streams import AsyncRemoteAnswerStream
@@ -26,7 +26,13 @@ from unspool.domain.documents import (
 )
 from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.settings import Settings
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from unspool.client import calls, flows
 from unspool.client.sending import Sender
 from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
 from unspool.domain.documents import Chunk
-from unspool.domain.reports import Progress, RememberReport
-
-OnProgress = Callable[[Progress], None]
+from unspool.domain.reports import OnProgress, RememberReport
 
 
 class RemoteConversations:

@@ -20,10 +20,15 @@ from unspool.domain.conversations import Conversation, Message
 from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Passage, Status
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import IndexReport, Progress, ProjectStatus, RememberReport, StoreStatus
+from unspool.domain.reports import (
+    IndexReport,
+    OnProgress,
+    ProjectStatus,
+    RememberReport,
+    StoreStatus,
+)
 from unspool.settings import Settings
 
-OnProgress = Callable[[Progress], None]
 ROOM_BYTES = 500  # of a body for what is around documents
 ELSEWHERE = "keys observe project_of refresh root_of size_bytes warm".split()
 

@@ -29,7 +29,13 @@ from unspool.domain.documents import (
 )
 from unspool.domain.history import HistoryPage, Record, StreamStatus
 from unspool.domain.jobs import Job, JobState
-from unspool.domain.reports import BadRecord, IndexReport, Progress, ProjectStatus, RememberReport
+from unspool.domain.reports import (
+    BadRecord,
+    IndexReport,
+    OnProgress,
+    ProjectStatus,
+    RememberReport,
+)
 from unspool.errors import (
     AmbiguousError,
     ConflictError,
@@ -49,7 +55,6 @@ FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
 LISTED = 1_000  # documents in one answer
 SENT = 1_000  # documents or conversations in one request: no service takes more
 SHOWN = 20  # names in a message
-OnProgress = Callable[[Progress], None]
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 

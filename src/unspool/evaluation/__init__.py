@@ -6,7 +6,7 @@ import secrets
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from statistics import fmean, median
 from unspool.corpus import Corpus
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import Document, Kind
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import InputError
 from unspool.evaluation import beir, metrics
 from unspool.settings import Settings
@@ -49,7 +49,7 @@ def evaluate(
     settings: Settings,
     alpha: float | None = None,
     server: str = "",
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Evaluation:
     """Index a test set into a catalog of its own, ask every query, and compare with the judgements.
 
@@ -118,9 +118,7 @@ def _temporary(server: str) -> Iterator[str]:
         postgres.remove(address, options=DatabaseOptions())
 
 
-def _fill(
-    corpus: Corpus, folder: Path, tell: Callable[[Progress], None]
-) -> dict[tuple[str, str], str]:
+def _fill(corpus: Corpus, folder: Path, tell: OnProgress) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     waiting: dict[str, list[Document]] = defaultdict(list)
     turns: dict[tuple[str, str], list[beir.Turn]] = defaultdict(list)

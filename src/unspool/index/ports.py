@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -11,11 +11,9 @@ import numpy.typing as npt
 
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
-from unspool.domain.reports import Progress
 
 Ids = npt.NDArray[np.int64]
 Vectors = npt.NDArray[np.float32]
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

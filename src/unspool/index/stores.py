@@ -11,8 +11,9 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import Catalog
 from unspool.catalog.documents import Changes
 from unspool.catalog.projects import ProjectRow, ProjectVersion
+from unspool.domain.reports import OnProgress
 from unspool.index.options import VectorOptions
-from unspool.index.ports import OnProgress, VectorIndex, WordIndex
+from unspool.index.ports import VectorIndex, WordIndex
 
 # by the catalog's engine
 _STORES = {"sqlite": "unspool.index.embedded.store", "postgresql": "unspool.index.postgres.store"}

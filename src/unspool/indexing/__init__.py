@@ -1,1 +1,1 @@
-"""Documents in: what changed, read, cut, embedded, stored, absorbed."""
+"""Indexing: compare, prepare, embed and store documents."""

@@ -1,11 +1,11 @@
-"""The vectors of documents: those that the catalog knows are not made again, those that a cache
-knows neither, and each text is embedded once.
-"""
+"""Vectors of passages. Passages that the catalog or the cache contains are not embedded again."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,140 +14,145 @@ from unspool.domain.prepared import PreparedDocument
 from unspool.embedders.base import Embedder, is_cut
 from unspool.embedders.cache import Kind, RedisCache
 from unspool.errors import InputError
-from unspool.indexing.preparing import Failed, Outcome, passages
+from unspool.indexing.preparing import FailedFile, Outcome, collect_passages
 
-CHEAP_BATCH = 64  # texts; more at once is slower for the static embedder
-# of a model in this process that are made together: enough to put texts of a length together
+CHEAP_BATCH = 64  # texts; larger batches are slower with the static embedder
+# batches of a model in this process that are embedded together, to sort texts by length
 LOCAL_BATCHES = 8
-CALLS_AHEAD = 2  # of each of the calls that a server is sent at once
+CALLS_AHEAD = 2  # batches for each concurrent call to a server
 
-Known = Callable[[Iterable[bytes]], set[bytes]]
-Keep = Callable[[Mapping[bytes, bytes]], None]
+LookUp = Callable[[Iterable[bytes]], set[bytes]]
+SaveVectors = Callable[[Mapping[bytes, bytes]], None]
 
 
 @dataclass(slots=True, kw_only=True)
-class Maker:
-    """Makes the vectors that are missing.
+class PassageEmbedder:
+    """Embedder of the passages that have no vector yet.
 
-    `keep` is called with every portion as it is made, so that what was paid for is not paid for
-    again.
+    `save` receives every batch as soon as it is embedded, so that an interrupted run does not pay
+    for it twice.
     """
 
     embedder: Embedder
-    known: Known
+    look_up: LookUp | None = None  # None: no passage has a vector
     cache: RedisCache | None = None
-    keep: Keep | None = None
-    prove: Callable[[], None] | None = None  # called before anything is embedded
-    on_portion: Callable[[], None] | None = None  # called before each portion of texts is embedded
-    made: int = 0  # vectors so far
-    cut: int = 0  # texts of which the model did not read the end
-    portion: int = field(init=False)
+    save: SaveVectors | None = None
+    prove: Callable[[], None] | None = None  # called before the first embedding
+    on_batch: Callable[[], None] | None = None  # called before each batch
+    embedded_count: int = 0
+    truncated_count: int = 0  # passages longer than the embedder's limit
 
-    def __post_init__(self) -> None:
-        facts = self.embedder.facts
-        times = (
-            LOCAL_BATCHES
-            if facts.is_local
-            else CALLS_AHEAD * getattr(self.embedder, "concurrency", 1)
-        )
-        self.portion = (
-            CHEAP_BATCH
-            if self.embedder.is_cheap
-            else getattr(self.embedder, "batch", facts.max_batch) * times
-        )
+    @property
+    def batch_size(self) -> int:
+        """Passages in a batch."""
+        embedder = self.embedder
+        if embedder.is_cheap:
+            return CHEAP_BATCH
+        batch: int = getattr(embedder, "batch", embedder.facts.max_batch)
+        if embedder.facts.is_local:
+            return batch * LOCAL_BATCHES
+        return batch * CALLS_AHEAD * int(getattr(embedder, "concurrency", 1))
 
-    def gathered(self, results: Iterator[list[Outcome]]) -> Iterator[list[Outcome]]:
-        """The same documents with vectors, so many together that the embedder is used well."""
-        waiting: list[Outcome] = []
-        chunks = 0
-        for outcomes in results:
-            waiting += outcomes
-            chunks += sum(len(one.chunks) for one in outcomes if isinstance(one, PreparedDocument))
-            if chunks >= self.portion:
-                yield self.complete(waiting)
-                waiting, chunks = [], 0
-        if waiting:
-            yield self.complete(waiting)
+    def embed_results(self, results: Iterable[list[Outcome]]) -> Iterator[list[Outcome]]:
+        """Group results into full batches, and add the vectors of their documents."""
+        for outcomes in group_outcomes(results, chunks=self.batch_size):
+            yield self.embed_documents(outcomes)
 
-    def complete(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Documents with the vectors that the catalog lacks.
+    def embed_documents(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Add the missing vectors to documents.
 
-        One with a text that the embedder refuses has failed; the others go on.
+        If the embedder rejects a passage, only its document fails.
         """
         try:
-            vectors = self.vectors(passages(outcomes))
+            vectors = self.embed_missing(collect_passages(outcomes))
         except InputError as error:
-            return self._one_by_one(outcomes, error)
+            return self._embed_separately(outcomes, error)
         return [
-            with_vectors(one, vectors) if isinstance(one, PreparedDocument) else one
+            add_vectors(one, vectors) if isinstance(one, PreparedDocument) else one
             for one in outcomes
         ]
 
-    def vectors(self, wanted: Mapping[bytes, str]) -> dict[bytes, bytes]:
-        """The vectors of those texts that have none yet."""
-        have = self.known(wanted) if wanted else set()
-        missing = [sha for sha in wanted if sha not in have]
+    def embed_missing(self, passages: Mapping[bytes, str]) -> dict[bytes, bytes]:
+        """Return vectors of the passages that have none yet."""
+        known = self.look_up(passages) if passages and self.look_up else set()
+        missing = [sha for sha in passages if sha not in known]
         if not missing:
             return {}
         if self.prove is not None:
             self.prove()
-        found = self.cache.get(Kind.PASSAGE, missing) if self.cache else {}
-        self.cut += sum(is_cut(self.embedder, wanted[sha]) for sha in found)
-        if found and self.keep:
-            self.keep(found)
-        for some in batches([sha for sha in missing if sha not in found], self.portion):
-            if self.on_portion is not None:
-                self.on_portion()
-            texts = [wanted[sha] for sha in some]
+        vectors = self.cache.get(Kind.PASSAGE, missing) if self.cache else {}
+        self.truncated_count += sum(is_cut(self.embedder, passages[sha]) for sha in vectors)
+        if vectors and self.save:
+            self.save(vectors)
+        for shas in batches([sha for sha in missing if sha not in vectors], self.batch_size):
+            if self.on_batch is not None:
+                self.on_batch()
+            texts = [passages[sha] for sha in shas]
             rows = np.ascontiguousarray(self.embedder.embed_passages(texts), dtype="<f4")
-            new = {sha: row.tobytes() for sha, row in zip(some, rows, strict=True)}
-            self.made += len(new)
-            self.cut += sum(is_cut(self.embedder, text) for text in texts)
-            found |= new
-            if self.keep:
-                self.keep(new)
+            new = {sha: row.tobytes() for sha, row in zip(shas, rows, strict=True)}
+            vectors |= new
+            self.embedded_count += len(new)
+            self.truncated_count += sum(is_cut(self.embedder, text) for text in texts)
+            if self.save:
+                self.save(new)
             if self.cache:
                 self.cache.put(Kind.PASSAGE, new)
-        return found
+        return vectors
 
-    def warning(self) -> str:
-        """What should be said of texts that were too long; '' where none was."""
-        if not self.cut:
-            return ""
-        return (
-            f"{self.cut} passages are longer than the {self.embedder.max_tokens} tokens that "
-            f"{self.embedder.name} reads; their ends have no vector"
-        )
+    def _embed_separately(self, outcomes: Sequence[Outcome], error: InputError) -> list[Outcome]:
+        """Embed documents one by one to find those that the embedder rejects.
 
-    def _one_by_one(self, outcomes: Sequence[Outcome], error: InputError) -> list[Outcome]:
-        """Find the documents that the embedder refuses; where it refuses all of several, it is
-        not the documents.
+        If it rejects all of several documents, the cause is not a document.
         """
-        documents = [one for one in outcomes if isinstance(one, PreparedDocument)]
-        if len(documents) == 1:
-            return [
-                Failed(path=one.path, error=str(error))
-                if isinstance(one, PreparedDocument)
-                else one
-                for one in outcomes
-            ]
-        found = [
-            result
-            for one in outcomes
-            for result in (self.complete([one]) if isinstance(one, PreparedDocument) else [one])
-        ]
-        if len(documents) > 2 and not any(isinstance(one, PreparedDocument) for one in found):
+        count = sum(isinstance(one, PreparedDocument) for one in outcomes)
+        results: list[Outcome] = []
+        for one in outcomes:
+            if not isinstance(one, PreparedDocument):
+                results.append(one)
+            elif count == 1:
+                results.append(FailedFile(path=one.path, error=str(error)))
+            else:
+                results += self.embed_documents([one])
+        if count > 2 and not any(isinstance(one, PreparedDocument) for one in results):
             raise error
-        return found
+        return results
+
+    @property
+    def saved_count(self) -> int:
+        """Embedded passages that were saved before their documents."""
+        return self.embedded_count if self.save else 0
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warning about passages that were too long, if there are any."""
+        if not self.truncated_count:
+            return []
+        limit = f"the {self.embedder.max_tokens} tokens that {self.embedder.name} reads"
+        count = self.truncated_count
+        return [f"{count} passages are longer than {limit}; their ends have no vector"]
 
 
-def with_vectors(document: PreparedDocument, vectors: Mapping[bytes, bytes]) -> PreparedDocument:
-    """The document with those of its vectors that are new."""
-    return replace(
-        document,
-        vectors={
-            chunk.text_sha: vectors[chunk.text_sha]
-            for chunk in document.chunks
-            if chunk.text_sha in vectors
-        },
-    )
+def group_outcomes(
+    results: Iterable[list[Outcome]],
+    *,
+    chunks: float,
+    documents: float = math.inf,
+    seconds: float = math.inf,
+) -> Iterator[list[Outcome]]:
+    """Merge results into groups. A group ends at one of the limits."""
+    group: list[Outcome] = []
+    chunk_count, started = 0, time.monotonic()
+    for outcomes in results:
+        group += outcomes
+        chunk_count += sum(len(one.chunks) for one in outcomes if isinstance(one, PreparedDocument))
+        if chunk_count >= chunks or len(group) >= documents or time.monotonic() - started > seconds:
+            yield group
+            group, chunk_count, started = [], 0, time.monotonic()
+    if group:
+        yield group
+
+
+def add_vectors(document: PreparedDocument, vectors: Mapping[bytes, bytes]) -> PreparedDocument:
+    """Return a document with its own vectors out of several."""
+    shas = (chunk.text_sha for chunk in document.chunks)
+    return replace(document, vectors={sha: vectors[sha] for sha in shas if sha in vectors})

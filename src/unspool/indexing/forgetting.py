@@ -1,4 +1,4 @@
-"""Documents and projects on their way out, with everything that was made of them."""
+"""Removal of documents and projects with everything derived from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unspool.index.stores import IndexStore
 def forget_documents(
     catalog: Catalog, store: IndexStore, project_id: int, ids: Sequence[int]
 ) -> int:
-    """Remove documents; returns how many there still were."""
+    """Remove documents, and return how many of them still existed."""
 
     def forget(connection: Connection) -> int:
         projects.take(connection, project_id)
@@ -26,7 +26,7 @@ def forget_documents(
 
 
 def forget_project(catalog: Catalog, store: IndexStore, project_id: int) -> int:
-    """Remove a project; returns how many documents it had."""
+    """Remove a project, and return how many documents it had."""
 
     def forget(connection: Connection) -> int:
         projects.take(connection, project_id)
@@ -35,11 +35,12 @@ def forget_project(catalog: Catalog, store: IndexStore, project_id: int) -> int:
         return projects.drop(connection, project_id)
 
     def prune(connection: Connection) -> None:
-        # a run may be about to rely on an embedding that it has seen
+        # a live run may rely on an embedding that it has seen
         if not projects.any_live_run(connection):
             projects.prune_embeddings(connection)
 
     count = catalog.transact(forget)
-    catalog.transact(prune)  # by itself: others wait for it where they embed
+    # in its own transaction, because it blocks every writer that embeds
+    catalog.transact(prune)
     store.drop(project_id)
     return count

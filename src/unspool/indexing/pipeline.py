@@ -1,6 +1,6 @@
-"""An indexing run: scan, decide, prepare in parallel, store in batches, absorb.
+"""Indexing of a folder: scan, compare, prepare in workers, embed in batches, write, settle.
 
-Safe to kill at any instant and to repeat.
+A run can be killed at any time and repeated.
 """
 
 from __future__ import annotations
@@ -8,101 +8,48 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, spaces
-from unspool.catalog.projects import ProjectRow
-from unspool.catalog.schema import embeddings
-from unspool.catalog.statements import batches, hold
-from unspool.domain.documents import Document
+from unspool.catalog import documents, projects, spaces
+from unspool.catalog.statements import batches
 from unspool.domain.prepared import PreparedDocument
-from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
-from unspool.embedders.base import Embedder
-from unspool.embedders.cache import RedisCache
+from unspool.domain.reports import Failure, IndexReport, OnProgress, Progress
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
-from unspool.index.stores import IndexStore
-from unspool.indexing import changes, embedding, preparing, workers
-from unspool.indexing.changes import Changes, Work
-from unspool.indexing.embedding import Keep, Maker
-from unspool.indexing.preparing import Failed, Outcome, Same, Skipped
-from unspool.indexing.workers import Pool, Recipe
-from unspool.sources.folders import scan
-from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
+from unspool.indexing import workers
+from unspool.indexing.changes import PendingFile, RunPlan, plan_run
+from unspool.indexing.embedding import group_outcomes
+from unspool.indexing.indexer import Indexer, report_secrets
+from unspool.indexing.preparing import (
+    FailedFile,
+    Outcome,
+    SkippedFile,
+    UnchangedFile,
+    chunk_readings,
+    prepare_small_files,
+)
+from unspool.sources.folders import Scan, scan
+from unspool.sources.secrets.addresses import limit_warnings
 
 # Below this, starting worker processes (half a second each) costs more than they save.
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000
 BATCH_FILES, BATCH_BYTES = 32, 400_000  # one task of a worker
 COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transaction
-# between commits to the index: each leaves a segment that has to be merged later
-ABSORB_CHUNKS = 8_000
 CLAIM_FILES = 512
-# documents; for fewer, asking whether their vectors are known takes longer than making them, with
-# an embedder that is cheap
-LOOKED_UP = 16
 
 NEEDS_EXTRA = "needs extra"
-OnProgress = Callable[[Progress], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Indexer:
-    """What a run works with."""
-
-    catalog: Catalog
-    store: IndexStore
-    embedder: Embedder
-    opened_as: str  # how another process opens the same embedder; empty where it cannot
-    cache: RedisCache | None
-    prove: Callable[[], None] | None
-    chunk_tokens: int
-    max_file_bytes: int
-    jobs: int
-
-    def known(self, shas: Iterable[bytes]) -> set[bytes]:
-        """Which of these texts have a vector already."""
-        with self.catalog.read() as connection:
-            return documents.known_embeddings(connection, self.store.space_id, shas)
-
-    def keep(self, vectors: Mapping[bytes, bytes]) -> None:
-        """Keep vectors as soon as they are made, ahead of the documents that they are for."""
-
-        def keep(connection: Connection) -> None:
-            hold(connection, embeddings, alone=False)
-            # otherwise it may be dropped already
-            spaces.check_active(connection, self.store.space_id)
-            documents.keep_embeddings(connection, self.store.space_id, vectors)
-
-        self.catalog.transact(keep)
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What a run has done so far."""
-
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    removed: int = 0
-    chunks: int = 0
-    embedded: int = 0
-    busy: int = 0
-    looked_at: int = 0
-    absorbed: int = 0
-    skips: list[Skip] = field(default_factory=list)
-    masked: list[Masked] = field(default_factory=list)
-    # warnings of secrets in paths and metadata keys
-    exposed: list[str] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
+_COUNTS = ("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded")
+_LISTS = ("skips", "masked", "failures", "warnings")
+_T = TypeVar("_T")
 
 
 def index_folder(
@@ -115,152 +62,149 @@ def index_folder(
 ) -> IndexReport:
     """Bring a project up to date with a folder.
 
-    `source` is what the project's root is called, the folder itself if empty.
+    `source` is the root that the project records, the folder itself if empty.
     """
-    with projects.at_work() as token:
-        return _index_folder(indexer, project, root, source, on_progress, token)
-
-
-def _index_folder(
-    indexer: Indexer,
-    project: str,
-    root: Path,
-    source: str,
-    on_progress: OnProgress | None,
-    token: str,
-) -> IndexReport:
     started = time.monotonic()
-    scanned_at = datetime.now(UTC)
-    tell = on_progress or (lambda progress: None)
-    recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
-    found = scan(
-        root,
-        max_bytes=indexer.max_file_bytes,
-        on_progress=lambda count: tell(Progress(task="scanning", done=count, total=0)),
+    emit = on_progress or (lambda progress: None)
+    with projects.at_work() as token:
+        scanned_at = datetime.now(UTC)
+        scanned = scan(
+            root,
+            max_bytes=indexer.max_file_bytes,
+            on_progress=lambda count: emit(Progress(task="scanning", done=count, total=0)),
+        )
+        run = FolderRun(indexer, emit)
+        run.begin(project, source or str(root), token, scanned, scanned_at)
+        try:
+            run.index_files()
+        except BaseException:
+            with suppress(ServiceError):  # the first error is the one to report
+                run.finish()
+            raise
+        run.finish()
+        warnings = run.settle(unread=len(scanned.unread))
+    report = _merge(run.reports)
+    return replace(
+        report,
+        seconds=round(time.monotonic() - started, 3),
+        skipped=dict(Counter(skip.reason for skip in report.skips)),
+        warnings=(*warnings, *limit_warnings(report.warnings)),
     )
-    tally = _Tally(skips=list(found.skips))
+
+
+class FolderRun:
+    """State of one run over a folder. The methods are in the order of execution."""
+
+    project: projects.ProjectRow
+    run_id: int
+    known: Mapping[str, documents.DocumentState]  # documents at the start, by path
+    plan: RunPlan
+
+    def __init__(self, indexer: Indexer, emit: OnProgress) -> None:
+        self.indexer = indexer
+        self.store = indexer.store
+        self.emit = emit
+        self.passages = indexer.create_passage_embedder(save=self._save_vectors)
+        self.reports: list[IndexReport] = []  # of parts of the run
+        self.processed = 0  # files
+        self.chunks = 0
+        self.absorbed = 0  # chunks
 
     def begin(
-        connection: Connection,
-    ) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
-        row = projects.ensure(connection, project, root=source or str(root))
-        spaces.check_active(connection, indexer.store.space_id)
-        run_id = projects.begin_run(connection, row.id, token)
-        live = projects.live_runs(connection, row.id) - {run_id}
-        known = documents.states(connection, row.id)
-        skips = documents.known_skips(connection, row.id, recipe=recipe)
-        documents.forget_skips(
-            connection, row.id, list(skips.keys() - {file.path for file in found.found})
-        )
-        plan = changes.plan(
-            found.found,
-            known,
-            recipe=recipe,
-            live_runs=live,
-            unread=found.unread,
-            scanned_at=scanned_at,
-            known_skips=skips,
-        )
-        stale = [known[work.found.path].id for work in plan.suspect]
-        documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
-        removed = documents.remove(
-            connection, row.id, [state.id for state in plan.removed], feeds=indexer.store.catches_up
-        )
-        indexer.store.apply_changes(connection, row.id, removed.changes)
-        return row, run_id, known, plan, removed.documents
-
-    row, run_id, known, plan, tally.removed = indexer.catalog.transact(begin)
-    tally.unchanged, tally.busy = plan.unchanged, len(plan.busy)
-    tally.skips += plan.skips
-    run = _Run(indexer, row, run_id, known, tally, tell, total=len(plan.new) + len(plan.suspect))
-    try:
-        run.work(plan)
-    except BaseException:
-        with suppress(ServiceError):  # what went wrong matters, not that it could not be noted
-            indexer.catalog.transact(
-                lambda connection: projects.beat(connection, run_id, finished=True)
-            )
-        raise
-    indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
-    if run.maker.keep is not None:
-        tally.embedded = run.maker.made  # they were stored as they were made
-    warnings = (
-        [f"{len(found.unread)} folders could not be listed; what was indexed from them is kept"]
-        if found.unread
-        else []
-    )
-    warnings += filter(
-        None, [run.maker.warning(), indexer.store.finish_run(row.id, on_progress=tell)]
-    )
-    if indexer.store.catches_up:
-        indexer.catalog.transact(
-            lambda connection: projects.prune_removals(
-                connection, row.id, upto=indexer.store.get_position(row.id)
-            )
-        )
-    return _report(project, tally, warnings, time.monotonic() - started)
-
-
-class _Written(NamedTuple):
-    """What a batch came to, once it is committed."""
-
-    prepared: Sequence[PreparedDocument]
-    stored: documents.Stored
-    same: Sequence[Same]
-    skipped: Sequence[Skipped]
-    failed: Sequence[Failed]
-    busy: int
-
-
-class _Run:
-    def __init__(
-        self,
-        indexer: Indexer,
-        project: ProjectRow,
-        run_id: int,
-        known: dict[str, documents.DocumentState],
-        tally: _Tally,
-        tell: OnProgress,
-        *,
-        total: int,
+        self, project: str, root: str, token: str, scanned: Scan, scanned_at: datetime
     ) -> None:
-        self.indexer = indexer
-        self.project = project
-        self.run_id = run_id
-        self.known = known
-        self.tally = tally
-        self.tell = tell
-        self.total = total
-        self.maker = maker_of(indexer, self._keep)
+        """Compare the folder with the catalog, and register the run and its files."""
 
-    def work(self, plan: Changes) -> None:
-        """Prepare everything and store it as it comes.
+        def begin(connection: Connection) -> int:
+            self.project = projects.ensure(connection, project, root=root)
+            spaces.check_active(connection, self.store.space_id)
+            self.run_id = projects.begin_run(connection, self.project.id, token)
+            self.known = documents.states(connection, self.project.id)
+            self.plan = self._compare(connection, scanned, scanned_at)
+            stale = [self.known[file.found.path].id for file in self.plan.suspect]
+            new = [file.found.path for file in self.plan.new]
+            documents.queue(connection, self.project.id, new=new, stale=stale)
+            return self._remove(connection, [state.id for state in self.plan.removed])
 
-        Only small plain text is read in this process.
+        removed = self.indexer.catalog.transact(begin)
+        self._report(
+            removed=removed,
+            unchanged=self.plan.unchanged,
+            busy=len(self.plan.busy),
+            skips=(*scanned.skips, *self.plan.skips),
+        )
+
+    def _compare(self, connection: Connection, scanned: Scan, scanned_at: datetime) -> RunPlan:
+        project_id, recipe = self.project.id, self.indexer.chunker.recipe
+        known_skips = documents.known_skips(connection, project_id, recipe=recipe)
+        vanished = known_skips.keys() - {file.path for file in scanned.found}
+        documents.forget_skips(connection, project_id, list(vanished))
+        return plan_run(
+            scanned.found,
+            self.known,
+            recipe=recipe,
+            live_runs=projects.live_runs(connection, project_id) - {self.run_id},
+            unread=scanned.unread,
+            scanned_at=scanned_at,
+            known_skips=known_skips,
+        )
+
+    def index_files(self) -> None:
+        """Prepare, embed and write every file of the plan.
+
+        A few small text files are prepared in this process, all others in workers.
         """
-        work = [*plan.new, *plan.suspect]
-        tasks = self._tasks(work)
-        if len(work) <= INLINE_FILES and sum(one.found.size_bytes for one in work) <= INLINE_BYTES:
-            deferred: list[Work] = []
-            self._store(self.maker.gathered(self._prepare_inline(tasks, deferred)))
-            tasks = _divide(deferred)
-        recipe = self._make_recipe()
-        with closing(Pool(recipe, self.indexer.jobs or os.cpu_count() or 1)) as pool:
+        files = [*self.plan.new, *self.plan.suspect]
+        tasks = self._claim(files)
+        size_bytes = sum(file.found.size_bytes for file in files)
+        if len(files) <= INLINE_FILES and size_bytes <= INLINE_BYTES:
+            deferred: list[PendingFile] = []
+            self._write_all(self.passages.embed_results(self._prepare_inline(tasks, deferred)))
+            tasks = _split(deferred)
+        config = self._configure_workers()
+        with closing(workers.WorkerPool(config, self.indexer.jobs or os.cpu_count() or 1)) as pool:
             results = pool.map(tasks)
-            self._store(
-                results if recipe.embedder else self.maker.gathered(map(self._chunk, results))
-            )
+            if not config.embedder:
+                chunk = partial(chunk_readings, chunker=self.indexer.chunker)
+                results = self.passages.embed_results(map(chunk, results))
+            self._write_all(results)
 
-    def _make_recipe(self) -> Recipe:
+    def _claim(self, files: Sequence[PendingFile]) -> Iterator[list[PendingFile]]:
+        """Claim files, and yield them in tasks of about the same size."""
+        for group in batches(files, CLAIM_FILES):
+            paths = [file.found.path for file in group]
+            claimed = self.indexer.catalog.transact(partial(self._claim_paths, paths))
+            self._report(busy=len(group) - len(claimed))
+            yield from _split([file for file in group if file.found.path in claimed])
+
+    def _claim_paths(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
+        projects.take(connection, self.project.id)
+        live = projects.live_runs(connection, self.project.id)
+        claimed = documents.claim(connection, self.project.id, self.run_id, paths, live)
+        projects.beat(connection, self.run_id)
+        return claimed
+
+    def _prepare_inline(
+        self, tasks: Iterable[list[PendingFile]], deferred: list[PendingFile]
+    ) -> Iterator[list[Outcome]]:
+        """Prepare short plain text, and collect the files that need a worker."""
+        for task in tasks:
+            outcomes, others = prepare_small_files(
+                task, chunker=self.indexer.chunker, max_bytes=self.indexer.max_file_bytes
+            )
+            deferred += others
+            yield outcomes
+
+    def _configure_workers(self) -> workers.WorkerConfig:
         indexer = self.indexer
-        embeds = indexer.embedder.is_cheap and bool(indexer.opened_as)
+        can_embed = indexer.embedder.is_cheap and bool(indexer.opened_as)
         counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
-        return Recipe(
+        return workers.WorkerConfig(
             database=indexer.catalog.address,
             options=indexer.catalog.options,
-            space_id=indexer.store.space_id,
-            embedder=indexer.opened_as if embeds else "",
-            counts=embeds or counter is not None,
+            space_id=self.store.space_id,
+            embedder=indexer.opened_as if can_embed else "",
+            counts=can_embed or counter is not None,
             max_tokens=indexer.embedder.max_tokens,
             tokenizer_file="" if counter is None else counter.tokenizer_file,
             chunk_tokens=indexer.chunk_tokens,
@@ -269,274 +213,161 @@ class _Run:
             memory_bytes=workers.LIMITS.memory_bytes,
         )
 
-    def _prepare_inline(
-        self, tasks: Iterator[list[Work]], deferred: list[Work]
-    ) -> Iterator[list[Outcome]]:
-        """Prepare small plain text in this process, and note the files that need a worker."""
-        for task in tasks:
-            outcomes, others = preparing.prepare_small_files(
-                task,
-                counter=self.indexer.embedder,
-                chunk_tokens=self.indexer.chunk_tokens,
-                max_bytes=self.indexer.max_file_bytes,
+    def _save_vectors(self, vectors: Mapping[bytes, bytes]) -> None:
+        """Save a batch of vectors, and renew the run: a large document can take minutes."""
+        self.indexer.save_vectors(vectors)
+        self.indexer.catalog.transact(partial(projects.beat, run_id=self.run_id))
+        self._emit_progress(unwritten=len(vectors))
+
+    def _write_all(self, results: Iterable[list[Outcome]]) -> None:
+        """Write results in transactions of bounded size and age."""
+        for outcomes in group_outcomes(
+            results, chunks=COMMIT_CHUNKS, documents=COMMIT_DOCUMENTS, seconds=COMMIT_SECONDS
+        ):
+            owned, stored = self.indexer.catalog.transact(partial(self._write, outcomes))
+            self._report_batch(owned, stored, lost=len(outcomes) - len(owned))
+            self.chunks += stored.chunks
+            self.processed += len(outcomes)
+            self._emit_progress()
+            self.absorbed = self.indexer.keep_up(
+                self.project.id, written=self.chunks, absorbed=self.absorbed
             )
-            deferred += others
-            yield outcomes
 
-    def _chunk(self, outcomes: list[Outcome]) -> list[Outcome]:
-        return preparing.chunk_readings(
-            outcomes, counter=self.indexer.embedder, chunk_tokens=self.indexer.chunk_tokens
-        )
+    def _write(
+        self, outcomes: Sequence[Outcome], connection: Connection
+    ) -> tuple[list[Outcome], documents.Stored]:
+        """Write the outcomes of documents that this run still owns.
 
-    def _keep(self, vectors: Mapping[bytes, bytes]) -> None:
-        """Keep what was made, and say that the run lives: a large document can take minutes to
-        embed.
+        Another process may have removed or replaced the others since they were claimed.
         """
-        self.indexer.keep(vectors)
-        self.indexer.catalog.transact(lambda connection: projects.beat(connection, self.run_id))
-        self.tell(
-            Progress(
-                task="indexing",
-                done=self.tally.looked_at,
-                total=self.total,
-                chunks=self.tally.chunks + len(vectors),
-            )
-        )
-
-    def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
-        """Claim work, and yield it in portions of about the same size."""
-        for group in batches(work, CLAIM_FILES):
-            paths = [one.found.path for one in group]
-            taken = self.indexer.catalog.transact(partial(self._claim, paths))
-            self.tally.busy += len(group) - len(taken)
-            yield from _divide([one for one in group if one.found.path in taken])
-
-    def _claim(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
-        projects.take(connection, self.project.id)
-        live = projects.live_runs(connection, self.project.id)
-        taken = documents.claim(connection, self.project.id, self.run_id, paths, live)
-        projects.beat(connection, self.run_id)
-        return taken
-
-    def _store(self, results: Iterator[list[Outcome]]) -> None:
-        waiting: list[Outcome] = []
-        chunks, since = 0, time.monotonic()
-        for outcomes in results:
-            waiting += outcomes
-            chunks += sum(len(one.chunks) for one in outcomes if isinstance(one, PreparedDocument))
-            if (
-                chunks >= COMMIT_CHUNKS
-                or len(waiting) >= COMMIT_DOCUMENTS
-                or time.monotonic() - since > COMMIT_SECONDS
-            ):
-                self._commit(waiting)
-                waiting, chunks, since = [], 0, time.monotonic()
-        if waiting:
-            self._commit(waiting)
-
-    def _commit(self, outcomes: Sequence[Outcome]) -> None:
-        self._count(
-            self.indexer.catalog.transact(lambda connection: self._write(connection, outcomes))
-        )
-        self.tally.looked_at += len(outcomes)
-        self.tell(
-            Progress(
-                task="indexing",
-                done=self.tally.looked_at,
-                total=self.total,
-                chunks=self.tally.chunks,
-            )
-        )
-        if self.tally.chunks - self.tally.absorbed >= ABSORB_CHUNKS:
-            self.indexer.store.flush(self.project.id)
-            self.tally.absorbed = self.tally.chunks
-
-    def _write(self, connection: Connection, outcomes: Sequence[Outcome]) -> _Written:
-        """Everything that a batch came to, as far as the run still holds the documents: they may
-        have been forgotten or put anew meanwhile.
-        """
-        projects.take(connection, self.project.id)
-        spaces.check_active(connection, self.indexer.store.space_id)
-        prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
-        feeds = self.indexer.store.catches_up
-        held = documents.held_by(
-            connection, self.project.id, [one.path for one in outcomes], self.run_id
-        )
+        project_id = self.project.id
+        projects.take(connection, project_id)
+        spaces.check_active(connection, self.store.space_id)
+        ids = documents.held_by(connection, project_id, [o.path for o in outcomes], self.run_id)
+        owned = [outcome for outcome in outcomes if outcome.path in ids]
         stored = documents.store(
             connection,
             self.project,
-            prepared,
-            held=held,
-            space_id=self.indexer.store.space_id,
-            feeds=feeds,
+            _select(owned, PreparedDocument),
+            held=ids,
+            space_id=self.store.space_id,
+            feeds=self.store.catches_up,
         )
-        self.indexer.store.apply_changes(connection, self.project.id, stored.changes)
-        others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
-        same = [one for one in others if isinstance(one, Same) and one.path in held]
-        skipped = [one for one in others if isinstance(one, Skipped) and one.path in held]
-        failed = [one for one in others if isinstance(one, Failed) and one.path in held]
-        if same:
-            # their times have changed, which filters may look at
-            projects.next_seq(connection, self.project.id, feeds=feeds)
-        documents.refresh(
-            connection, [(held[one.path], one.modified_ns, one.size_bytes) for one in same]
-        )
-        # An extra may be installed any time; that file is looked at again.
-        lasting = [
-            (o.skip, o.work.found.size_bytes, o.work.found.modified_ns)
-            for o in skipped
-            if o.skip.reason != NEEDS_EXTRA
-        ]
-        documents.skip(
-            connection,
-            self.project.id,
-            lasting,
-            recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens),
-        )
-        removed = documents.remove(
-            connection, self.project.id, [held[one.path] for one in skipped], feeds=feeds
-        )
-        self.indexer.store.apply_changes(connection, self.project.id, removed.changes)
-        documents.fail(connection, [(held[one.path], one.error) for one in failed])
+        self.store.apply_changes(connection, project_id, stored.changes)
+        self._touch(connection, ids, _select(owned, UnchangedFile))
+        self._skip(connection, ids, _select(owned, SkippedFile))
+        failed = _select(owned, FailedFile)
+        documents.fail(connection, [(ids[one.path], one.error) for one in failed])
         projects.beat(connection, self.run_id)
-        return _Written(
-            prepared,
-            stored,
-            same,
-            skipped,
-            failed,
-            busy=sum(one.path not in held for one in others),
+        return owned, stored
+
+    def _touch(
+        self, connection: Connection, ids: Mapping[str, int], unchanged: Sequence[UnchangedFile]
+    ) -> None:
+        if unchanged:
+            # filters may compare the modification times, which have changed
+            projects.next_seq(connection, self.project.id, feeds=self.store.catches_up)
+        documents.refresh(
+            connection, [(ids[one.path], one.modified_ns, one.size_bytes) for one in unchanged]
         )
 
-    def _count(self, written: _Written) -> None:
-        tally, stored, lost = self.tally, written.stored, frozenset(written.stored.lost)
-        old = sum(
-            one.path in self.known and bool(self.known[one.path].sha256)
-            for one in written.prepared
-            if one.path not in lost
+    def _skip(
+        self, connection: Connection, ids: Mapping[str, int], skipped: Sequence[SkippedFile]
+    ) -> None:
+        # The next run reads a file again that needs an extra, because it may be installed by then.
+        lasting = [
+            (one.skip, one.size_bytes, one.modified_ns)
+            for one in skipped
+            if one.skip.reason != NEEDS_EXTRA
+        ]
+        documents.skip(connection, self.project.id, lasting, recipe=self.indexer.chunker.recipe)
+        self._remove(connection, [ids[one.path] for one in skipped])
+
+    def _remove(self, connection: Connection, ids: Sequence[int]) -> int:
+        removed = documents.remove(connection, self.project.id, ids, feeds=self.store.catches_up)
+        self.store.apply_changes(connection, self.project.id, removed.changes)
+        return removed.documents
+
+    def _report_batch(
+        self, owned: Sequence[Outcome], stored: documents.Stored, *, lost: int
+    ) -> None:
+        prepared = _select(owned, PreparedDocument)
+        skips = [one.skip for one in _select(owned, SkippedFile)]
+        failures = [Failure(path=one.path, error=one.error) for one in _select(owned, FailedFile)]
+        updated = sum(
+            one.path in self.known and bool(self.known[one.path].sha256) for one in prepared
         )
-        tally.added += stored.documents - old
-        tally.updated += old
-        tally.unchanged += len(written.same)
-        tally.chunks += stored.chunks
-        tally.embedded += stored.embedded
-        tally.busy += len(lost) + written.busy
-        tally.removed += sum(one.skip.path in self.known for one in written.skipped)
-        tally.skips += [one.skip for one in written.skipped]
-        tally.failures += [Failure(path=one.path, error=one.error) for one in written.failed]
-        _count_secrets(tally, written.prepared)
-
-
-def _divide(work: Sequence[Work]) -> Iterator[list[Work]]:
-    """Divide work into portions for one worker each."""
-    portion: list[Work] = []
-    size = 0
-    for one in work:
-        portion.append(one)
-        size += one.found.size_bytes
-        if len(portion) >= BATCH_FILES or size >= BATCH_BYTES:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
-
-
-def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
-    """Store documents given as text, all of one project, in one transaction; findable when this
-    returns.
-    """
-    started = time.monotonic()
-    outcomes = [
-        preparing.prepare_document(one, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens)
-        for one in given
-    ]
-    maker = maker_of(indexer, indexer.keep)
-    if indexer.embedder.is_cheap and len(given) <= LOOKED_UP:
-        maker.known = lambda shas: set()
-    vectors = maker.vectors(preparing.passages(outcomes))
-    prepared = [embedding.with_vectors(one, vectors) for one in outcomes]
-    expected = {one.path: one.version for one in given if one.version is not None}
-
-    def write(connection: Connection) -> tuple[ProjectRow, int, documents.Stored]:
-        row = projects.ensure(connection, given[0].project)
-        documents.check_versions(connection, row.id, expected)
-        documents.check_free(connection, row.id, [document.path for document in given])
-        held, new = documents.ensure_documents(
-            connection, row.id, [document.path for document in given]
+        masked, exposed = report_secrets("path", prepared)
+        self._report(
+            added=stored.documents - updated,
+            updated=updated,
+            unchanged=len(_select(owned, UnchangedFile)),
+            removed=sum(skip.path in self.known for skip in skips),
+            failed=len(failures),
+            busy=lost,
+            chunks=stored.chunks,
+            embedded=stored.embedded,
+            skips=tuple(skips),
+            masked=tuple(masked),
+            failures=tuple(failures),
+            warnings=tuple(exposed),
         )
-        feeds = indexer.store.catches_up
-        stored = documents.store(
-            connection,
-            row,
-            prepared,
-            held=held,
-            new=new,
-            space_id=indexer.store.space_id,
-            feeds=feeds,
+
+    def _report(self, **values: Any) -> None:
+        self.reports.append(IndexReport(project=self.project.name, **values))
+
+    def _emit_progress(self, *, unwritten: int = 0) -> None:
+        self.emit(
+            Progress(
+                task="indexing",
+                done=self.processed,
+                total=len(self.plan.new) + len(self.plan.suspect),
+                chunks=self.chunks + unwritten,
+            )
         )
-        indexer.store.apply_changes(connection, row.id, stored.changes)
-        if indexer.store.catches_up:
-            projects.prune_removals(connection, row.id, upto=indexer.store.get_position(row.id))
-        return row, len(new), stored
 
-    row, new, stored = indexer.catalog.transact(write)
-    indexer.store.finish_run(row.id, put=stored.chunks)
-    tally = _Tally(
-        added=new,
-        updated=len(given) - new,
-        chunks=stored.chunks,
-        embedded=stored.embedded if maker.keep is None else maker.made,
-    )
-    _count_secrets(tally, prepared)
-    return _report(
-        row.name, tally, list(filter(None, [maker.warning()])), time.monotonic() - started
-    )
+    def finish(self) -> None:
+        """Record the end of the run."""
+        self.indexer.catalog.transact(partial(projects.beat, run_id=self.run_id, finished=True))
 
-
-def maker_of(indexer: Indexer, keep: Keep) -> Maker:
-    """What makes the vectors of a run.
-
-    An embedder that is cheap is asked again rather than anybody else.
-    """
-    if indexer.embedder.is_cheap:
-        return Maker(embedder=indexer.embedder, known=indexer.known)
-    return Maker(
-        embedder=indexer.embedder,
-        known=indexer.known,
-        cache=indexer.cache,
-        keep=keep,
-        prove=indexer.prove,
-    )
+    def settle(self, *, unread: int) -> list[str]:
+        """Let the store catch up, and return warnings. `unread` counts folders."""
+        self._report(embedded=self.passages.saved_count)
+        warning = self.store.finish_run(self.project.id, on_progress=self.emit)
+        if self.store.catches_up:
+            prune = partial(self.indexer.prune_removals, project_id=self.project.id)
+            self.indexer.catalog.transact(prune)
+        warnings = [*self.passages.warnings, *([warning] if warning else [])]
+        if unread:
+            noun = "folder" if unread == 1 else "folders"
+            kept = "their indexed documents are kept"
+            warnings.insert(0, f"{unread} {noun} could not be listed; {kept}")
+        return warnings
 
 
-def _count_secrets(tally: _Tally, prepared: Sequence[PreparedDocument]) -> None:
-    """Count the masked secrets, and describe those in addresses."""
-    exposed = describe_exposed("path", (one.path for one in prepared))
-    tally.masked += (
-        replace(one, path=redact_address(one.path)) if exposed else one
-        for document in prepared
-        for one in document.masked
-    )
-    tally.exposed += exposed + describe_exposed(
-        "metadata key", chain.from_iterable(one.metadata for one in prepared)
-    )
+def _merge(reports: Sequence[IndexReport]) -> IndexReport:
+    """Add up the counts and lists of reports."""
+    values: dict[str, Any] = {
+        name: sum(getattr(report, name) for report in reports) for name in _COUNTS
+    }
+    for name in _LISTS:
+        values[name] = tuple(chain.from_iterable(getattr(report, name) for report in reports))
+    return replace(reports[0], **values)
 
 
-def _report(project: str, tally: _Tally, warnings: Sequence[str], seconds: float) -> IndexReport:
-    return IndexReport(
-        project=project,
-        added=tally.added,
-        updated=tally.updated,
-        unchanged=tally.unchanged,
-        removed=tally.removed,
-        failed=len(tally.failures),
-        busy=tally.busy,
-        chunks=tally.chunks,
-        embedded=tally.embedded,
-        seconds=round(seconds, 3),
-        skipped=dict(Counter(skip.reason for skip in tally.skips)),
-        skips=tuple(tally.skips),
-        masked=tuple(tally.masked),
-        failures=tuple(tally.failures),
-        warnings=(*warnings, *limit_warnings(tally.exposed)),
-    )
+def _select(outcomes: Iterable[Outcome], kind: type[_T]) -> list[_T]:
+    return [outcome for outcome in outcomes if isinstance(outcome, kind)]
+
+
+def _split(files: Sequence[PendingFile]) -> Iterator[list[PendingFile]]:
+    """Split files into tasks for one worker each."""
+    task: list[PendingFile] = []
+    size_bytes = 0
+    for file in files:
+        task.append(file)
+        size_bytes += file.found.size_bytes
+        if len(task) >= BATCH_FILES or size_bytes >= BATCH_BYTES:
+            yield task
+            task, size_bytes = [], 0
+    if task:
+        yield task

@@ -1,6 +1,6 @@
-"""From a file or a text to a document that only lacks its vectors: read, cut, fingerprinted.
+"""Preparation of documents: read, mask secrets, chunk and fingerprint. Only vectors are missing.
 
-This is what runs in the worker processes, several files at a time.
+Worker processes run this module, several files at a time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unspool.domain.documents import Document, Kind, Origin, Piece, nanoseconds,
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_text, text_fingerprint
 from unspool.domain.reports import Skip
 from unspool.errors import UnspoolError
-from unspool.indexing.changes import Work
+from unspool.indexing.changes import PendingFile
 from unspool.sources.reading import (
     Reading,
     mask_metadata,
@@ -25,17 +25,18 @@ from unspool.sources.reading import (
     read_small_text,
 )
 
-CHUNKER = "2"  # raised when the cutting changes; documents cut by another one are stale
-PLACE_TOKENS = 64  # kept free under the embedder's limit for title, headings and symbol
-# No chunk is longer than this, whatever the embedder reads: who reads a hit wants the place, not
-# the file. So a catalog that goes over to a model that reads more keeps its chunks.
+# Raise it when chunking changes. Documents of another version are stale.
+CHUNKER = "2"
+CONTEXT_TOKENS = 64  # reserved below the embedder's limit for title, headings and symbol
+# Limit of a chunk for every embedder, because readers of a hit want the place, not the file.
+# A catalog that switches to a model with a larger limit therefore keeps its chunks.
 MOST_TOKENS = 512
 
 _SPARE_BYTES = 30_000_000
 
 
 class TokenCounter(Protocol):
-    """Limit and token count of an embedder, as chunking needs them."""
+    """Limit and token count of an embedder."""
 
     @property
     def max_tokens(self) -> int: ...
@@ -44,159 +45,160 @@ class TokenCounter(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Same:
-    """The content is what the catalog holds already."""
+class Chunker:
+    """Chunk sizes for one embedder. `chunk_tokens` is the preferred size."""
 
-    work: Work
-    modified_ns: int
-    size_bytes: int
+    counter: TokenCounter
+    chunk_tokens: int
 
     @property
-    def path(self) -> str:
-        return self.work.found.path
+    def limit(self) -> int:
+        """Most tokens of a chunk. A model with a small limit reserves less for the context."""
+        most = min(MOST_TOKENS, self.counter.max_tokens)
+        return most - min(CONTEXT_TOKENS, most // 4)
+
+    @property
+    def recipe(self) -> str:
+        """Key of the chunk sizes. Documents with another recipe are stale."""
+        most = min(MOST_TOKENS, self.counter.max_tokens)
+        return f"{CHUNKER}/{min(self.chunk_tokens, self.limit)}/{most}"
+
+    def chunk(self, text: str, *, language: str, kind: Kind) -> list[Piece]:
+        """Split a text into pieces."""
+        return chunking.chunk(
+            text,
+            language=language,
+            kind=kind,
+            limit=self.limit,
+            count=self.counter.count_tokens,
+            target=min(self.chunk_tokens, self.limit),
+            ruler=getattr(self.counter, "ruler", None),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
-    """The document could not be prepared."""
+class UnchangedFile:
+    """A file whose content is already stored."""
+
+    path: str
+    modified_ns: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedFile:
+    """A file that could not be prepared."""
 
     path: str
     error: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Skipped:
-    """The content said no."""
+class SkippedFile:
+    """A file whose content is not worth indexing, with its size and time at the scan."""
 
-    work: Work
     skip: Skip
+    size_bytes: int
+    modified_ns: int
 
     @property
     def path(self) -> str:
-        return self.work.found.path
+        return self.skip.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unchunked:
+class UnchunkedFile:
     """A file that was read by a process that cannot count the embedder's tokens."""
 
     path: str
     reading: Reading
 
 
-Outcome = PreparedDocument | Same | Failed | Skipped | Unchunked
-
-
-def recipe(counter: TokenCounter, chunk_tokens: int) -> str:
-    """How documents are cut; a change makes them stale."""
-    most = min(MOST_TOKENS, counter.max_tokens)
-    return f"{CHUNKER}/{min(chunk_tokens, limit_of(counter))}/{most}"
-
-
-def limit_of(counter: TokenCounter) -> int:
-    """How long a chunk may be. A model that reads little keeps less free for the place."""
-    most = min(MOST_TOKENS, counter.max_tokens)
-    return most - min(PLACE_TOKENS, most // 4)
+Outcome = PreparedDocument | UnchangedFile | FailedFile | SkippedFile | UnchunkedFile
 
 
 def prepare_files(
-    work: Sequence[Work],
+    files: Sequence[PendingFile],
     *,
-    counter: TokenCounter | None,
-    chunk_tokens: int,
+    chunker: Chunker | None,
     max_bytes: int,
-    on_file: Callable[[int], None] = lambda number: None,
+    on_file: Callable[[int], None],
 ) -> list[Outcome]:
-    """Prepare files. One that fails does not stop the others. Without a counter the files are only
-    read.
+    """Prepare files, or only read them if there is no chunker.
 
-    `on_file` is called with the number of each file before it is opened.
+    A file that fails does not stop the others. `on_file` receives the number of each file before
+    it is opened.
     """
     outcomes: list[Outcome] = []
-    for number, one in enumerate(work):
+    for number, file in enumerate(files):
         on_file(number)
-        with _note_failure(one.found.path, outcomes):
-            outcomes.append(
-                _prepare(one, read(one.found, max_bytes=max_bytes), counter, chunk_tokens)
-            )
+        with _record_failure(file.found.path, outcomes):
+            outcomes.append(_prepare(file, read(file.found, max_bytes=max_bytes), chunker))
     return outcomes
 
 
 def prepare_small_files(
-    work: Sequence[Work], *, counter: TokenCounter, chunk_tokens: int, max_bytes: int
-) -> tuple[list[Outcome], list[Work]]:
-    """Prepare files of a little plain text, and return those that only a worker process may
-    read.
-    """
+    files: Sequence[PendingFile], *, chunker: Chunker, max_bytes: int
+) -> tuple[list[Outcome], list[PendingFile]]:
+    """Prepare short plain text, and return the files that only a worker process may read."""
     outcomes: list[Outcome] = []
-    deferred: list[Work] = []
-    for one in work:
-        with _note_failure(one.found.path, outcomes):
-            reading = read_small_text(one.found, max_bytes=max_bytes)
+    deferred: list[PendingFile] = []
+    for file in files:
+        with _record_failure(file.found.path, outcomes):
+            reading = read_small_text(file.found, max_bytes=max_bytes)
             if reading is None:
-                deferred.append(one)
+                deferred.append(file)
             else:
-                outcomes.append(_prepare(one, reading, counter, chunk_tokens))
+                outcomes.append(_prepare(file, reading, chunker))
     return outcomes, deferred
 
 
-def chunk_readings(
-    outcomes: Iterable[Outcome], *, counter: TokenCounter, chunk_tokens: int
-) -> list[Outcome]:
+def chunk_readings(outcomes: Iterable[Outcome], chunker: Chunker) -> list[Outcome]:
     """Chunk the files that a worker has only read."""
-    done: list[Outcome] = []
-    for one in outcomes:
-        with _note_failure(one.path, done):
-            done.append(
-                _from_reading(one.path, one.reading, counter, chunk_tokens)
-                if isinstance(one, Unchunked)
-                else one
-            )
-    return done
+    chunked: list[Outcome] = []
+    for outcome in outcomes:
+        with _record_failure(outcome.path, chunked):
+            if isinstance(outcome, UnchunkedFile):
+                outcome = _build_document(outcome.path, outcome.reading, chunker)
+            chunked.append(outcome)
+    return chunked
 
 
 @contextmanager
-def _note_failure(path: str, outcomes: list[Outcome]) -> Iterator[None]:
-    """Note a file that cannot be prepared.
+def _record_failure(path: str, outcomes: list[Outcome]) -> Iterator[None]:
+    """Record a file that cannot be prepared.
 
-    A lack of memory ends the process instead, and its parent notes the file.
+    A lack of memory ends the process, and the parent process records the file.
     """
     try:
         yield
     except MemoryError:
         raise
     except UnspoolError as error:
-        outcomes.append(Failed(path=path, error=str(error)))
-    except Exception as error:  # noqa: BLE001 - whatever one file does to a parser, the others go on
-        # raises MemoryError where a parser has turned that into another error
+        outcomes.append(FailedFile(path=path, error=str(error)))
+    except Exception as error:  # noqa: BLE001 - any parser error must spare the other files
+        # raises MemoryError if a parser has turned that into another error
         bytearray(_SPARE_BYTES)
-        outcomes.append(
-            Failed(
-                path=path,
-                error=(
-                    f"this is a bug in unspool: {type(error).__name__} while it was prepared; "
-                    f"please report it"
-                ),
-            )
-        )
+        name = type(error).__name__
+        message = f"this is a bug in unspool: {name} while it was prepared; please report it"
+        outcomes.append(FailedFile(path=path, error=message))
 
 
-def _prepare(
-    work: Work, reading: Reading | Skip, counter: TokenCounter | None, chunk_tokens: int
-) -> Outcome:
+def _prepare(file: PendingFile, reading: Reading | Skip, chunker: Chunker | None) -> Outcome:
+    found = file.found
     if isinstance(reading, Skip):
-        return Skipped(work=work, skip=reading)
-    if work.known_sha and reading.sha256 == work.known_sha:
-        return Same(work=work, modified_ns=reading.modified_ns, size_bytes=reading.size_bytes)
-    if counter is None:
-        return Unchunked(path=work.found.path, reading=reading)
-    return _from_reading(work.found.path, reading, counter, chunk_tokens)
+        return SkippedFile(skip=reading, size_bytes=found.size_bytes, modified_ns=found.modified_ns)
+    if file.known_sha and reading.sha256 == file.known_sha:
+        return UnchangedFile(
+            path=found.path, modified_ns=reading.modified_ns, size_bytes=reading.size_bytes
+        )
+    if chunker is None:
+        return UnchunkedFile(path=found.path, reading=reading)
+    return _build_document(found.path, reading, chunker)
 
 
-def prepare_document(
-    document: Document, *, counter: TokenCounter, chunk_tokens: int
-) -> PreparedDocument:
-    """Prepare a document given as text, without vectors. Its secrets are masked as a file's are."""
+def prepare_document(document: Document, chunker: Chunker) -> PreparedDocument:
+    """Prepare a document given as text. Its secrets are masked as in a file."""
     data = document.text.encode("utf-8", "surrogatepass")
     text, masked = mask_text(document.text, document.path)
     reading = Reading(
@@ -206,44 +208,22 @@ def prepare_document(
         modified_ns=0,
         encoding="",
         masked=masked,
+        title=mask_value(document.title, document.path),
+        language=document.language.lower(),
     )
-    title = mask_value(document.title, document.path)
-    prepared = _from_reading(
-        document.path, reading, counter, chunk_tokens, language=document.language, title=title
-    )
-    modified = None if document.modified is None else nanoseconds(document.modified)
     return replace(
-        prepared,
+        _build_document(document.path, reading, chunker),
         metadata=mask_metadata(document.metadata),
-        modified_ns=modified,
+        modified_ns=None if document.modified is None else nanoseconds(document.modified),
         origin=Origin.TEXT,
     )
 
 
-def _from_reading(
-    path: str,
-    reading: Reading,
-    counter: TokenCounter,
-    chunk_tokens: int,
-    *,
-    language: str = "",
-    title: str = "",
-) -> PreparedDocument:
-    language = (
-        language.lower() or reading.language or chunking.language_of(path, reading.text[:2000])
-    )
+def _build_document(path: str, reading: Reading, chunker: Chunker) -> PreparedDocument:
+    language = reading.language or chunking.language_of(path, reading.text[:2000])
     kind = chunking.kind_of(language)
-    title = (title or reading.title or chunking.title_of(reading.text, language))[:300]
-    limit = limit_of(counter)
-    pieces = chunking.chunk(
-        reading.text,
-        language=language,
-        kind=kind,
-        limit=limit,
-        count=counter.count_tokens,
-        target=min(chunk_tokens, limit),
-        ruler=getattr(counter, "ruler", None),
-    )
+    title = (reading.title or chunking.title_of(reading.text, language))[:300]
+    pieces = chunker.chunk(reading.text, language=language, kind=kind)
     return PreparedDocument(
         path=path,
         sha256=reading.sha256,
@@ -252,26 +232,26 @@ def _from_reading(
         modified_ns=reading.modified_ns,
         language=language,
         kind=kind,
-        recipe=recipe(counter, chunk_tokens),
+        recipe=chunker.recipe,
         origin=Origin.FILE,
-        chunks=tuple(_chunk(piece, reading.text, kind, title) for piece in pieces),
+        chunks=tuple(build_chunk(piece, reading.text, kind, title) for piece in pieces),
         masked=reading.masked,
     )
 
 
-def _chunk(piece: Piece, text: str, kind: Kind, title: str) -> PreparedChunk:
+def build_chunk(piece: Piece, text: str, kind: Kind, title: str = "") -> PreparedChunk:
+    """Cut a piece out of a text, and fingerprint the passage that is embedded for it."""
     own = text[piece.start : piece.end]
-    return PreparedChunk(
-        piece=piece,
-        text=own,
-        text_sha=text_fingerprint(passage(kind, title, piece.headings, piece.symbol, own)),
-    )
+    passage = build_passage(kind, title, piece.headings, piece.symbol, own)
+    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(passage))
 
 
-def passage(kind: str, title: str, headings: Sequence[str], symbol: str, text: str) -> str:
-    """What is embedded for a chunk. Of a message nothing but what it says: the speaker in front
-    changes nothing on meetings, and so a conversation can get another title without being embedded
-    again."""
+def build_passage(kind: str, title: str, headings: Sequence[str], symbol: str, text: str) -> str:
+    """Return the text that is embedded for a chunk.
+
+    For a message it is only the message. A speaker in front changes nothing in results for
+    meetings, and a conversation can get another title without being embedded again.
+    """
     if kind == Kind.CHAT:
         return text
     return embedded_text(
@@ -282,14 +262,15 @@ def passage(kind: str, title: str, headings: Sequence[str], symbol: str, text: s
     )
 
 
-def passages(outcomes: Iterable[Outcome]) -> dict[bytes, str]:
-    """What is embedded for documents: each different text once, by its fingerprint."""
-    found: dict[bytes, str] = {}
-    for one in outcomes:
-        if isinstance(one, PreparedDocument):
-            for chunk in one.chunks:
-                if chunk.text_sha not in found:
-                    found[chunk.text_sha] = passage(
-                        one.kind, one.title, chunk.piece.headings, chunk.piece.symbol, chunk.text
+def collect_passages(outcomes: Iterable[Outcome]) -> dict[bytes, str]:
+    """Return the passages of documents by fingerprint, each distinct passage once."""
+    passages: dict[bytes, str] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, PreparedDocument):
+            for chunk in outcome.chunks:
+                if chunk.text_sha not in passages:
+                    piece = chunk.piece
+                    passages[chunk.text_sha] = build_passage(
+                        outcome.kind, outcome.title, piece.headings, piece.symbol, chunk.text
                     )
-    return found
+    return passages

@@ -1,46 +1,44 @@
-"""Going over to another embedder while searches go on: its vectors are made beside those in use,
-and put in use in one step.
+"""Switch of a catalog to another embedder while searches continue.
 
-Whatever has been embedded stays in the catalog, so an attempt that was killed goes on where it was.
+The new vectors are built beside the active ones, and activated in one step. An interrupted attempt
+keeps its vectors, so the next one resumes.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 import numpy as np
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, documents, projects, reading, spaces
-from unspool.catalog.spaces import Passage, Space
-from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
+from unspool.domain.reports import OnProgress, Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
 from unspool.embedders.model import SAME
 from unspool.embedders.options import OverLimit
 from unspool.errors import ConflictError, InputError, ServiceError
 from unspool.index.stores import IndexStore
-from unspool.indexing.embedding import Maker
-from unspool.indexing.preparing import passage
+from unspool.indexing.embedding import PassageEmbedder
+from unspool.indexing.preparing import build_passage
 
 TASK = "reembed"
-# Others go on writing meanwhile. After so many rounds what they wrote last is embedded while they
-# wait.
+# Other processes keep writing. After so many rounds the rest is embedded while they wait.
 ROUNDS = 8
 CHEAP_PAGE = 2_000
-SAMPLE = 16  # texts that are embedded once more, to see that each vector is where it belongs
+SAMPLE = 16  # texts that are embedded again to verify their vectors
 
-OnProgress = Callable[[Progress], None]
-OpenStore = Callable[[Space], IndexStore]
+OpenStore = Callable[[spaces.Space], IndexStore]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reembedder:
-    """What going over works with. `setting` is how another process opens the same embedder."""
+    """Resources of a re-embedding. `setting` opens the same embedder in another process."""
 
     catalog: Catalog
     embedder: Embedder
@@ -49,233 +47,220 @@ class Reembedder:
     open_store: OpenStore
 
 
-def plan(work: Reembedder) -> ReembedPlan:
-    """What it will cost."""
-    with work.catalog.read() as connection:
+def plan_reembedding(resources: Reembedder) -> ReembedPlan:
+    """Estimate the cost of a switch."""
+    embedder, facts = resources.embedder, resources.embedder.facts
+    with resources.catalog.read() as connection:
         active = spaces.active_space(connection)
-        known = next(
-            (space for space in spaces.all_spaces(connection) if space.belongs_to(work.embedder)),
-            None,
-        )
-        missing = spaces.missing(connection, None if known is None else known.id)
-        facts = work.embedder.facts
+        known = spaces.all_spaces(connection)
+        target = next((space for space in known if space.belongs_to(embedder)), None)
+        missing = spaces.missing(connection, None if target is None else target.id)
         too_long = (
             0
             if facts.over_limit is OverLimit.WHOLE
-            else spaces.longest_over(connection, work.embedder.max_tokens)
+            else spaces.longest_over(connection, embedder.max_tokens)
         )
-    price = None if facts.price is None else missing.tokens * facts.price / 1_000_000
-    after = (
-        str(known)
-        if known
-        else f"{facts.name} (revision {facts.revision}, {work.embedder.dimension} dimensions)"
-    )
+    new = f"{facts.name} (revision {facts.revision}, {embedder.dimension} dimensions)"
     return ReembedPlan(
         before="" if active is None else str(active),
-        after=after,
+        after=new if target is None else str(target),
         texts=missing.texts,
         tokens=missing.tokens,
-        price=price,
+        price=None if facts.price is None else missing.tokens * facts.price / 1_000_000,
         too_long=too_long,
     )
 
 
-def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedReport:
-    """Make the embedder's vectors of everything, see that they are right, and put them in use."""
+def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> ReembedReport:
+    """Embed everything, verify the vectors and activate them."""
     started = time.monotonic()
-    tell = on_progress or (lambda progress: None)
-    with work.catalog.occupy(TASK) as alone:
-        if not alone:
-            raise ConflictError(
-                "another process is changing this catalog's embedder; wait until it is done"
-            )
-        with work.catalog.read() as connection:
+    catalog, embedder = resources.catalog, resources.embedder
+    with _occupy(catalog):
+        with catalog.read() as connection:
             before = spaces.active_space(connection)
-        # which may have to be asked for: not while others wait to write
-        _ = work.embedder.dimension
-        space = work.catalog.transact(
-            lambda connection: spaces.prepare(connection, work.embedder, work.setting)
+        # A call to the model may be necessary. It must not block writers.
+        _ = embedder.dimension
+        space = catalog.transact(
+            lambda connection: spaces.prepare(connection, embedder, resources.setting)
         )
-        run = _Run(work, space, tell)
+        passages = PassageEmbedder(
+            embedder=embedder, cache=None if embedder.is_cheap else resources.cache
+        )
+        emit = on_progress or (lambda progress: None)
         if not space.active:
-            run.go_over()
-    with work.catalog.read() as connection:
+            ReembedRun(catalog, space, passages, emit).switch(resources.open_store)
+    with catalog.read() as connection:
         kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
-        chunks = sum(
-            reading.chunk_count(connection, row.id) for row in projects.all_projects(connection)
-        )
-    warning = run.maker.warning()
+        rows = projects.all_projects(connection)
+        chunks = sum(reading.chunk_count(connection, row.id) for row in rows)
     return ReembedReport(
         before="" if before is None else str(before),
         after=str(space),
-        embedded=run.maker.made,
+        embedded=passages.embedded_count,
         chunks=chunks,
         seconds=round(time.monotonic() - started, 3),
         kept=tuple(kept),
-        warnings=(f"{warning} until the documents are indexed again, which cuts them anew",)
-        if warning
-        else (),
+        warnings=tuple(
+            f"{warning} until the documents are indexed again with smaller chunks"
+            for warning in passages.warnings
+        ),
     )
 
 
-def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
-    """Forget every space that is not in use; returns whose they were."""
-    with catalog.occupy(TASK) as alone:
-        if not alone:
-            raise ConflictError(
-                "another process is changing this catalog's embedder; wait until it is done"
-            )
+def drop_inactive_spaces(catalog: Catalog, open_store: OpenStore) -> list[str]:
+    """Delete the vectors of every embedder but the active one, and return the embedders."""
+    with _occupy(catalog):
         with catalog.read() as connection:
             known = spaces.all_spaces(connection)
-        old = [space for space in known if not space.active]
-        for space in old:
+        # The active one last: its sweep also removes files of an attempt that was killed here.
+        for space in sorted(known, key=lambda one: one.active):
             with closing(open_store(space)) as store:
-                catalog.transact(
-                    lambda connection, space=space, store=store: _drop(connection, space, store)  # type: ignore[misc]
-                )
-        for space in known:
-            # also where there are no old ones: one who was killed here may have left something
-            if space.active:
-                with closing(open_store(space)) as store:
+                if space.active:
                     store.sweep_spaces({space.id})
-    return [str(space) for space in old]
+                else:
+                    catalog.transact(partial(_drop, space, store))
+    return [str(space) for space in known if not space.active]
 
 
-def _drop(connection: Connection, space: Space, store: IndexStore) -> None:
+def _drop(space: spaces.Space, store: IndexStore, connection: Connection) -> None:
     store.drop_space(connection)
     spaces.drop(connection, space.id)
 
 
-class _Run:
-    def __init__(self, work: Reembedder, space: Space, tell: OnProgress) -> None:
-        self.work = work
-        self.space = space
-        self.tell = tell
-        self.refused: list[tuple[Passage, InputError]] = []
-        self.maker = Maker(
-            embedder=work.embedder,
-            known=lambda shas: set(),
-            cache=None if work.embedder.is_cheap else work.cache,
-        )
-        # texts in a transaction
-        self._page = CHEAP_PAGE if work.embedder.is_cheap else self.maker.portion
+@contextmanager
+def _occupy(catalog: Catalog) -> Iterator[None]:
+    """Exclude other processes that change the embedder."""
+    with catalog.occupy(TASK) as is_alone:
+        if not is_alone:
+            raise ConflictError(
+                "another process is changing this catalog's embedder; wait until it is done"
+            )
+        yield
 
-    def go_over(self) -> None:
-        """Embed, build, look, switch; again as long as others write faster."""
-        store = self.work.open_store(self.space)
+
+@dataclass(slots=True)
+class ReembedRun:
+    """State of one switch to a vector space."""
+
+    catalog: Catalog
+    space: spaces.Space
+    passages: PassageEmbedder
+    emit: OnProgress
+    rejected: list[tuple[spaces.Passage, InputError]] = field(default_factory=list)
+
+    def switch(self, open_store: OpenStore) -> None:
+        """Embed, build, verify and activate. Repeat while others write faster."""
         is_verified = False
-        try:
+        with closing(open_store(self.space)) as store:
             for number in count(1):
+                is_last = number >= ROUNDS
                 self._embed_all()
-                if not self._build(store) and number < ROUNDS:
+                if not self._build(store) and not is_last:
                     continue
                 if not is_verified:
                     self._verify()
                     is_verified = True
-                if self.work.catalog.transact(
-                    lambda connection, last=number >= ROUNDS: self._switch(  # type: ignore[misc]
-                        connection, store, last=last
-                    )
-                ):
+                if self.catalog.transact(partial(self._activate, store, is_last)):
                     return
-        finally:
-            store.close()
 
     def _embed_all(self) -> None:
-        with self.work.catalog.read() as connection:
+        with self.catalog.read() as connection:
             total = spaces.missing(connection, self.space.id).texts
-        after = -1
         done = 0
-        while True:
-            with self.work.catalog.read() as connection:
-                page = spaces.without_vector(
-                    connection, self.space.id, after=after, limit=self._page
-                )
-            if not page:
-                break
-            done += self._keep(page)
-            after = page[-1].id
-            self.tell(Progress(task="embedding", done=min(done, total), total=total))
-        if self.refused:
-            one, error = self.refused[0]
-            others = f" and {len(self.refused) - 1} more" if len(self.refused) > 1 else ""
+        for page in self._read_pages():
+            done += self._embed_page(page)
+            self.emit(Progress(task="embedding", done=min(done, total), total=total))
+        if self.rejected:
+            passage, error = self.rejected[0]
+            others = f" and {len(self.rejected) - 1} more" if len(self.rejected) > 1 else ""
             raise InputError(
-                f"{self.space.embedder} refuses what stands in {one.path} from line "
-                f"{one.line}{others} ({error}); nothing was switched, all other "
-                "vectors are kept: forget or shorten what it refuses, and begin again"
+                f"{self.space.embedder} rejects the text in {passage.path} from line "
+                f"{passage.line}{others} ({error}); nothing was switched, all other vectors are "
+                "kept: forget or shorten what it rejects, and begin again"
             )
 
-    def _keep(self, page: Sequence[Passage]) -> int:
-        """Embed texts and keep their vectors; returns how many.
+    def _read_pages(self) -> Iterator[list[spaces.Passage]]:
+        after = -1
+        # texts in a transaction
+        limit = CHEAP_PAGE if self.passages.embedder.is_cheap else self.passages.batch_size
+        while True:
+            with self.catalog.read() as connection:
+                page = spaces.without_vector(connection, self.space.id, after=after, limit=limit)
+            if not page:
+                return
+            yield page
+            after = page[-1].id
 
-        Where the embedder refuses one, it is looked for by halves.
+    def _embed_page(self, page: Sequence[spaces.Passage]) -> int:
+        """Embed passages, save their vectors and return how many.
+
+        If the embedder rejects a passage, it is found by bisection.
         """
         try:
-            vectors = self._vectors(page)
+            vectors = self._embed(page)
         except InputError as error:
             if len(page) == 1:
-                self.refused.append((page[0], error))
+                self.rejected.append((page[0], error))
                 return 0
             middle = len(page) // 2
-            return self._keep(page[:middle]) + self._keep(page[middle:])
-        self.work.catalog.transact(
+            return self._embed_page(page[:middle]) + self._embed_page(page[middle:])
+        self.catalog.transact(
             lambda connection: documents.keep_embeddings(connection, self.space.id, vectors)
         )
         return len(vectors)
 
-    def _vectors(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
-        return self.maker.vectors({one.text_sha: text_of(one) for one in page})
+    def _embed(self, page: Sequence[spaces.Passage]) -> dict[bytes, bytes]:
+        return self.passages.embed_missing({one.text_sha: rebuild_passage(one) for one in page})
 
     def _build(self, store: IndexStore) -> bool:
-        with self.work.catalog.read() as connection:
-            ids = [row.id for row in projects.all_projects(connection)]
-        return all(store.build_space(id_, on_progress=self.tell) for id_ in ids)
+        with self.catalog.read() as connection:
+            rows = projects.all_projects(connection)
+        return all(store.build_space(row.id, on_progress=self.emit) for row in rows)
 
     def _verify(self) -> None:
-        """Whether every vector has its length, and some that are embedded once more come out the
-        same.
-        """
-        with self.work.catalog.read() as connection:
+        """Check the length of every vector, and embed a sample again to compare."""
+        with self.catalog.read() as connection:
             odd = spaces.odd_vectors(connection, self.space.id, self.space.dimension)
-            found = list(spaces.samples(connection, self.space.id, SAMPLE))
+            sample = list(spaces.samples(connection, self.space.id, SAMPLE))
         if odd:
             raise ServiceError(
                 f"{odd} vectors of {self.space} have the wrong length; drop them with `unspool "
                 f"reembed --drop-old` and begin again"
             )
-        if not found:
+        if not sample:
             return
-        rows = self.work.embedder.embed_passages([text_of(one) for one, _ in found])
-        cosines = [
-            float(np.frombuffer(vector, dtype="<f4") @ row)
-            for (_, vector), row in zip(found, rows, strict=True)
-        ]
-        wrong = sum(cosine < SAME for cosine in cosines)
-        if wrong:
+        rows = self.passages.embedder.embed_passages(
+            [rebuild_passage(passage) for passage, _ in sample]
+        )
+        different = sum(
+            float(np.frombuffer(vector, dtype="<f4") @ row) < SAME
+            for (_, vector), row in zip(sample, rows, strict=True)
+        )
+        if different:
             raise ServiceError(
-                f"{wrong} of {len(found)} texts have another vector now than the one that was "
-                f"stored, so {self.space.embedder} cannot be relied on; "
-                "nothing was switched. See to that embedder, drop what it made with `unspool "
-                "reembed --drop-old`, and begin again"
+                f"{different} of {len(sample)} texts have another vector now than the stored one, "
+                f"so {self.space.embedder} is not reliable; nothing was switched. Repair that "
+                "embedder, drop its vectors with `unspool reembed --drop-old`, and begin again"
             )
 
-    def _switch(self, connection: Connection, store: IndexStore, *, last: bool) -> bool:
-        """The one step; False where others have written something that has no vector yet."""
+    def _activate(self, store: IndexStore, is_last: bool, connection: Connection) -> bool:
+        """Activate the space in one transaction.
+
+        Return False if others have written passages without a vector, except in the last round.
+        """
         spaces.take_all(connection)
-        while page := spaces.without_vector(
-            connection, self.space.id, after=-1, limit=self.maker.portion
-        ):
-            if not last:
+        limit = self.passages.batch_size
+        while page := spaces.without_vector(connection, self.space.id, after=-1, limit=limit):
+            if not is_last:
                 return False
-            documents.keep_embeddings(connection, self.space.id, self._vectors(page))
+            documents.keep_embeddings(connection, self.space.id, self._embed(page))
         for row in projects.all_projects(connection):
             store.complete_space(connection, row.id)
         spaces.switch(connection, self.space.id)
         return True
 
 
-def text_of(one: Passage) -> str:
-    """What was embedded for a chunk."""
-    return passage(
-        one.kind, one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text
-    )
+def rebuild_passage(stored: spaces.Passage) -> str:
+    """Return the text that was embedded for a stored chunk."""
+    headings = stored.headings.split("\n") if stored.headings else ()
+    return build_passage(stored.kind, stored.title, headings, stored.symbol, stored.text)

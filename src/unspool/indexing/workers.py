@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from unspool.catalog.options import DatabaseOptions
-from unspool.indexing.changes import Work
-from unspool.indexing.preparing import Failed, Outcome
+from unspool.indexing.changes import PendingFile
+from unspool.indexing.preparing import Chunker, FailedFile, Outcome, TokenCounter, prepare_files
 from unspool.processes import (
     Channel,
     Child,
@@ -24,11 +24,15 @@ from unspool.processes import (
     limit_memory,
 )
 
+# Imported where it is used: numpy takes memory that most workers do not need.
+if TYPE_CHECKING:
+    from unspool.indexing.embedding import PassageEmbedder
+
 LIMITS = Limits()
-# Batches per worker that are under way or wait to be stored: enough to keep it busy while the
-# parent commits to the index for two seconds.
-UNDER_WAY = 8
-# There is a worker per core, and numpy's own threads would compete with them.
+# Unfinished and unwritten batches per worker: enough work while the parent commits to the index for
+# two seconds.
+BATCHES_AHEAD = 8
+# There is a worker per core, and numpy's own threads would compete with the workers.
 _ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -36,68 +40,67 @@ _ONE_THREAD = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 
-# trees of parsers contain cycles, and the memory of a slow file must not count for the next one
-_COLLECTED_AFTER_S = 0.5
-# beyond the limit of a file: libraries that find no memory there hang instead of raising an error
+# Syntax trees contain cycles, and the memory of a slow file must not count for the next one.
+_COLLECT_AFTER_S = 0.5
+# Added to the limit of a file while embedding: libraries that find no memory hang there instead of
+# raising an error.
 _EMBEDDING_BYTES = 50_000_000
 
-Prepare = Callable[[Sequence[Work], Callable[["Phase"], None]], list[Outcome]]
+Prepare = Callable[[Sequence[PendingFile], Callable[["Phase"], None]], list[Outcome]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class WorkerConfig:
     """Settings of a worker, as plain values that another process can read."""
 
     database: str
     options: DatabaseOptions
     space_id: int
-    embedder: str  # opened by the worker, which then embeds; empty where the parent embeds
-    # the worker can count the embedder's tokens; otherwise it only reads, and the parent chunks
+    embedder: str  # setting of the embedder that the worker opens; empty if the parent embeds
+    # True if the worker can count the embedder's tokens; otherwise the parent chunks
     counts: bool
     max_tokens: int
     tokenizer_file: str
     chunk_tokens: int
     max_bytes: int
-    seconds: float  # for one file, or for one portion of texts that are embedded
+    seconds: float  # for one file, or for one batch of passages
     memory_bytes: int
 
 
 class Phase(NamedTuple):
-    """Announcement of a worker: the number of the file that it begins, None for the embedding of
-    texts of all of them.
-    """
+    """Announcement of a worker before each file and before each batch of passages."""
 
-    file: int | None
+    file: int | None  # number in the batch of files; None before it embeds
 
 
-class Pool:
+class WorkerPool:
     """Worker processes, started when first used."""
 
-    def __init__(self, recipe: Recipe, jobs: int) -> None:
-        self._recipe = recipe
+    def __init__(self, config: WorkerConfig, jobs: int) -> None:
+        self._config = config
         self._jobs = jobs
         self._idle: queue.LifoQueue[Child] = queue.LifoQueue()
         self._workers: list[Child] = []
         self._closed = False
         self._threads = ThreadPoolExecutor(jobs, thread_name_prefix="unspool-worker")
 
-    def map(self, batches: Iterator[Sequence[Work]]) -> Iterator[list[Outcome]]:
+    def map(self, batches: Iterator[Sequence[PendingFile]]) -> Iterator[list[Outcome]]:
         """Prepare batches, and yield the results as they are ready.
 
-        The number of batches under way is bounded.
+        The number of unfinished batches is bounded.
         """
-        under_way: set[Future[list[Outcome]]] = set()
+        pending: set[Future[list[Outcome]]] = set()
         for batch in batches:
-            under_way.add(self._threads.submit(self._run, batch))
-            if len(under_way) >= UNDER_WAY * self._jobs:
-                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            pending.add(self._threads.submit(self._run, batch))
+            if len(pending) >= BATCHES_AHEAD * self._jobs:
+                done, pending = wait(pending, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
-        while under_way:
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from (future.result() for future in done)
 
     def close(self) -> None:
-        """End all workers, busy ones included."""
+        """Stop all workers, busy ones included."""
         self._closed = True
         for worker in self._workers:
             worker.kill()
@@ -105,153 +108,135 @@ class Pool:
         for worker in self._workers:
             worker.close()
 
-    def _run(self, batch: Sequence[Work]) -> list[Outcome]:
-        """Have a worker prepare a batch.
+    def _run(self, batch: Sequence[PendingFile]) -> list[Outcome]:
+        """Let a worker prepare a batch.
 
-        If it ends at a file, report that file and prepare the others again.
+        If the worker dies at a file, that file fails and the others are prepared again.
         """
         if self._closed or not batch:
             return []
-        worker = self._take()
-        # until the first announcement the worker imports modules and opens the catalog
+        worker = self._get_worker()
+        # No time limit before the first announcement: the worker imports modules and opens the
+        # catalog.
         phase: Phase | None = None
         try:
             worker.send(batch)
             while isinstance(
-                message := worker.receive(self._recipe.seconds if phase else None), Phase
+                message := worker.receive(self._config.seconds if phase else None), Phase
             ):
                 phase = message
         except ChildEndedError as error:
-            self._discard(worker)
+            self._workers.remove(worker)
+            worker.close()
             return self._recover(batch, phase.file if phase else None, error)
         self._idle.put(worker)
         return cast(list[Outcome], message)
 
     def _recover(
-        self, batch: Sequence[Work], current: int | None, error: ChildEndedError
+        self, batch: Sequence[PendingFile], current: int | None, error: ChildEndedError
     ) -> list[Outcome]:
         if self._closed:
             return []
-        if current is None:  # it ended while it embedded all of them, so the file is not known
+        if current is None:  # it died while it embedded, so the file is unknown
             if len(batch) > 1:
-                return [outcome for work in batch for outcome in self._run([work])]
+                return [outcome for file in batch for outcome in self._run([file])]
             current = 0
-        failed = Failed(path=batch[current].found.path, error=self._describe(error))
+        failed = FailedFile(path=batch[current].found.path, error=self._describe(error))
         return [*self._run(batch[:current]), failed, *self._run(batch[current + 1 :])]
 
     def _describe(self, error: ChildEndedError) -> str:
         advice = "exclude it in .unspoolignore, or split it"
+        limit = f"the memory limit of {self._config.memory_bytes // 10**6} MB"
         if isinstance(error, ChildOverdueError):
-            return (
-                f"reading it took more than the limit of {self._recipe.seconds:g} seconds; {advice}"
-            )
+            seconds = f"{self._config.seconds:g} seconds"
+            return f"reading it took more than the limit of {seconds}; {advice}"
         if isinstance(error, ChildMemoryError):
-            return (
-                f"reading it needs more than the memory limit of "
-                f"{self._recipe.memory_bytes // 10**6} MB; {advice}"
-            )
-        return (
-            f"the process that read it died, perhaps at the memory limit of "
-            f"{self._recipe.memory_bytes // 10**6} MB; {advice}"
-        )
+            return f"reading it needs more than {limit}; {advice}"
+        return f"the process that read it died, perhaps at {limit}; {advice}"
 
-    def _take(self) -> Child:
+    def _get_worker(self) -> Child:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
             worker = Child(
                 "unspool.indexing.workers:serve",
-                memory_bytes=self._recipe.memory_bytes + _EMBEDDING_BYTES,
+                memory_bytes=self._config.memory_bytes + _EMBEDDING_BYTES,
                 variables=_ONE_THREAD,
             )
             self._workers.append(worker)
-            worker.send(self._recipe)
+            worker.send(self._config)
             return worker
-
-    def _discard(self, worker: Child) -> None:
-        self._workers.remove(worker)
-        worker.close()
 
 
 def serve(channel: Channel) -> None:
     """Prepare batch after batch until the parent closes the pipe."""
     # a worker creates hardly any cycles, and a collection takes a tenth of its time
     gc.set_threshold(200_000, 50, 1000)
-    recipe = cast(Recipe, channel.receive())
-    prepare = open_preparer(recipe)
-    while True:
-        batch = cast(Sequence[Work], channel.receive())
-        channel.send(prepare(batch, _Announcer(channel, recipe)))
+    config = cast(WorkerConfig, channel.receive())
+    prepare = open_preparer(config)
+    began = 0.0
 
-
-class _Announcer:
-    """Announcements of one batch to the parent, and the memory limit of the phase that begins."""
-
-    def __init__(self, channel: Channel, recipe: Recipe) -> None:
-        self._channel = channel
-        self._recipe = recipe
-        self._began_at = time.process_time()
-
-    def __call__(self, phase: Phase) -> None:
-        if time.process_time() - self._began_at > _COLLECTED_AFTER_S:
+    def announce(phase: Phase) -> None:
+        """Announce a phase to the parent, and set its memory limit."""
+        nonlocal began
+        if time.process_time() - began > _COLLECT_AFTER_S:
             gc.collect()
-        limit_memory(self._recipe.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
-        self._began_at = time.process_time()
-        self._channel.send(phase)
+        limit_memory(config.memory_bytes + (_EMBEDDING_BYTES if phase.file is None else 0))
+        began = time.process_time()
+        channel.send(phase)
+
+    while True:
+        batch = cast(Sequence[PendingFile], channel.receive())
+        began = time.process_time()
+        channel.send(prepare(batch, announce))
 
 
-def open_preparer(recipe: Recipe) -> Prepare:
-    """Return the function that prepares a batch.
+def open_preparer(config: WorkerConfig) -> Prepare:
+    """Return the function that prepares a batch, and embeds it if the configuration says so.
 
-    If it embeds, it has an embedder and a connection of its own.
+    Everything is loaded now, before a file uses the time and memory.
     """
     from unspool.embedders.tokens import TokenCounting
-    from unspool.indexing.preparing import prepare_files
 
-    if recipe.embedder:
-        return _open_embedding_preparer(recipe)
-    counter = TokenCounting(recipe.max_tokens, recipe.tokenizer_file) if recipe.counts else None
-    if counter is not None:
-        counter.count_tokens("load the tokenizer before a file uses the time and memory")
+    passages = _open_passage_embedder(config) if config.embedder else None
+    counter: TokenCounter | None = None
+    if passages is not None:
+        counter = passages.embedder
+    elif config.counts:
+        counter = TokenCounting(config.max_tokens, config.tokenizer_file)
+        counter.count_tokens("load the tokenizer")
+    chunker = (
+        None if counter is None else Chunker(counter=counter, chunk_tokens=config.chunk_tokens)
+    )
 
-    def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
-        return prepare_files(
-            batch,
-            counter=counter,
-            chunk_tokens=recipe.chunk_tokens,
-            max_bytes=recipe.max_bytes,
-            on_file=lambda number: announce(Phase(number)),
-        )
-
-    return prepare
-
-
-def _open_embedding_preparer(recipe: Recipe) -> Prepare:
-    from unspool.catalog import Catalog, documents
-    from unspool.embedders import open_embedder
-    from unspool.indexing.embedding import Maker
-    from unspool.indexing.preparing import prepare_files
-
-    embedder = open_embedder(recipe.embedder)
-    catalog = Catalog.open(recipe.database, create=False, options=recipe.options)
-
-    def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
-        with catalog.read() as connection:
-            return documents.known_embeddings(connection, recipe.space_id, shas)
-
-    embedder.embed_passages(["load the weights before a file uses the time and memory"])
-    maker = Maker(embedder=embedder, known=look_up_embeddings)
-
-    def prepare(batch: Sequence[Work], announce: Callable[[Phase], None]) -> list[Outcome]:
+    def prepare(batch: Sequence[PendingFile], announce: Callable[[Phase], None]) -> list[Outcome]:
         outcomes = prepare_files(
             batch,
-            counter=embedder,
-            chunk_tokens=recipe.chunk_tokens,
-            max_bytes=recipe.max_bytes,
+            chunker=chunker,
+            max_bytes=config.max_bytes,
             on_file=lambda number: announce(Phase(number)),
         )
-        maker.on_portion = partial(announce, Phase(None))
-        announce(Phase(None))
-        return maker.complete(outcomes)
+        if passages is None:
+            return outcomes
+        passages.on_batch = partial(announce, Phase(None))
+        passages.on_batch()
+        return passages.embed_documents(outcomes)
 
     return prepare
+
+
+def _open_passage_embedder(config: WorkerConfig) -> PassageEmbedder:
+    """Open the embedder and a connection to the catalog in this process."""
+    from unspool.catalog import Catalog, documents
+    from unspool.embedders import open_embedder
+    from unspool.indexing.embedding import PassageEmbedder
+
+    embedder = open_embedder(config.embedder)
+    catalog = Catalog.open(config.database, create=False, options=config.options)
+
+    def look_up(shas: Iterable[bytes]) -> set[bytes]:
+        with catalog.read() as connection:
+            return documents.known_embeddings(connection, config.space_id, shas)
+
+    embedder.embed_passages(["load the weights"])
+    return PassageEmbedder(embedder=embedder, look_up=look_up)

@@ -56,7 +56,7 @@ class Client(StrEnum):
         return _AFTERWARDS[self]
 
 
-class Scope(StrEnum):
+class InstallScope(StrEnum):
     """Whether a server is there in one project or wherever the user works."""
 
     PROJECT = "project"
@@ -189,7 +189,7 @@ def _is_start(program: str, arguments: Sequence[Any]) -> bool:
 
 def location(
     client: Client,
-    scope: Scope,
+    scope: InstallScope,
     *,
     system: str,
     home: Path,
@@ -201,7 +201,7 @@ def location(
     `system` is `sys.platform`, `folder` the project's, and `variables` those of `VARIABLES` that
     are set.
     """
-    if scope is Scope.PROJECT:
+    if scope is InstallScope.PROJECT:
         return folder / _of_project(client)
     match client:
         case Client.CLAUDE_CODE:

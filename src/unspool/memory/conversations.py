@@ -16,7 +16,7 @@ from unspool.domain.conversations import (
 )
 from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
 from unspool.domain.filters import Filter
-from unspool.domain.reports import Progress, RememberReport
+from unspool.domain.reports import OnProgress, RememberReport
 from unspool.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from unspool.session import Resources
 
 MAX_LIMIT = 1000
-OnProgress = Callable[[Progress], None]
 _T = TypeVar("_T")
 
 

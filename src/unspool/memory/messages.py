@@ -1,6 +1,4 @@
-"""From a conversation to what the catalog stores of it: secrets masked, messages cut where they
-are long, fingerprinted.
-"""
+"""Preparation of conversations: mask secrets, split long messages, fingerprint."""
 
 from __future__ import annotations
 
@@ -9,17 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from unspool import chunking
 from unspool.domain.conversations import Conversation, Message, chained, fingerprint
 from unspool.domain.documents import Kind, Lines, Piece
-from unspool.domain.prepared import (
-    PreparedChunk,
-    PreparedConversation,
-    PreparedMessage,
-    text_fingerprint,
-)
+from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage
 from unspool.domain.reports import Masked
-from unspool.indexing.preparing import TokenCounter, limit_of, passage, recipe
+from unspool.indexing.preparing import Chunker, build_chunk
 from unspool.sources.reading import mask_metadata, mask_text, mask_value
 
 MAX_TITLE = 300
@@ -40,43 +32,47 @@ _MONTHS = (
 )
 
 
-def prepare(
-    conversation: Conversation, *, start: int, counter: TokenCounter, chunk_tokens: int
+def prepare_conversation(
+    conversation: Conversation, *, start: int, chunker: Chunker
 ) -> PreparedConversation:
-    """A conversation from a message on, without vectors."""
+    """Prepare a conversation without its first `start` messages."""
     masked: list[Masked] = []
-    said = [
-        _message(one, number, conversation.id, counter, chunk_tokens, masked)
-        for number, one in enumerate(conversation.messages[start:], start + 1)
-    ]
-    created, updated = _times(conversation)
+    prepared: list[PreparedMessage] = []
+    for number, message in enumerate(conversation.messages[start:], start + 1):
+        text, found = mask_text(message.text, conversation.id)
+        masked += (replace(one, line=number) for one in found)
+        stored = replace(message, text=text, author=mask_value(message.author))
+        chunks = tuple(_chunk_message(stored, chunker))
+        prepared.append(PreparedMessage(stored, fingerprint(message), chunks))
+    times = [message.at for message in conversation.messages if message.at is not None]
+    created_at = conversation.created_at or min(times, default=None)
     return PreparedConversation(
         path=conversation.id,
-        sha256=whole_fingerprint(conversation, recipe(counter, chunk_tokens)),
-        title=title_of(conversation),
+        sha256=fingerprint_conversation(conversation, chunker.recipe),
+        title=build_title(conversation),
         scenario_title=mask_value(conversation.scenario_title),
         url=mask_value(conversation.url),
-        created_at=created,
-        updated_at=updated,
+        created_at=created_at,
+        updated_at=max(times, default=created_at or datetime.now(UTC)),
         metadata=mask_metadata(conversation.metadata),
-        recipe=recipe(counter, chunk_tokens),
+        recipe=chunker.recipe,
         size_bytes=sum(
             len(message.text.encode("utf-8", "surrogatepass")) for message in conversation.messages
         ),
         follows="",
         start=start,
-        messages=tuple(said),
+        messages=tuple(prepared),
         masked=tuple(masked),
     )
 
 
-def title_of(conversation: Conversation) -> str:
-    """The title as it is stored."""
+def build_title(conversation: Conversation) -> str:
+    """Return the title as it is stored."""
     return mask_value(conversation.title)[:MAX_TITLE]
 
 
-def whole_fingerprint(conversation: Conversation, recipe: str) -> str:
-    """The same for the same conversation, cut in the same way."""
+def fingerprint_conversation(conversation: Conversation, recipe: str) -> str:
+    """Return a fingerprint of everything that is stored of a conversation."""
     head = (
         conversation.title,
         conversation.scenario_title,
@@ -88,91 +84,46 @@ def whole_fingerprint(conversation: Conversation, recipe: str) -> str:
     return chained(beginning, map(fingerprint, conversation.messages))
 
 
-def day(moment: datetime) -> str:
-    """A day as people write and ask for it."""
+def format_day(moment: datetime) -> str:
+    """Return a date as people write it in a question."""
     return f"{_DAYS[moment.weekday()]}, {moment.day} {_MONTHS[moment.month - 1]} {moment.year}"
 
 
-def passages(prepared: Sequence[PreparedConversation]) -> dict[bytes, str]:
-    """What is embedded for conversations: each different text once, by its fingerprint."""
+def collect_passages(prepared: Sequence[PreparedConversation]) -> dict[bytes, str]:
+    """Return the passages of conversations by fingerprint, each distinct passage once."""
     return {
         chunk.text_sha: chunk.text
-        for one in prepared
-        for said in one.messages
-        for chunk in said.chunks
+        for conversation in prepared
+        for message in conversation.messages
+        for chunk in message.chunks
     }
 
 
-def _times(conversation: Conversation) -> tuple[datetime | None, datetime]:
-    """When it began, if that is known, and when it was last spoken in: now, where nothing says
-    so.
-    """
-    times = [message.at for message in conversation.messages if message.at is not None]
-    created = conversation.created_at or min(times, default=None)
-    return created, max(times, default=created or datetime.now(UTC))
-
-
-def _message(
-    message: Message,
-    number: int,
-    conversation: str,
-    counter: TokenCounter,
-    chunk_tokens: int,
-    masked: list[Masked],
-) -> PreparedMessage:
-    text, found = mask_text(message.text, conversation)
-    masked += (replace(one, line=number) for one in found)
-    own = Message(
-        text=text,
-        author=mask_value(message.author),
-        kind=message.kind,
-        at=message.at,
-        id=message.id,
-    )
-    return PreparedMessage(
-        message=own, sha=fingerprint(message), chunks=tuple(_chunks(own, counter, chunk_tokens))
-    )
-
-
-def _chunks(message: Message, counter: TokenCounter, chunk_tokens: int) -> list[PreparedChunk]:
-    """A message is one chunk, unless it is longer than a chunk may be."""
+def _chunk_message(message: Message, chunker: Chunker) -> list[PreparedChunk]:
+    """Return one chunk for a message, or several if it is longer than a chunk may be."""
     text = message.text
     start, end = len(text) - len(text.lstrip()), len(text.rstrip())
     if start >= end:
         return []
-    headings = (day(message.at),) if message.at is not None else ()
-    limit = limit_of(counter)
-    tokens = counter.count_tokens(text[start:end]) if end - start <= 16 * limit else limit + 1
-    cuts = (
-        [(start, end, tokens)]
-        if tokens <= limit
-        else _cut(text, limit, min(chunk_tokens, limit), counter)
-    )
+    pieces: list[Piece] = []
+    # a much longer text is not counted, only split
+    if end - start <= 16 * chunker.limit:
+        tokens = chunker.counter.count_tokens(text[start:end])
+        if tokens <= chunker.limit:
+            pieces = [Piece(start=start, end=end, lines=Lines(1, 1), token_count=tokens)]
+    headings = () if message.at is None else (format_day(message.at),)
     return [
-        PreparedChunk(
-            piece=Piece(
-                start=a,
-                end=b,
+        build_chunk(
+            Piece(
+                start=piece.start,
+                end=piece.end,
                 lines=Lines(1, 1),
-                token_count=count,
+                token_count=piece.token_count,
                 headings=headings,
                 symbol=message.speaker,
             ),
-            text=text[a:b],
-            text_sha=text_fingerprint(passage(Kind.CHAT, "", headings, message.speaker, text[a:b])),
+            text,
+            Kind.CHAT,
         )
-        for a, b, count in cuts
+        for piece in pieces or chunker.chunk(text, language="markdown", kind=Kind.DOCS)
     ]
-
-
-def _cut(text: str, limit: int, target: int, counter: TokenCounter) -> list[tuple[int, int, int]]:
-    pieces = chunking.chunk(
-        text,
-        language="markdown",
-        kind=Kind.DOCS,
-        limit=limit,
-        count=counter.count_tokens,
-        target=target,
-        ruler=getattr(counter, "ruler", None),
-    )
-    return [(piece.start, piece.end, piece.token_count) for piece in pieces]

@@ -1,14 +1,16 @@
-"""Conversations on their way in: only what is new or changed is prepared and embedded, and each
-is stored whole or not at all.
+"""Storage of conversations. Only new and changed messages are prepared and embedded.
+
+Each conversation is stored completely or not at all.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy.engine import Connection
 
@@ -16,57 +18,166 @@ from unspool.catalog import conversations as stored
 from unspool.catalog import projects
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
-from unspool.domain.reports import BadRecord, Progress, RememberReport
+from unspool.domain.reports import BadRecord, OnProgress, RememberReport
 from unspool.errors import ConflictError, InputError, SwitchedError
-from unspool.indexing import preparing
-from unspool.indexing.pipeline import LOOKED_UP, Indexer, maker_of
+from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.memory import messages
 from unspool.sources.conversations import loading
 from unspool.sources.conversations.loading import Intake
-from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
+from unspool.sources.secrets.addresses import describe_exposed, limit_warnings
 
-ABSORB_CHUNKS = 8_000  # of an import between commits to the index, as a run over a folder has it
 _TRIES = 20
 
 
-class MovedError(Exception):
-    """The stored conversation is another than the one that was prepared for; prepare again."""
+class ConversationChangedError(Exception):
+    """Another process changed a conversation after it was prepared. Prepare it again."""
+
+
+class SaveResult(NamedTuple):
+    """Result of one transaction."""
+
+    project_id: int
+    existing: int  # conversations that existed before
+    written: stored.Written
 
 
 def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
-    """Store conversations of one project, all in one transaction; findable when this returns."""
+    """Store conversations of one project in one transaction. They are findable afterwards."""
     started = time.monotonic()
-    tally = Intake()
-    project_id = save(indexer, given, tally)
-    if tally.chunks and project_id is not None:
-        indexer.store.finish_run(project_id, put=tally.chunks)
-    return tally.report(given[0].project, time.monotonic() - started)
+    counts = Intake()
+    project_id = save(indexer, given, counts)
+    if counts.chunks and project_id is not None:
+        indexer.store.finish_run(project_id, put=counts.chunks)
+    return counts.report(given[0].project, time.monotonic() - started)
 
 
-def append(indexer: Indexer, project: str, id_: str, said: Sequence[Message]) -> RememberReport:
-    """Store messages behind a conversation's last; one that does not exist yet begins with them.
-    What was said before is not looked at.
+def append(indexer: Indexer, project: str, id_: str, given: Sequence[Message]) -> RememberReport:
+    """Append messages to a conversation, which is created if it does not exist.
 
-    A message that is there already, by its id, is left out, so that whoever does not know whether
-    it came through may send it again.
+    Earlier messages are not read. A message whose id is stored already is left out, so a caller
+    can safely send it again.
     """
     started = time.monotonic()
-    tally = Intake()
-    new = Conversation(project=project, id=id_, messages=said)
-    prepared = messages.prepare(
-        new, start=0, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens
+    counts = Intake()
+    conversation = Conversation(project=project, id=id_, messages=given)
+    prepared = messages.prepare_conversation(conversation, start=0, chunker=indexer.chunker)
+    vectors = _embed(indexer, [prepared], counts)
+    result = indexer.catalog.transact(partial(_append, indexer, project, prepared, vectors))
+    counts.duplicates = len(given) - result.written.messages
+    if result.written.messages:
+        indexer.store.finish_run(result.project_id, put=result.written.chunks)
+        _count(counts, [prepared], result)
+    else:
+        counts.unchanged = 1
+    return counts.report(project, time.monotonic() - started)
+
+
+def load(
+    indexer: Indexer,
+    files: Sequence[Path],
+    *,
+    project: str,
+    on_progress: OnProgress | None = None,
+) -> RememberReport:
+    """Import exports of conversations. An unreadable record is reported, the rest imported."""
+    started = time.monotonic()
+    counts = Intake()
+    project_id, absorbed = None, 0
+    for batch in loading.batches(files, project=project, intake=counts, on_progress=on_progress):
+        project_id = _save_batch(indexer, batch, counts) or project_id
+        if project_id is not None:
+            absorbed = indexer.keep_up(project_id, written=counts.chunks, absorbed=absorbed)
+    if project_id is not None:
+        counts.warnings += filter(None, [indexer.store.finish_run(project_id)])
+    return counts.report(project, time.monotonic() - started)
+
+
+def _save_batch(indexer: Indexer, batch: Sequence[Conversation], counts: Intake) -> int | None:
+    """Save conversations as `save` does, and report those that cannot be saved."""
+    try:
+        return save(indexer, batch, counts)
+    except SwitchedError:
+        raise
+    except (InputError, ConflictError) as error:
+        if len(batch) == 1:
+            counts.refuse(
+                BadRecord(source=batch[0].id, position="the whole conversation", reason=str(error))
+            )
+            return None
+    ids = [_save_batch(indexer, [conversation], counts) for conversation in batch]
+    return next(filter(None, ids), None)
+
+
+def save(indexer: Indexer, given: Sequence[Conversation], counts: Intake) -> int | None:
+    """Store conversations of one project in one transaction.
+
+    Return the project's id, or None if nothing has changed.
+    """
+    vectors: dict[bytes, bytes] = {}
+    for _ in range(_TRIES):
+        prepared = _prepare_changes(indexer, given)
+        unchanged = len(given) - len(prepared)
+        if not prepared:
+            counts.unchanged += unchanged
+            return None
+        vectors |= _embed(indexer, prepared, counts, known=vectors)
+        try:
+            result = indexer.catalog.transact(
+                partial(_replace, indexer, given[0].project, prepared, vectors)
+            )
+        except ConversationChangedError:
+            continue
+        counts.unchanged += unchanged
+        _count(counts, prepared, result)
+        return result.project_id
+    raise ConflictError(
+        f"other processes kept writing the same conversations for {_TRIES} attempts; save them "
+        "again"
     )
-    vectors = _vectors(indexer, [prepared], tally)
-    project_id, existed, written = indexer.catalog.transact(
-        partial(_append, indexer, project, prepared, vectors)
-    )
-    tally.duplicates = len(said) - written.messages
-    if not written.messages:
-        tally.unchanged = 1
-        return tally.report(project, time.monotonic() - started)
-    indexer.store.finish_run(project_id, put=written.chunks)
-    _count(tally, [prepared], written, old=existed)
-    return tally.report(project, time.monotonic() - started)
+
+
+def _prepare_changes(indexer: Indexer, given: Sequence[Conversation]) -> list[PreparedConversation]:
+    """Prepare the conversations that differ from the stored ones, from their first change on."""
+    chunker = indexer.chunker
+    prepared: list[PreparedConversation] = []
+    with indexer.catalog.read() as connection:
+        row = projects.find(connection, given[0].project)
+        heads = {} if row is None else stored.heads(connection, row.id, [one.id for one in given])
+        for one in given:
+            head = heads.get(one.id)
+            if head is None:
+                prepared.append(messages.prepare_conversation(one, start=0, chunker=chunker))
+            elif head.sha256 != messages.fingerprint_conversation(one, chunker.recipe):
+                start = _find_first_change(connection, head, one, chunker.recipe)
+                changed = messages.prepare_conversation(one, start=start, chunker=chunker)
+                prepared.append(replace(changed, follows=head.sha256))
+    return prepared
+
+
+def _find_first_change(
+    connection: Connection, head: stored.Head, conversation: Conversation, recipe: str
+) -> int:
+    if (head.title, head.recipe) != (messages.build_title(conversation), recipe):
+        return 0
+    known = stored.fingerprints(connection, head.document_id)
+    return stored.kept(known, [fingerprint(message) for message in conversation.messages])
+
+
+def _embed(
+    indexer: Indexer,
+    prepared: Sequence[PreparedConversation],
+    counts: Intake,
+    *,
+    known: Mapping[bytes, bytes] | None = None,
+) -> dict[bytes, bytes]:
+    """Return vectors of the passages that have none yet. `known` ones are left out."""
+    texts = messages.collect_passages(prepared)
+    missing = {sha: text for sha, text in texts.items() if sha not in (known or {})}
+    passages = indexer.create_passage_embedder(size=len(missing))
+    vectors = passages.embed_missing(missing)
+    counts.warnings += passages.warnings
+    counts.embedded += passages.saved_count
+    return vectors
 
 
 def _append(
@@ -75,98 +186,17 @@ def _append(
     prepared: PreparedConversation,
     vectors: Mapping[bytes, bytes],
     connection: Connection,
-) -> tuple[int, int, stored.Written]:
-    """Write those of the messages that are not there yet."""
+) -> SaveResult:
+    """Write the messages that are not stored yet."""
     row = projects.ensure(connection, project)
     heads = stored.heads(connection, row.id, [prepared.path])
     head = heads.get(prepared.path)
     new = prepared.messages if head is None else stored.news(connection, head, prepared)
     if not new:
-        return row.id, 1, stored.Written()
-    size = sum(len(said.message.text.encode()) for said in new)
-    return _write(
-        connection,
-        indexer,
-        row,
-        [replace(prepared, messages=new, size_bytes=size)],
-        heads,
-        vectors,
-        appends=True,
-    )
-
-
-def save(indexer: Indexer, given: Sequence[Conversation], tally: Intake) -> int | None:
-    """Store conversations of one project in one transaction; returns the project's id, None
-    where there was nothing to do.
-    """
-    vectors: dict[bytes, bytes] = {}
-    for _ in range(_TRIES):
-        prepared, unchanged = _prepared(indexer, given)
-        if not prepared:
-            tally.unchanged += unchanged
-            return None
-        vectors.update(_vectors(indexer, prepared, tally, known=vectors))
-        try:
-            project_id, existed, written = indexer.catalog.transact(
-                partial(_replace, indexer, given[0].project, prepared, vectors)
-            )
-        except MovedError:  # somebody else wrote one of them meanwhile
-            continue
-        tally.unchanged += unchanged
-        _count(tally, prepared, written, old=existed)
-        return project_id
-    raise ConflictError(
-        f"others kept writing the same conversations for {_TRIES} attempts; save them again"
-    )
-
-
-def _prepared(
-    indexer: Indexer, given: Sequence[Conversation]
-) -> tuple[list[PreparedConversation], int]:
-    """What has to be written, and how many are stored as they are."""
-    recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
-    out: list[PreparedConversation] = []
-    with indexer.catalog.read() as connection:
-        row = projects.find(connection, given[0].project)
-        heads = {} if row is None else stored.heads(connection, row.id, [one.id for one in given])
-        for one in given:
-            head, start = heads.get(one.id), 0
-            if head is not None:
-                if head.sha256 == messages.whole_fingerprint(one, recipe):
-                    continue
-                if (head.title, head.recipe) == (messages.title_of(one), recipe):
-                    start = stored.kept(
-                        stored.fingerprints(connection, head.document_id),
-                        [fingerprint(message) for message in one.messages],
-                    )
-            prepared = messages.prepare(
-                one, start=start, counter=indexer.embedder, chunk_tokens=indexer.chunk_tokens
-            )
-            out.append(prepared if head is None else replace(prepared, follows=head.sha256))
-    return out, len(given) - len(out)
-
-
-def _vectors(
-    indexer: Indexer,
-    prepared: Sequence[PreparedConversation],
-    tally: Intake,
-    *,
-    known: Mapping[bytes, bytes] | None = None,
-) -> dict[bytes, bytes]:
-    """The vectors of texts that have none yet."""
-    wanted = {
-        sha: text
-        for sha, text in messages.passages(prepared).items()
-        if not known or sha not in known
-    }
-    maker = maker_of(indexer, indexer.keep)
-    if indexer.embedder.is_cheap and len(wanted) <= LOOKED_UP:
-        maker.known = lambda shas: set()
-    found = maker.vectors(wanted)
-    tally.warnings += filter(None, [maker.warning()])
-    if maker.keep is not None:
-        tally.embedded += maker.made  # they were stored as they were made
-    return found
+        return SaveResult(row.id, 1, stored.Written())
+    size_bytes = sum(len(one.message.text.encode()) for one in new)
+    appended = [replace(prepared, messages=new, size_bytes=size_bytes)]
+    return _write(connection, indexer, row, appended, heads, vectors, appends=True)
 
 
 def _replace(
@@ -175,14 +205,14 @@ def _replace(
     prepared: Sequence[PreparedConversation],
     vectors: Mapping[bytes, bytes],
     connection: Connection,
-) -> tuple[int, int, stored.Written]:
-    """Write conversations in place of those of the same ids."""
+) -> SaveResult:
+    """Write conversations in place of those with the same ids."""
     row = projects.ensure(connection, project)
     heads = stored.heads(connection, row.id, [one.path for one in prepared])
     for one in prepared:
         head = heads.get(one.path)
         if one.start and (head is None or head.sha256 != one.follows):
-            raise MovedError
+            raise ConversationChangedError
     return _write(connection, indexer, row, prepared, heads, vectors)
 
 
@@ -195,9 +225,7 @@ def _write(
     vectors: Mapping[bytes, bytes],
     *,
     appends: bool = False,
-) -> tuple[int, int, stored.Written]:
-    """The project, how many of the conversations there were already, and what was written."""
-    feeds = indexer.store.catches_up
+) -> SaveResult:
     written = stored.write(
         connection,
         row,
@@ -205,92 +233,21 @@ def _write(
         heads,
         vectors,
         space_id=indexer.store.space_id,
-        feeds=feeds,
+        feeds=indexer.store.catches_up,
         appends=appends,
     )
-    indexer.store.apply_changes(connection, row.id, written.changes)
-    if feeds:
-        projects.prune_removals(connection, row.id, upto=indexer.store.get_position(row.id))
-    return row.id, len(heads), written
+    indexer.apply_changes(connection, row.id, written.changes)
+    return SaveResult(row.id, len(heads), written)
 
 
-def _count(
-    tally: Intake, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int
-) -> None:
-    tally.updated += old
-    tally.added += len(prepared) - old
-    tally.messages += written.messages
-    tally.chunks += written.chunks
-    tally.embedded += written.embedded
+def _count(counts: Intake, prepared: Sequence[PreparedConversation], result: SaveResult) -> None:
+    counts.updated += result.existing
+    counts.added += len(prepared) - result.existing
+    counts.messages += result.written.messages
+    counts.chunks += result.written.chunks
+    counts.embedded += result.written.embedded
     for one in prepared:
-        exposed = describe_exposed("conversation id", [one.path])
-        tally.masked += (
-            replace(masked, path=redact_address(masked.path)) if exposed else masked
-            for masked in one.masked
-        )
+        masked, exposed = report_secrets("conversation id", [one])
+        counts.masked += masked
         ids = (said.message.id for said in one.messages if said.message.id)
-        tally.warnings += limit_warnings(
-            [
-                *exposed,
-                *describe_exposed("message id", ids),
-                *describe_exposed("metadata key", one.metadata),
-            ]
-        )
-
-
-class _Import:
-    """Exports on their way in, batch by batch."""
-
-    def __init__(self, indexer: Indexer, project: str, tally: Intake) -> None:
-        self.indexer = indexer
-        self.project = project
-        self.tally = tally
-        self._project_id: int | None = None
-        self._absorbed = 0
-
-    def store(self, some: Sequence[Conversation]) -> None:
-        """Store a batch of them."""
-        self._save(some)
-        if self.tally.chunks - self._absorbed >= ABSORB_CHUNKS and self._project_id is not None:
-            self.indexer.store.flush(self._project_id)
-            self._absorbed = self.tally.chunks
-
-    def finish(self) -> None:
-        """Make all of it findable."""
-        if self._project_id is not None:
-            self.tally.warnings += filter(None, [self.indexer.store.finish_run(self._project_id)])
-
-    def _save(self, some: Sequence[Conversation]) -> None:
-        try:
-            self._project_id = save(self.indexer, some, self.tally) or self._project_id
-        except (InputError, ConflictError) as error:
-            if isinstance(error, SwitchedError):
-                raise
-            if len(some) > 1:  # find out which it is, and let the others in
-                for one in some:
-                    self._save([one])
-                return
-            self.tally.refuse(
-                BadRecord(source=some[0].id, position="the whole conversation", reason=str(error))
-            )
-
-
-def load(
-    indexer: Indexer,
-    files: Sequence[Path],
-    *,
-    project: str,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> RememberReport:
-    """Take in exports of conversations.
-
-    Each conversation is stored whole or not at all; what cannot be read is reported, the rest goes
-    on.
-    """
-    started = time.monotonic()
-    tally = Intake()
-    imported = _Import(indexer, project, tally)
-    for batch in loading.batches(files, project=project, intake=tally, on_progress=on_progress):
-        imported.store(batch)
-    imported.finish()
-    return tally.report(project, time.monotonic() - started)
+        counts.warnings += limit_warnings([*exposed, *describe_exposed("message id", ids)])

@@ -21,7 +21,7 @@ from unspool.domain import continuations
 from unspool.domain.continuations import Cursor
 from unspool.domain.events import Event, PageServed
 from unspool.domain.queries import Page
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress
 from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
 from unspool.index.ports import Vectors
@@ -35,7 +35,6 @@ from unspool.search.segments import rank_first, rank_more
 from unspool.search.signed import SignedWindow
 from unspool.search.windows import ResultWindow, Signer, StoredWindow, WindowSegment
 
-OnProgress = Callable[[Progress], None]
 MAX_RETRIES = 10  # of a search whose candidates were deleted before they were ranked
 PARALLEL_PROJECTS = 8
 # Searches that run at once, and besides them later pages, which are short. The others wait. Many

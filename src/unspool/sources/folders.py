@@ -17,7 +17,7 @@ from pathlib import Path
 from unspool.domain.reports import Skip
 from unspool.errors import InputError, NotFoundError, ServiceError
 from unspool.sources import names
-from unspool.sources.ignores import Rules, Scope, key, verdict
+from unspool.sources.ignores import IgnoreFile, Rules, key, verdict
 
 MAX_BYTES = 2_000_000
 EXTRACTED_FACTOR = 20  # a PDF or DOCX holds far less text than bytes
@@ -59,7 +59,7 @@ class _Folder:
     real: str
     path: str  # storable, "" or ending in "/"
     key: str  # for the rules, "" or ending in "/"
-    scopes: tuple[Scope, ...]
+    scopes: tuple[IgnoreFile, ...]
     kept: bool = False  # brought back by unspool's own ignore file
 
 
@@ -192,7 +192,7 @@ class _Walk:
         self.result.unread.append(folder.path.rstrip("/"))
 
     def _visit(
-        self, entry: os.DirEntry[str], folder: _Folder, scopes: tuple[Scope, ...]
+        self, entry: os.DirEntry[str], folder: _Folder, scopes: tuple[IgnoreFile, ...]
     ) -> _Folder | None:
         name = entry.name
         path, name_key = folder.path + storable(name), key(name)
@@ -313,22 +313,22 @@ def _marker(folder: str, present: set[str]) -> tuple[str, str] | None:
     return None
 
 
-def _scopes_in(folder: str, present: set[str], below: int) -> tuple[Scope, ...]:
+def _scopes_in(folder: str, present: set[str], below: int) -> tuple[IgnoreFile, ...]:
     scopes = [
-        Scope(_rules(os.path.join(folder, name), ours=ours), below=below)
+        IgnoreFile(_rules(os.path.join(folder, name), ours=ours), below=below)
         for name, ours in _IGNORE_FILES
         if name in present
     ]
     if ".git" in present:
-        scopes.append(Scope(_rules(_exclude_file(folder)), below=below))
+        scopes.append(IgnoreFile(_rules(_exclude_file(folder)), below=below))
     return tuple(scope for scope in scopes if scope.rules)
 
 
-def _scopes_above(root: str) -> tuple[Scope, ...]:
+def _scopes_above(root: str) -> tuple[IgnoreFile, ...]:
     """The ignore files between the root and the top of the git work tree it lies in, nearest
     first.
     """
-    scopes: list[Scope] = []
+    scopes: list[IgnoreFile] = []
     folder, above = root, ""
     while not os.path.lexists(os.path.join(folder, ".git")):
         parent, name = os.path.split(folder)
@@ -336,11 +336,11 @@ def _scopes_above(root: str) -> tuple[Scope, ...]:
             return ()  # in no work tree, so nothing above the root applies
         folder, above = parent, f"{key(name)}/{above}"
         scopes += [
-            Scope(_rules(os.path.join(folder, name), ours=ours), above=above)
+            IgnoreFile(_rules(os.path.join(folder, name), ours=ours), above=above)
             for name, ours in _IGNORE_FILES
         ]
     if folder != root:
-        scopes.append(Scope(_rules(_exclude_file(folder)), above=above))
+        scopes.append(IgnoreFile(_rules(_exclude_file(folder)), above=above))
     return tuple(scope for scope in scopes if scope.rules)
 
 

@@ -22,12 +22,11 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
 from unspool.domain.documents import DEFAULT_PROJECT
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import (
     ConflictError,
     InputError,
@@ -198,7 +197,7 @@ def clone(
     ref: str = "",
     timeout_s: float = 600,
     redirects: bool = True,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Path:
     """Put the files of one commit (`ref`: a branch, tag or commit; else the default branch) into
     the folder `into`.
@@ -264,7 +263,7 @@ class _Git:
         url: str,
         into: Path,
         timeout_s: float,
-        on_progress: Callable[[Progress], None] | None,
+        on_progress: OnProgress | None,
         *,
         redirects: bool,
     ) -> None:

@@ -122,7 +122,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class IgnoreFile:
     """Rules, and how a path below the scanned root becomes a path below the folder that holds
     them.
     """
@@ -133,7 +133,7 @@ class Scope:
 
 
 def verdict(
-    scopes: tuple[Scope, ...], name: str, path: str, *, folder: bool
+    scopes: tuple[IgnoreFile, ...], name: str, path: str, *, folder: bool
 ) -> tuple[bool | None, bool]:
     """Whether the nearest rule leaves the entry out (None: no rule), and whether that rule is
     unspool's own.

@@ -9,12 +9,12 @@ import pytest
 import unspool
 from support import Place, Places, beside, open_corpus
 from unspool import jobs as module
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(module, "POLL_S", 0.02)
     monkeypatch.setattr(module, "RETRY_S", 0.02)
 
 
@@ -42,6 +42,6 @@ def corpus(database: Place, shared: tuple[Place, unspool.Corpus]) -> unspool.Cor
 
 
 @pytest.fixture
-def jobs(corpus: unspool.Corpus) -> Iterator[Jobs]:
-    with Jobs(corpus) as made:
+def jobs(corpus: unspool.Corpus) -> Iterator[JobQueue]:
+    with JobQueue(corpus) as made:
         yield made

@@ -23,7 +23,7 @@ from unspool.domain.reports import Failure, IndexReport, Masked, Progress
 from unspool.errors import InputError, NotFoundError, ThrottledError
 from unspool.indexing import embedding, pipeline
 from unspool.interfaces import render
-from unspool.jobs import Jobs, Work
+from unspool.jobs import JobQueue, Work
 
 
 def indexing(corpus: unspool.Corpus, folder: Path, project: str = "a") -> Work:
@@ -34,7 +34,7 @@ def indexing(corpus: unspool.Corpus, folder: Path, project: str = "a") -> Work:
 
 
 def test_a_folder_is_indexed_and_its_report_kept(
-    jobs: Jobs, corpus: unspool.Corpus, tmp_path: Path
+    jobs: JobQueue, corpus: unspool.Corpus, tmp_path: Path
 ) -> None:
     folder = write(
         tmp_path / "tree",
@@ -59,7 +59,7 @@ def test_a_folder_is_indexed_and_its_report_kept(
     assert corpus.search("walrus", projects="a").hits
 
 
-def test_the_last_progress_is_there_when_it_is_over(jobs: Jobs) -> None:
+def test_the_last_progress_is_there_when_it_is_over(jobs: JobQueue) -> None:
     def work(tell: Tell) -> IndexReport:
         for number in range(500):
             tell(Progress(task="indexing", done=number + 1, total=500, chunks=number))
@@ -71,9 +71,9 @@ def test_the_last_progress_is_there_when_it_is_over(jobs: Jobs) -> None:
 
 
 def test_progress_is_seen_while_it_runs_and_written_seldom(
-    corpus: unspool.Corpus, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    corpus: unspool.Corpus, jobs: JobQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(module, "POLL_S", 0.2)
     steps = Steps()
     job = jobs.start("a", "here", steps)
     seen = set()
@@ -88,7 +88,7 @@ def test_progress_is_seen_while_it_runs_and_written_seldom(
     assert over(jobs, job).state is JobState.DONE
 
 
-def test_our_own_errors_are_told(jobs: Jobs) -> None:
+def test_our_own_errors_are_told(jobs: JobQueue) -> None:
     def work(tell: Tell) -> IndexReport:
         raise NotFoundError("no such path: /there; give one that exists")
 
@@ -101,7 +101,7 @@ def test_our_own_errors_are_told(jobs: Jobs) -> None:
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, SystemExit])
-def test_nothing_is_told_of_a_bug(jobs: Jobs, kind: type[BaseException]) -> None:
+def test_nothing_is_told_of_a_bug(jobs: JobQueue, kind: type[BaseException]) -> None:
     def work(tell: Tell) -> IndexReport:
         raise kind("hunter2")
 
@@ -112,7 +112,7 @@ def test_nothing_is_told_of_a_bug(jobs: Jobs, kind: type[BaseException]) -> None
     assert over(jobs, jobs.start("a", "here", quick)).state is JobState.DONE
 
 
-def test_a_report_lists_only_the_first_of_very_many(jobs: Jobs) -> None:
+def test_a_report_lists_only_the_first_of_very_many(jobs: JobQueue) -> None:
     failures = tuple(Failure(path=f"f{number}", error="bad") for number in range(1_000))
     masked = tuple(Masked(path=f"f{number}", line=1, kind="password") for number in range(201))
     report = replace(REPORT, failed=1_000, failures=failures, masked=masked)
@@ -121,7 +121,7 @@ def test_a_report_lists_only_the_first_of_very_many(jobs: Jobs) -> None:
     assert [text.split()[0] for text in kept["warnings"]] == ["1000", "201"]
 
 
-def test_the_work_sees_what_whoever_asked_had_set(jobs: Jobs) -> None:
+def test_the_work_sees_what_whoever_asked_had_set(jobs: JobQueue) -> None:
     variable = contextvars.ContextVar("variable", default="")
     seen: list[str] = []
 
@@ -148,14 +148,14 @@ def test_the_work_sees_what_whoever_asked_had_set(jobs: Jobs) -> None:
     ],
 )
 def test_a_source_is_stored_without_what_is_secret_or_cannot_be(
-    jobs: Jobs, source: str, ref: str, shown: str
+    jobs: JobQueue, source: str, ref: str, shown: str
 ) -> None:
     job = jobs.start("a", source, quick, ref=ref)
     assert jobs.get(job.id).source == job.source
     assert job.source.startswith(shown)
 
 
-def test_a_project_name_is_checked(jobs: Jobs) -> None:
+def test_a_project_name_is_checked(jobs: JobQueue) -> None:
     with pytest.raises(InputError):
         jobs.start("a,b", "here", quick)
     assert jobs.list() == []
@@ -168,7 +168,7 @@ def test_jobs_of_a_project_run_one_after_the_other_and_those_of_others_beside_th
     corpus: unspool.Corpus,
 ) -> None:
     first, second, other = Steps(), Steps(), Steps()
-    with Jobs(corpus, at_once=3) as jobs:
+    with JobQueue(corpus, at_once=3) as jobs:
         one, two, three = (
             jobs.start("a", "x", first),
             jobs.start("a", "y", second),
@@ -178,7 +178,7 @@ def test_jobs_of_a_project_run_one_after_the_other_and_those_of_others_beside_th
         assert other.begun.wait(DEADLINE_S)
         assert jobs.get(two.id).state is JobState.QUEUED
         assert not second.begun.is_set()
-        assert jobs.counts() == {
+        assert jobs.count_by_state() == {
             **dict.fromkeys(JobState, 0),
             JobState.RUNNING: 2,
             JobState.QUEUED: 1,
@@ -191,7 +191,7 @@ def test_jobs_of_a_project_run_one_after_the_other_and_those_of_others_beside_th
         assert [over(jobs, job).state for job in (two, three)] == [JobState.DONE] * 2
 
 
-def test_what_waits_already_is_not_queued_twice(jobs: Jobs) -> None:
+def test_what_waits_already_is_not_queued_twice(jobs: JobQueue) -> None:
     steps = Steps()
     running = jobs.start("a", "x", steps)
     assert steps.begun.wait(DEADLINE_S)
@@ -215,7 +215,7 @@ def test_what_waits_already_is_not_queued_twice(jobs: Jobs) -> None:
 
 def test_a_full_queue_says_when_to_come_back(corpus: unspool.Corpus) -> None:
     steps = Steps()
-    with Jobs(corpus, at_once=1, queue=2) as jobs:
+    with JobQueue(corpus, at_once=1, queue=2) as jobs:
         kept = [
             jobs.start("project", f"source {number}", steps if number == 0 else quick)
             for number in range(3)
@@ -231,7 +231,7 @@ def test_a_full_queue_says_when_to_come_back(corpus: unspool.Corpus) -> None:
 
 
 def test_many_are_started_from_many_threads(corpus: unspool.Corpus) -> None:
-    with Jobs(corpus, at_once=3) as jobs:
+    with JobQueue(corpus, at_once=3) as jobs:
         started: list[Job] = []
 
         def start(name: str) -> None:
@@ -244,10 +244,10 @@ def test_many_are_started_from_many_threads(corpus: unspool.Corpus) -> None:
             thread.join()
         assert len({job.id for job in started}) == 30
         assert {over(jobs, job).state for job in started} == {JobState.DONE}
-        assert jobs.counts()[JobState.DONE] == 30
+        assert jobs.count_by_state()[JobState.DONE] == 30
 
 
-def test_no_thread_is_left_when_nothing_is_left_to_do(jobs: Jobs) -> None:
+def test_no_thread_is_left_when_nothing_is_left_to_do(jobs: JobQueue) -> None:
     for number in range(3):
         over(jobs, jobs.start("a", f"source {number}", quick))
     until(lambda: not at_work())
@@ -256,7 +256,7 @@ def test_no_thread_is_left_when_nothing_is_left_to_do(jobs: Jobs) -> None:
 # Cancelled
 
 
-def test_a_running_job_is_cancelled(jobs: Jobs) -> None:
+def test_a_running_job_is_cancelled(jobs: JobQueue) -> None:
     steps = Steps()
     job = jobs.start("a", "x", steps)
     assert steps.begun.wait(DEADLINE_S)
@@ -265,7 +265,7 @@ def test_a_running_job_is_cancelled(jobs: Jobs) -> None:
     assert jobs.cancel(job.id).state is JobState.CANCELLED  # once more changes nothing
 
 
-def test_only_the_thread_that_does_the_work_is_led_out_of_it(jobs: Jobs) -> None:
+def test_only_the_thread_that_does_the_work_is_led_out_of_it(jobs: JobQueue) -> None:
     cancelled, told = threading.Event(), threading.Event()
 
     def work(tell: Tell) -> IndexReport:
@@ -289,7 +289,7 @@ def test_only_the_thread_that_does_the_work_is_led_out_of_it(jobs: Jobs) -> None
 
 
 def test_a_fetch_that_hangs_is_cancelled_and_holds_up_no_other_project(
-    jobs: Jobs, corpus: unspool.Corpus
+    jobs: JobQueue, corpus: unspool.Corpus
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         source = f"git://127.0.0.1:{silent.getsockname()[1]}/x"
@@ -303,7 +303,7 @@ def test_a_fetch_that_hangs_is_cancelled_and_holds_up_no_other_project(
     assert "slow" not in corpus.projects()
 
 
-def test_a_job_that_waits_is_cancelled_at_once_and_never_begins(jobs: Jobs) -> None:
+def test_a_job_that_waits_is_cancelled_at_once_and_never_begins(jobs: JobQueue) -> None:
     steps, never = Steps(), Steps()
     first, second = jobs.start("a", "x", steps), jobs.start("a", "y", never)
     assert jobs.cancel(second.id).state is JobState.CANCELLED
@@ -313,13 +313,13 @@ def test_a_job_that_waits_is_cancelled_at_once_and_never_begins(jobs: Jobs) -> N
     assert not never.begun.is_set()
 
 
-def test_what_is_over_stays_as_it_is(jobs: Jobs) -> None:
+def test_what_is_over_stays_as_it_is(jobs: JobQueue) -> None:
     job = over(jobs, jobs.start("a", "x", quick))
     assert jobs.cancel(job.id) == job
 
 
 def test_an_index_that_is_cancelled_halfway_is_completed_by_the_next(
-    jobs: Jobs,
+    jobs: JobQueue,
     corpus: unspool.Corpus,
     database: Place,
     tmp_path: Path,
@@ -368,7 +368,7 @@ def test_jobs_go_after_a_week_and_the_oldest_beyond_a_thousand(
     from unspool.catalog import jobs as statements
 
     clock, steps = Clock(), Steps()
-    with Jobs(corpus, clock=clock, at_once=2) as jobs:
+    with JobQueue(corpus, clock=clock, at_once=2) as jobs:
         running = jobs.start("b", "x", steps)
         old = over(jobs, jobs.start("a", "x", quick))
         clock.ahead = timedelta(days=6)
@@ -387,7 +387,7 @@ def test_jobs_go_after_a_week_and_the_oldest_beyond_a_thousand(
         assert over(jobs, running).state is JobState.DONE
 
 
-def test_a_job_exists_for_those_alone_who_see_its_project(jobs: Jobs) -> None:
+def test_a_job_exists_for_those_alone_who_see_its_project(jobs: JobQueue) -> None:
     mine, theirs = (
         over(jobs, jobs.start("mine", "x", quick)),
         over(jobs, jobs.start("theirs", "hidden source", quick)),
@@ -398,7 +398,7 @@ def test_a_job_exists_for_those_alone_who_see_its_project(jobs: Jobs) -> None:
         == jobs.list(projects=["Mine", "min_", "%", "\udc80", "\x00"])
         == []
     )
-    assert jobs.counts(projects=["mine"])[JobState.DONE] == 1
+    assert jobs.count_by_state(projects=["mine"])[JobState.DONE] == 1
     assert jobs.get(mine.id, projects=["mine", "other"]) == mine
     never = "0" * 16
     for ask in (jobs.get, jobs.cancel):
@@ -414,18 +414,18 @@ def test_a_job_exists_for_those_alone_who_see_its_project(jobs: Jobs) -> None:
     "id_",
     ["", "x", "0" * 15, "0" * 17, "A" * 16, "\x00" * 16, "\udc80", "' OR 1=1 --", "0" * 16 + "\n"],
 )
-def test_an_id_that_never_was_any_is_not_found(jobs: Jobs, id_: str) -> None:
+def test_an_id_that_never_was_any_is_not_found(jobs: JobQueue, id_: str) -> None:
     with pytest.raises(NotFoundError):
         jobs.get(id_)
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1_001])
-def test_a_limit_is_checked(jobs: Jobs, limit: int) -> None:
+def test_a_limit_is_checked(jobs: JobQueue, limit: int) -> None:
     with pytest.raises(InputError):
         jobs.list(limit=limit)
 
 
-def test_the_jobs_of_a_project_go_with_it(jobs: Jobs, corpus: unspool.Corpus) -> None:
+def test_the_jobs_of_a_project_go_with_it(jobs: JobQueue, corpus: unspool.Corpus) -> None:
     corpus.put(doc("a.md", "walrus", "a"), doc("b.md", "walrus", "a"))
     corpus.put(doc("a.md", "walrus", "b"))
     steps, never = Steps(), Steps()

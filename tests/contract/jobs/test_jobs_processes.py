@@ -21,17 +21,17 @@ from unspool.catalog.schema import jobs as table
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import Progress
 from unspool.errors import UnreachableError
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 # Two processes, here two runners over two corpora
 
 
-def test_another_runner_sees_a_job_and_cancels_it(jobs: Jobs, database: Place) -> None:
+def test_another_runner_sees_a_job_and_cancels_it(jobs: JobQueue, database: Place) -> None:
     steps = Steps()
     job = jobs.start("a", "x", steps)
     waiting, never = jobs.start("a", "y", quick), Steps()
     also = jobs.start("a", "z", never)
-    with open_corpus(database) as second, Jobs(second) as other:
+    with open_corpus(database) as second, JobQueue(second) as other:
         until(lambda: other.get(job.id).progress is not None)
         assert other.get(job.id).state is JobState.RUNNING
         assert [one.id for one in other.list()] == [one.id for one in jobs.list()]
@@ -42,11 +42,13 @@ def test_another_runner_sees_a_job_and_cancels_it(jobs: Jobs, database: Place) -
         assert not never.begun.is_set()
 
 
-def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, database: Place) -> None:
+def test_runners_share_the_turns_of_a_project_and_what_waits(
+    jobs: JobQueue, database: Place
+) -> None:
     steps, later = Steps(), Steps()
     first = jobs.start("a", "x", steps)
     assert steps.begun.wait(DEADLINE_S)
-    with open_corpus(database) as second, Jobs(second) as other:
+    with open_corpus(database) as second, JobQueue(second) as other:
         waiting = other.start("a", "y", later)
         assert jobs.start("a", "y", quick).id == waiting.id
         # which is not behind the one that waits
@@ -61,7 +63,7 @@ def test_runners_share_the_turns_of_a_project_and_what_waits(jobs: Jobs, databas
 
 
 def test_processes_whose_clocks_differ_agree_on_who_is_at_work(
-    jobs: Jobs, database: Place, monkeypatch: pytest.MonkeyPatch
+    jobs: JobQueue, database: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps = Steps()
     running = jobs.start("a", "x", steps)
@@ -73,7 +75,7 @@ def test_processes_whose_clocks_differ_agree_on_who_is_at_work(
             return super().now(tz) + timedelta(seconds=40)
 
     monkeypatch.setattr("unspool.jobs.datetime", Fast)
-    with open_corpus(database) as corpus, Jobs(corpus) as early:
+    with open_corpus(database) as corpus, JobQueue(corpus) as early:
         assert early.get(running.id).state is JobState.RUNNING
         following = early.start("a", "y", quick)
         assert abs(early.get(following.id).created_at - running.created_at) < timedelta(seconds=30)
@@ -86,7 +88,7 @@ def test_processes_whose_clocks_differ_agree_on_who_is_at_work(
 
 
 def test_closing_interrupts_what_runs_and_what_waits(corpus: unspool.Corpus) -> None:
-    jobs, steps = Jobs(corpus, at_once=1), Steps()
+    jobs, steps = JobQueue(corpus, at_once=1), Steps()
     running = jobs.start("a", "x", steps)
     assert steps.begun.wait(DEADLINE_S)
     waiting = jobs.start("b", "x", quick)
@@ -99,7 +101,7 @@ def test_closing_interrupts_what_runs_and_what_waits(corpus: unspool.Corpus) -> 
 
 
 def test_closing_does_not_wait_for_a_task_that_says_nothing(corpus: unspool.Corpus) -> None:
-    jobs, silent = Jobs(corpus), Steps(silent=True)
+    jobs, silent = JobQueue(corpus), Steps(silent=True)
     job = jobs.start("a", "x", silent)
     until(lambda: jobs.get(job.id).state is JobState.RUNNING)
     jobs.close(drain_s=0.05)
@@ -113,17 +115,17 @@ def test_a_corpus_that_is_closed_first_leaves_no_thread(
     database: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # so that nobody holds a connection when the corpus is closed
-    monkeypatch.setattr(Jobs, "_look", lambda *_: None)
+    monkeypatch.setattr(JobQueue, "_poll_requests", lambda *_: None)
     monkeypatch.setattr(module, "HEARTBEAT_S", 1e9)
     steps = Steps(silent=True)
     with open_corpus(database) as corpus:
-        jobs = Jobs(corpus)
+        jobs = JobQueue(corpus)
         job = jobs.start("a", "x", steps)
         jobs.start("a", "y", quick)
         assert steps.begun.wait(DEADLINE_S)
     steps.may_end.set()
     until(lambda: not at_work())
-    with open_corpus(database) as again, Jobs(again) as other:
+    with open_corpus(database) as again, JobQueue(again) as other:
         assert other.get(job.id).state is JobState.RUNNING  # nobody has said otherwise yet
 
 
@@ -131,7 +133,7 @@ def test_a_job_that_says_nothing_for_long_is_alive_as_long_as_its_process(
     corpus: unspool.Corpus,
 ) -> None:
     clock, silent = Clock(), Steps(silent=True)
-    with Jobs(corpus, clock=clock) as jobs, pytest.MonkeyPatch.context() as patched:
+    with JobQueue(corpus, clock=clock) as jobs, pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "HEARTBEAT_S", 0.05)
         running, waiting = jobs.start("a", "x", silent), jobs.start("a", "y", quick)
         until(lambda: jobs.get(running.id).state is JobState.RUNNING)
@@ -157,11 +159,11 @@ import sys
 import time
 import unspool
 from unspool.domain.reports import Progress
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 
 settings = unspool.Settings.load(arguments={"database": sys.argv[1]}, environment={})
 corpus = unspool.open(settings=settings)
-jobs = Jobs(corpus)
+jobs = JobQueue(corpus)
 
 def work(tell):
     tell(Progress(task="indexing", done=7, total=9))
@@ -183,7 +185,7 @@ def test_the_jobs_of_a_killed_process_read_as_interrupted(
         assert process.stdout is not None
         running, waiting = process.stdout.readline().split()
         clock = Clock()
-        with Jobs(corpus, clock=clock) as jobs:
+        with JobQueue(corpus, clock=clock) as jobs:
             until(lambda: jobs.get(running).progress is not None)
             os.kill(process.pid, signal.SIGKILL)
             process.wait(DEADLINE_S)
@@ -199,7 +201,7 @@ def test_the_jobs_of_a_killed_process_read_as_interrupted(
                 job.finished_at is not None and job.finished_at < clock() - timedelta(seconds=30)
                 for job in lost
             )
-            assert jobs.counts()[JobState.INTERRUPTED] == 2
+            assert jobs.count_by_state()[JobState.INTERRUPTED] == 2
             assert jobs.cancel(running).state is JobState.INTERRUPTED
             # neither behind the lost one, nor taken for it
             again = over(jobs, jobs.start("a", "y", quick))
@@ -215,7 +217,7 @@ def test_an_end_that_cannot_be_written_at_once_is_written_later(database: Place)
     steps = Steps()
     with (
         open_corpus(database) as corpus,
-        Jobs(corpus) as jobs,
+        JobQueue(corpus) as jobs,
         pytest.MonkeyPatch.context() as patched,
     ):
         job = jobs.start("a", "x", steps)

@@ -20,6 +20,7 @@ from unspool.catalog.filters import Selection, Selections
 from unspool.catalog.projects import ProjectRow, ProjectVersion
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
+from unspool.domain.reports import OnProgress
 from unspool.errors import DimensionError, ServiceError, SwitchedError, UnsupportedError
 from unspool.index.embedded import flat, writing
 from unspool.index.embedded.checksums import DamagedError
@@ -27,7 +28,7 @@ from unspool.index.embedded.partition import Half, Partition, Snapshot, is_marke
 from unspool.index.embedded.tail import build_tail, merge_candidates, overlay_scores
 from unspool.index.embedded.words import EmbeddedWords
 from unspool.index.options import Metric, VectorOptions
-from unspool.index.ports import Candidates, Capabilities, Ids, OnProgress, Vectors
+from unspool.index.ports import Candidates, Capabilities, Ids, Vectors
 
 # Reading and analysing a tail of this many chunks takes 15 ms, once per process. More is worth a
 # commit to the folder (60 to 150 ms).

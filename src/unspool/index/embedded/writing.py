@@ -9,10 +9,9 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import reading
 from unspool.catalog.reading import ChangedChunk, Position
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.index.embedded import flat, segments, tail
 from unspool.index.embedded.partition import Half, Partition, Snapshot
-from unspool.index.ports import OnProgress
 
 PAGE = 4_000  # chunks read from the catalog at a time
 COMMIT_EVERY = 40_000  # chunks between commits of a rebuild

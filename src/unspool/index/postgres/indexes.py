@@ -11,10 +11,9 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog.driving import driver
 from unspool.catalog.postgres import PostgresCatalog
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import UnspoolError
 from unspool.index.options import VectorOptions
-from unspool.index.ports import OnProgress
 from unspool.index.postgres import tables
 from unspool.index.postgres.tables import VectorTable
 

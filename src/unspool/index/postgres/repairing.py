@@ -7,8 +7,7 @@ from typing import NamedTuple
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.documents import NewChunk
-from unspool.domain.reports import Progress
-from unspool.index.ports import OnProgress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.index.postgres import tables, words
 from unspool.index.postgres.tables import VectorTable
 

@@ -22,7 +22,7 @@ from unspool.catalog.projects import ProjectRow, ProjectVersion, take
 from unspool.catalog.statements import batches
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
-from unspool.domain.reports import Progress
+from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import (
     DimensionError,
     ServiceError,
@@ -30,7 +30,7 @@ from unspool.errors import (
     UnsupportedError,
 )
 from unspool.index.options import VectorOptions
-from unspool.index.ports import Candidates, Capabilities, Ids, OnProgress, Vectors
+from unspool.index.ports import Candidates, Capabilities, Ids, Vectors
 from unspool.index.postgres import repairing, tables, textsearch, words
 from unspool.index.postgres.indexes import IndexBuilder
 from unspool.index.postgres.tables import VectorTable

@@ -27,7 +27,7 @@ from unspool.interfaces import clients, configurations, terminal
 from unspool.interfaces.cli.door import ADDRESSES, color, command, load_settings, note, print_json
 from unspool.interfaces.cli.looking import show
 from unspool.interfaces.cli.mcp import mcp
-from unspool.interfaces.clients import Client, Scope, Server
+from unspool.interfaces.clients import Client, InstallScope, Server
 from unspool.interfaces.configurations import Entry, UnclearError
 from unspool.settings import read_locations
 from unspool.settings.definitions import DEFINITIONS
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DECLINED = 1
 _KEY = DEFINITIONS["key"].variable
 # permissions of a file that is made here; clients put keys of others into theirs
-_NEW = {Scope.USER: 0o600, Scope.PROJECT: None}
+_NEW = {InstallScope.USER: 0o600, InstallScope.PROJECT: None}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -48,7 +48,7 @@ class Change:
     """What is to become of a client's file."""
 
     client: Client
-    scope: Scope
+    scope: InstallScope
     name: str
     file: Path
     before: str | None  # None: there is no file
@@ -85,8 +85,8 @@ class Change:
 @click.option(
     "--scope",
     "scope_name",
-    type=click.Choice([one.value for one in Scope]),
-    default=Scope.USER.value,
+    type=click.Choice([one.value for one in InstallScope]),
+    default=InstallScope.USER.value,
     show_default=True,
     help="For you, or in this folder alone.",
 )
@@ -139,7 +139,7 @@ def install(
     """Put the server into a client's configuration, or take it out again with --undo. The change is
     shown first, and only made after a yes. All else in the file stays as it is, and what was there
     is kept beside it."""
-    client, scope = Client(client_name), Scope(scope_name)
+    client, scope = Client(client_name), InstallScope(scope_name)
     if url and (projects or read_only or flags["database"]):
         raise click.UsageError(
             "--url is a service with settings of its own; leave out --project, --read-only and "
@@ -223,7 +223,9 @@ def _warn_of_missing(projects: Sequence[str], address: str) -> None:
         catalog = Catalog.open(address, create=False)
         try:
             with catalog.read() as connection:
-                said = naming.missing(projects, [row.name for row in rows.all_projects(connection)])
+                said = naming.describe_missing(
+                    projects, [row.name for row in rows.all_projects(connection)]
+                )
         finally:
             catalog.close()
         if said:
@@ -299,7 +301,9 @@ def _is_service(url: str) -> bool:
 # The change
 
 
-def _planned(client: Client, scope: Scope, name: str, server: Server, *, undo: bool) -> Change:
+def _planned(
+    client: Client, scope: InstallScope, name: str, server: Server, *, undo: bool
+) -> Change:
     entry = clients.entry(client, server) if server != Server() else {}
     file = clients.location(
         client,

@@ -62,7 +62,7 @@ def serve(
     """Serve HTTP under /v1 and MCP under /mcp until SIGTERM or Ctrl-C. Without keys (`unspool
     key create`) only this machine is served.
     """
-    from unspool.access.scope import roots_of
+    from unspool.access.scope import parse_roots
     from unspool.interfaces.http import server
 
     given = {
@@ -72,7 +72,7 @@ def serve(
         "roots": os.pathsep.join(roots) or None,
     }
     settings = load_settings({**flags, **given})
-    for root in roots_of(settings):
+    for root in parse_roots(settings):
         if not root.is_dir():
             raise ConfigError(
                 f"{root} is no folder, and nothing in it could be indexed; correct --root or "

@@ -35,7 +35,7 @@ from unspool.interfaces.http.middleware import Bounds, Gate, Outermost, Paths
 from unspool.interfaces.http.responses import GoneError
 from unspool.interfaces.http.service import Service, in_scope
 from unspool.interfaces.mcp.asgi import McpApp
-from unspool.jobs import Jobs
+from unspool.jobs import JobQueue
 from unspool.observability import install
 from unspool.settings import NO_FOLDER, Settings
 
@@ -94,7 +94,7 @@ class App:
         settings = self._settings
         with ExitStack() as opened:
             corpus = opened.enter_context(open_corpus(settings=settings))
-            service = Service(corpus, Jobs(corpus), install(corpus, settings))
+            service = Service(corpus, JobQueue(corpus), install(corpus, settings))
             opened.pop_all()  # the service closes it from here on
         try:
             self._api.state.service = service

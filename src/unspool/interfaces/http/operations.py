@@ -68,8 +68,8 @@ async def metrics(request: Request, asking: Asking) -> Response:
     project.
     """
     service = asking.service
-    asking.view.scope.need_everything("metrics")
-    service.observer.jobs(await service.threads.run(service.jobs.counts))
+    asking.view.scope.require_everything("metrics")
+    service.observer.jobs(await service.threads.run(service.jobs.count_by_state))
     text, media_type = await service.threads.run(
         service.observer.metrics, request.headers.get("accept", "")
     )

@@ -21,7 +21,7 @@ from unspool.errors import UnspoolError
 from unspool.interfaces.http.errors import BUG, CALLER, BugError, body, stopping
 from unspool.interfaces.http.responses import EventStream, JsonResponse, encoded, event
 from unspool.interfaces.http.rooms import Room
-from unspool.jobs import Jobs, JobsView
+from unspool.jobs import JobQueue, JobsView
 from unspool.observability import Observer
 from unspool.settings import Settings
 from unspool.views import View
@@ -64,7 +64,7 @@ class Service:
     `over` is set when it is told to stop: streams end then, and what else is under way may finish.
     """
 
-    def __init__(self, corpus: Corpus, jobs: Jobs, observer: Observer) -> None:
+    def __init__(self, corpus: Corpus, jobs: JobQueue, observer: Observer) -> None:
         self.corpus = corpus
         self.jobs = jobs
         self.observer = observer

@@ -35,7 +35,7 @@ def located(
         else [
             name
             for name in dict.fromkeys((home, view.settings.project))
-            if name and view.scope.holds(name)
+            if name and view.scope.contains(name)
         ]
     )
     for name in first:

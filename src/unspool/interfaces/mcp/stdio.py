@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from unspool.access import projects as naming
-from unspool.access.scope import Scope, roots_of
+from unspool.access.scope import Scope, parse_roots
 from unspool.corpus import Corpus
 from unspool.domain.keys import Role
 from unspool.errors import MissingDependencyError, UnspoolError
@@ -33,13 +33,15 @@ def serve(
     warn: Callable[[str], None],
 ) -> None:
     """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
-    scope = Scope.everything(role=Role.READ if read_only else Role.ADMIN, roots=roots_of(settings))
-    scope = scope.narrowed(projects) if projects else scope
+    scope = Scope.everything(
+        role=Role.READ if read_only else Role.ADMIN, roots=parse_roots(settings)
+    )
+    scope = scope.narrow(projects) if projects else scope
     with (
         Corpus(settings) as corpus,
         closing(install(corpus, _quiet(settings), metrics=False)) as observer,
     ):
-        missing = naming.missing(projects, corpus.projects() if projects else ())
+        missing = naming.describe_missing(projects, corpus.projects() if projects else ())
         if missing:
             warn(missing)
         # The SDK takes about as long to import as the corpus to open: the one does not wait for the
@@ -98,7 +100,7 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
         name = (
             corpus.settings.project or (corpus.project_of(here) if here is not None else None) or ""
         )
-        return name if scope.holds(name) else ""
+        return name if scope.contains(name) else ""
 
     def confined(declared: Sequence[Path]) -> View:
         return View(

@@ -15,7 +15,7 @@ from typing import Any
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.keys import Role
 from unspool.domain.queries import Page
-from unspool.domain.reports import Progress, RememberReport
+from unspool.domain.reports import OnProgress, RememberReport
 from unspool.errors import ConflictError, InputError, UnknownProjectError, UnspoolError
 from unspool.interfaces import disclosure
 from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating, narrowing
@@ -52,7 +52,7 @@ class Call:
     given: Understood
     home: str = ""
     root_of: Callable[[str], str] | None = None
-    on_progress: Callable[[Progress], None] | None = None
+    on_progress: OnProgress | None = None
 
     @property
     def most(self) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import check_project
-from unspool.domain.reports import BadRecord, Masked, Progress, RememberReport
+from unspool.domain.reports import BadRecord, Masked, OnProgress, Progress, RememberReport
 from unspool.errors import InputError, NotFoundError, ServiceError
 from unspool.sources import conversations as exports
 from unspool.sources.conversations.isolation import ExportReader, ReadingStoppedError
@@ -85,7 +85,7 @@ def batches(
     *,
     project: str,
     intake: Intake,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Iterator[list[Conversation]]:
     """Yield the conversations of exports, a bounded number of messages at a time, each id once in a
     batch.

@@ -1,0 +1,129 @@
+"""Histories of responses in a catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from sqlalchemy.engine import Connection
+
+from unspool.catalog import Catalog, history
+from unspool.domain.documents import DEFAULT_PROJECT, check_project
+from unspool.domain.history import (
+    MAX_READ,
+    PAGE,
+    READ,
+    SHOWN,
+    HistoryPage,
+    Record,
+    Retention,
+    check_range,
+    check_stream,
+    fingerprint,
+    page_of,
+    span,
+)
+from unspool.memory.history import prepare_record
+
+PRUNED_AT_ONCE = 5_000  # records in one transaction of `prune`, so that nobody waits long
+
+
+class CatalogHistory:
+    """A history that all processes with this catalog share. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        stream: str,
+        *,
+        project: str = DEFAULT_PROJECT,
+        retention: Retention | None = None,
+    ) -> None:
+        check_stream(stream)
+        check_project(project)
+        self.stream = stream
+        self.project = project
+        self._catalog = catalog
+        self._retention = retention or Retention()
+
+    def append(self, body: str, at: datetime | None = None) -> Record:
+        """Add a response with a time, by default now. Secrets are masked."""
+        new = prepare_record(self.stream, body, at)
+        sha = fingerprint(new.body)
+
+        def work(connection: Connection) -> Record:
+            record, row = history.append(
+                connection, self.project, self.stream, at=new.at, body=new.body, sha=sha
+            )
+            self._prune(connection, row, history.PRUNED_BY_APPEND)
+            return record
+
+        return replace(self._catalog.transact(work), warnings=new.warnings)
+
+    def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
+        """Return complete records, newest first, without the first `offset`."""
+        check_range(limit, offset, most=MAX_READ)
+        within = self._retention.within(limit, offset)
+        with self._catalog.read() as connection:
+            row = history.find(connection, self.project, self.stream)
+            if row is None:
+                return []
+            return history.read(
+                connection, row.id, self.stream, limit=within, offset=offset, since=self._since()
+            )
+
+    def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
+        """Return a few records for an agent. With `full`, every body is complete."""
+        most, begin = span(limit, offset)
+        with self._catalog.read() as connection:
+            row = history.find(connection, self.project, self.stream)
+            excerpts = (
+                []
+                if row is None
+                else history.excerpts(
+                    connection,
+                    row.id,
+                    limit=self._retention.within(most, begin),
+                    offset=begin,
+                    since=self._since(),
+                    characters=None if full else SHOWN,
+                )
+            )
+        return page_of(self.stream, excerpts, limit=limit, offset=offset, full=full)
+
+    def count(self) -> int:
+        """Return the number of readable records."""
+        with self._catalog.read() as connection:
+            row = history.find(connection, self.project, self.stream)
+            if row is None:
+                return 0
+            return history.count(connection, row, retention=self._retention, since=self._since())
+
+    def prune(self) -> int:
+        """Remove every record past the retention, and return how many."""
+        total = 0
+        while removed := self._change(lambda c, row: self._prune(c, row, PRUNED_AT_ONCE)):
+            total += removed
+        return total
+
+    def clear(self) -> int:
+        """Remove every record with the stream, and return how many. The next gets number 1."""
+        return self._change(history.remove)
+
+    def _change(self, work: Callable[[Connection, history.StreamRow], int]) -> int:
+        """Change the stream in a transaction that no other writer of the stream enters."""
+
+        def change(connection: Connection) -> int:
+            row = history.find(connection, self.project, self.stream, alone=True)
+            return 0 if row is None else work(connection, row)
+
+        return self._catalog.transact(change)
+
+    def _prune(self, connection: Connection, row: history.StreamRow, most: int) -> int:
+        return history.prune(
+            connection, row, retention=self._retention, since=self._since(), most=most
+        )
+
+    def _since(self) -> datetime | None:
+        return self._retention.since(datetime.now(UTC))
