@@ -87,7 +87,7 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
         live_runs=frozenset(),
         scanned_at=before,
     )
-    assert plan.removed == ()
+    assert plan.removed == []
     late = changes.plan_run(
         stale_scan.found,
         known,
