@@ -1,14 +1,8 @@
 """Writes docs/reference/ from the code, and the output of the commands that the pages show.
 
-    python docs/generate.py              write the reference pages python docs/generate.py --check
-    say which pages are out of date, and exit with 1 if any is python docs/generate.py --outputs
-    also run every marked command again and paste what it prints
-
-A block is run if the line above it is `<!-- run -->`. The blocks of a page share one folder, which
-holds a copy of docs/sample, and one catalog that is empty at the start. In README.md commands run
-in the repository itself; those of docs/postgresql.md have their catalog on a server, which is
-started for them. Continuations are random, so a page shows others in their place, the same in every
-run; `unspool more` takes those.
+    python docs/generate.py              write the reference pages
+    python docs/generate.py --check      list the pages that are out of date, and exit with 1 if any
+    python docs/generate.py --outputs    also run every marked command and paste its output
 """
 
 from __future__ import annotations
@@ -38,7 +32,7 @@ import unspool.aio
 import unspool.client
 from unspool import embedders, errors
 from unspool.domain import continuations, filters
-from unspool.domain.continuations import Bookmark
+from unspool.domain.continuations import Cursor
 from unspool.embedders import cohere, families, openai, voyage
 from unspool.interfaces.cli import main
 from unspool.interfaces.http import errors as http_errors
@@ -880,7 +874,7 @@ def _stand_in(continuation: str, real: dict[str, str]) -> str:
         name = hashlib.sha256(str(count).encode()).digest()[: continuations.NAME_BYTES]
         known = continuations.write(
             bytes([name[0] & 0b00011111]) + name[1:],
-            Bookmark(position=count, number=count, shown=count),
+            Cursor(position=count, number=count, shown=count),
             catalog="docs",
             key=b"",
         )
