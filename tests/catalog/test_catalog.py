@@ -115,15 +115,6 @@ def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(
     assert_no_orphans(database)
 
 
-def test_each_migration_goes_down_and_up_again(database: Place) -> None:
-    Catalog.migrate(address_of(database), "head")
-    for revision in (*reversed(schema.KNOWN_REVISIONS[:-1]), "base"):
-        Catalog.migrate(address_of(database), revision)
-        Catalog.migrate(address_of(database), "head")
-        assert differences(database) == []
-        Catalog.migrate(address_of(database), revision)
-
-
 def test_the_code_knows_every_migration_script_in_order() -> None:
     config = Config()
     config.set_main_option(
@@ -159,28 +150,6 @@ def test_migrating_keeps_the_identity_of_a_catalog_and_each_has_its_own(places: 
 def test_there_is_nothing_to_remove_where_no_catalog_is(database: Place) -> None:
     with pytest.raises(NotFoundError):
         Catalog.migrate(address_of(database), "base")
-
-
-@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_a_catalog_of_an_older_version_is_brought_up_when_it_is_opened(
-    database: Place, revision: str
-) -> None:
-    Catalog.migrate(address_of(database), revision)
-    with open_corpus(database) as corpus:
-        corpus.put(doc("a.md", "walrus"))
-        assert paths(corpus.search("walrus")) == ["a.md"]
-    assert differences(database) == []
-
-
-@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_what_a_catalog_holds_is_found_after_going_down_and_up(
-    database: Place, revision: str
-) -> None:
-    with open_corpus(database) as corpus:
-        corpus.put(doc("a.md", "walrus"))
-    Catalog.migrate(address_of(database), revision)
-    with open_corpus(database) as corpus:
-        assert paths(corpus.search("walrus")) == ["a.md"]
 
 
 # Whose it is

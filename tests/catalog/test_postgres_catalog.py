@@ -251,15 +251,6 @@ def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(
     assert_no_orphans(database)
 
 
-def test_each_migration_goes_down_and_up_again(database: str) -> None:
-    Catalog.migrate(database, "head")
-    for revision in (*reversed(schema.KNOWN_REVISIONS[:-1]), "base"):
-        Catalog.migrate(database, revision)
-        Catalog.migrate(database, "head")
-        assert differences(database) == []
-        Catalog.migrate(database, revision)
-
-
 def test_migrating_keeps_the_identity_of_a_catalog(database: str) -> None:
     first = Catalog.open(database)
     assert Catalog.migrate(database, "head") == schema.HEAD

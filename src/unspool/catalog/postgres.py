@@ -441,9 +441,7 @@ def revision_of(connection: Connection, target: Target) -> str:
     missing = {
         *schema.metadata.tables,
         *schema.short_lived.tables,
-        "words",
-        "word_counts",
-        "word_totals",
+        *schema.WORD_TABLES,
     } - tables
     if revision == schema.HEAD and missing:
         raise ConflictError(
