@@ -33,7 +33,7 @@ STAGES = {
         "unspool.index.embedded.words.EmbeddedWords.search",
         "unspool.index.embedded.words.EmbeddedWords.score",
     ),
-    "candidates": ("unspool.search.engine.reading.candidates",),
+    "candidates": ("unspool.search.engine.chunk_rows.load_candidates",),
     "ranking": ("unspool.search.engine.ranking.rank", "unspool.search.engine.fusion.fuse"),
     "hydrate, snippets": ("unspool.search.paging.turn",),
 }

@@ -200,7 +200,7 @@ class Jobs:
         found = None
         if isinstance(id, str) and _ID.fullmatch(id):
             with self._catalog.read() as connection:
-                found = jobs.find(connection, id, projects=projects, now=self._now(connection))
+                found = jobs.find_job(connection, id, projects=projects, now=self._now(connection))
         if found is None:
             raise NotFoundError(f"no job {str(id)[:40]!r}; those that are over are kept for a week")
         return found
@@ -212,7 +212,7 @@ class Jobs:
         if not 1 <= limit <= MAX_LIMIT:
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
-            return jobs.newest(
+            return jobs.list_jobs(
                 connection, projects=_named(projects), limit=limit, now=self._now(connection)
             )
 
@@ -221,7 +221,7 @@ class Jobs:
         from unspool.catalog import jobs
 
         with self._catalog.read() as connection:
-            return jobs.count(connection, projects=_named(projects), now=self._now(connection))
+            return jobs.count_jobs(connection, projects=_named(projects), now=self._now(connection))
 
     def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:
         """End a job that waits; ask one that runs to stop, which it does at its next report of
@@ -231,7 +231,7 @@ class Jobs:
 
         if not self.get(id, projects=projects).state.is_over:
             self._catalog.transact(
-                lambda connection: jobs.cancel(connection, id, now=self._now(connection))
+                lambda connection: jobs.cancel_job(connection, id, now=self._now(connection))
             )
             with self._changed:
                 self._drop({id})
@@ -272,7 +272,7 @@ class Jobs:
         from unspool.catalog import jobs
 
         def add(connection: Connection) -> Job:
-            return jobs.add(
+            return jobs.insert_job(
                 connection,
                 replace(task.job, created_at=self._now(connection)),
                 worker=self._worker,
@@ -287,7 +287,7 @@ class Jobs:
         """
         from unspool.catalog import jobs
 
-        return jobs.now(connection) if self._clock is None else self._clock()
+        return jobs.read_clock(connection) if self._clock is None else self._clock()
 
     def _leave(self, task: _Task) -> None:
         with self._changed:
@@ -348,18 +348,18 @@ class Jobs:
     def _claim(self, task: _Task) -> bool:
         """Whether a task may begin. If not yet, it waits on at its old place."""
         from unspool.catalog import jobs
-        from unspool.catalog.jobs import Claim
+        from unspool.catalog.jobs import ClaimResult
 
         try:
             claim = self._catalog.transact(
-                lambda connection: jobs.claim(connection, task.job, now=self._now(connection))
+                lambda connection: jobs.claim_job(connection, task.job, now=self._now(connection))
             )
         except ServiceError:
-            claim = Claim.LATER
+            claim = ClaimResult.BUSY
         except UnspoolError:  # the corpus was closed under it
-            claim = Claim.GONE
-        if claim is not Claim.LATER:
-            return claim is Claim.TAKEN
+            claim = ClaimResult.CANCELLED
+        if claim is not ClaimResult.BUSY:
+            return claim is ClaimResult.CLAIMED
         with self._changed:
             if not self._is_closed and task.stop is None:
                 task.due = time.monotonic() + RETRY_S
@@ -396,7 +396,7 @@ class Jobs:
         values = asdict(end)
 
         def write(connection: Connection) -> None:
-            jobs.finish(
+            jobs.finish_jobs(
                 connection,
                 [task.job.id for task in tasks],
                 now=self._now(connection),
@@ -454,7 +454,7 @@ class Jobs:
         progress = {id_: one for id_, (_, one) in news.items()}
         ids = [task.job.id for task in tasks]
         self._catalog.transact(
-            lambda connection: jobs.beat(
+            lambda connection: jobs.renew_jobs(
                 connection, ids, progress=progress, now=self._now(connection)
             )
         )
@@ -467,7 +467,7 @@ class Jobs:
 
         ids = {task.job.id for task in tasks}
         with self._catalog.read() as connection:
-            gone = ids - jobs.wanted(connection, ids)
+            gone = ids - jobs.find_active(connection, ids)
         if gone:
             with self._changed:
                 self._drop(gone)

@@ -65,10 +65,10 @@ class Parts:
         self._looked_at = 0.0
         self._proof: Proof | None = None
         self.searched: Catalog = self._opened()
-        self.windows = None if settings.database_read else Windows(self.searched.home())
+        self.windows = None if settings.database_read else Windows(self.searched.open_windows())
         try:
             with self.searched.read() as connection:
-                space = spaces.active_space(connection)
+                space = spaces.find_active_space(connection)
             if space is not None:
                 self._meet(space)
                 self.searching()
@@ -107,21 +107,21 @@ class Parts:
         The primary is then opened when something is to be written.
         """
         from unspool.catalog import Catalog
-        from unspool.catalog.database import engine_name
+        from unspool.catalog.database import get_engine_name
 
         settings = self.settings
         if not settings.database_read:
             self._primary = Catalog.open(
-                settings.database_address, connecting=wiring.connecting(settings)
+                settings.database_address, options=wiring.connecting(settings)
             )
             return self._primary
-        if engine_name(settings.database_read) == "sqlite":
+        if get_engine_name(settings.database_read) == "sqlite":
             raise AddressError(
                 "UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, "
                 "leave it empty otherwise"
             )
         replica = Catalog.open(
-            settings.database_read, create=False, connecting=wiring.connecting(settings)
+            settings.database_read, create=False, options=wiring.connecting(settings)
         )
         if not settings.database:
             self._primary = replica  # which refuses to be written, and says where to
@@ -136,7 +136,7 @@ class Parts:
             if self._primary is None:
                 self._check_open()
                 opened = Catalog.open(
-                    self.settings.database_address, connecting=wiring.connecting(self.settings)
+                    self.settings.database_address, options=wiring.connecting(self.settings)
                 )
                 if opened.identity != self.searched.identity:
                     opened.close()
@@ -241,12 +241,12 @@ class Parts:
         from unspool.catalog import spaces
 
         with catalog.read() as connection:
-            if spaces.active_id(connection) is not None:
-                return spaces.ensure(connection, self.embedder, self._opened_as)
+            if spaces.find_active_id(connection) is not None:
+                return spaces.ensure_space(connection, self.embedder, self._opened_as)
         # which may have to be asked for: not while others wait to write
         _ = self.embedder.dimension
         with catalog.write() as connection:
-            return spaces.ensure(connection, self.embedder, self._opened_as)
+            return spaces.ensure_space(connection, self.embedder, self._opened_as)
 
     def _meet(self, space: Space) -> None:
         """Tell the embedder what its own space says of it: the dimension, which it then need not
@@ -273,7 +273,7 @@ class Parts:
         from unspool.catalog import spaces
 
         with (self.searched if searched else self.catalog).read() as connection:
-            active = spaces.active_id(connection)
+            active = spaces.find_active_id(connection)
         self.follow(active)
 
     def follow(self, active: int | None) -> None:
@@ -291,7 +291,7 @@ class Parts:
             if store is None or store.space_id == active:
                 return
             with self.searched.read() as connection:
-                space = spaces.active_space(connection)
+                space = spaces.find_active_space(connection)
             if space is None or space.id == store.space_id:
                 return  # a replica that has not heard of it yet
             self._go_over(space)
@@ -314,8 +314,7 @@ class Parts:
             ) from error
         if not is_same:
             raise ConflictError(
-                f"this catalog has gone over to embedder {space}; "
-                f"{spaces.how_to_meet(space, embedder)}"
+                f"this catalog has gone over to embedder {space}; {spaces.advise(space, embedder)}"
             )
         self._left += [
             one
@@ -397,5 +396,5 @@ class Parts:
         from unspool.indexing.reembedding import text_of
 
         with self.searched.read() as connection:
-            known = next(spaces.samples(connection, space_id, 1), None)
+            known = next(spaces.sample_embeddings(connection, space_id, 1), None)
         return None if known is None else (text_of(known[0]), np.frombuffer(known[1], dtype="<f4"))

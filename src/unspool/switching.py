@@ -81,7 +81,7 @@ def _catalog_of(settings: Settings) -> Iterator[Catalog]:
             "only a replica is named, which cannot be written; set UNSPOOL_DATABASE to the primary"
         )
     catalog = Catalog.open(
-        settings.database_address, create=False, connecting=wiring.connecting(settings)
+        settings.database_address, create=False, options=wiring.connecting(settings)
     )
     try:
         yield catalog

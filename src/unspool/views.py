@@ -395,7 +395,7 @@ class View:
         more.
         """
         with self._corpus._parts.catalog.read() as connection:
-            return stream_rows.find(connection, self._held(project), stream) is not None
+            return stream_rows.find_stream(connection, self._held(project), stream) is not None
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """The streams of responses that can be seen, or those of one project."""
@@ -428,7 +428,7 @@ class View:
             return [self._held(name) for name in given]
         with self._corpus._parts.searched.read() as connection:
             rows = [
-                row for row in project_rows.all_projects(connection) if self.scope.holds(row.name)
+                row for row in project_rows.list_projects(connection) if self.scope.holds(row.name)
             ]
         if not rows:
             raise NotFoundError("nothing is indexed yet in what this key can see")

@@ -12,7 +12,7 @@ from unspool.settings import Settings
 if TYPE_CHECKING:
     from unspool.answering.models import AnswerModel
     from unspool.catalog import Catalog
-    from unspool.catalog.database import Connecting
+    from unspool.catalog.database import ConnectionOptions
     from unspool.embedders.base import Embedder
     from unspool.embedders.cache import RedisCache
     from unspool.embedders.options import EmbedderOptions
@@ -30,11 +30,11 @@ def check(settings: Settings) -> None:
         )
 
 
-def connecting(settings: Settings) -> Connecting:
+def connecting(settings: Settings) -> ConnectionOptions:
     """How a database server is connected to."""
-    from unspool.catalog.database import Connecting
+    from unspool.catalog.database import ConnectionOptions
 
-    return Connecting(
+    return ConnectionOptions(
         pool_size=settings.pool_size,
         pool_overflow=settings.pool_overflow,
         pool_timeout_s=settings.pool_timeout_s,

@@ -32,7 +32,7 @@ from support import (
     open_corpus,
     paths,
 )
-from unspool.catalog import Catalog, schema, sqlite
+from unspool.catalog import Catalog, schema, sqlite, sqlite_file
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError
 
 
@@ -44,7 +44,7 @@ def address(path: Path) -> str:
 def tables_of(place: Place) -> Iterator[sa.Connection]:
     """A connection that sees the catalog's tables and no others."""
     if isinstance(place, Path):
-        engine = sqlite.engine_for(place)
+        engine = sqlite_file.create_engine(place)
     else:
         engine = sa.create_engine(
             place.replace("postgresql:", "postgresql+psycopg:"),
@@ -325,7 +325,7 @@ def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_pas
     bad: str,
 ) -> None:
     with pytest.raises(AddressError, match="sqlite") as caught:
-        sqlite.path_of(bad)
+        sqlite.parse_address(bad)
     assert "hunter2" not in str(caught.value)
 
 
@@ -338,7 +338,7 @@ def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_pas
     ],
 )
 def test_an_address_names_a_file(written: str, file: str) -> None:
-    assert sqlite.path_of(written) == Path(file)
+    assert sqlite.parse_address(written) == Path(file)
 
 
 # Sharing and permissions
@@ -394,7 +394,7 @@ os.setgid(65534); os.setuid(65534)
 try:
     catalog = Catalog.open(sys.argv[1])
     with catalog.write() as connection:
-        projects.ensure(connection, "new")
+        projects.ensure_project(connection, "new")
 except UnspoolError as error:
     sys.exit(f"{type(error).__name__} {error.exit_code} {error}")
 """

@@ -118,7 +118,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         with self.corpus._parts.catalog.read() as connection:
-            found = [row for row in projects.all_projects(connection) if row.name in self.projects]
+            found = [row for row in projects.list_projects(connection) if row.name in self.projects]
         for row in found:
             self.corpus._parts.ready().fresh(row)
         self.rows = [AskedProject(row.id, row.name, row.seq) for row in found]
@@ -197,7 +197,7 @@ def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
 
 @pytest.fixture
 def make(corpus: unspool.Corpus) -> Iterator[Any]:
-    windows = Windows(corpus._parts.catalog.home())
+    windows = Windows(corpus._parts.catalog.open_windows())
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()

@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from servers import DISK, PostgresServer, bundled_programs
 from support import Place, Places, doc, open_corpus, paths
 from unspool.catalog import Catalog
-from unspool.catalog.database import Connecting
+from unspool.catalog.database import ConnectionOptions
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -329,7 +329,7 @@ def test_a_lock_that_another_holds_for_too_long_is_given_up_on(database: str) ->
 
 def test_waiting_for_a_connection_of_the_pool_ends_with_the_setting_to_raise(database: str) -> None:
     catalog = Catalog.open(
-        database, connecting=Connecting(pool_size=1, pool_overflow=0, pool_timeout_s=1)
+        database, options=ConnectionOptions(pool_size=1, pool_overflow=0, pool_timeout_s=1)
     )
     try:
         with (

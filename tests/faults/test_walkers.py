@@ -267,7 +267,7 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
         )
 
     with catalog.read() as connection:
-        rows = projects.all_projects(connection)
+        rows = projects.list_projects(connection)
     planned = plan_for("walrus violin", embedder, alpha=1.0, limit=100, window=20)
     question = Question(
         query="walrus violin",
@@ -275,7 +275,7 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
         alpha=planned.alpha,
         limit=100,
     )
-    windows = Windows(catalog.home())
+    windows = Windows(catalog.open_windows())
     made = finder(windows)
     try:
         embedder.pause_s = 0.05

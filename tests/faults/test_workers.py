@@ -30,7 +30,7 @@ from unspool.sources.folders import scan
 PIPE_BYTES = 60_000  # nearly all that a pipe holds
 RECIPE = Recipe(
     database="",
-    connecting={},
+    options={},
     space_id=1,
     embedder="",
     counts=True,

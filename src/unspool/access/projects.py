@@ -21,9 +21,9 @@ SHOWN = 20  # names in a message
 
 def found(connection: Connection, name: str) -> ProjectRow:
     """The project of that name; an `UnknownProjectError` names those that there are."""
-    row = projects.find(connection, name)
+    row = projects.find_project(connection, name)
     if row is None:
-        raise unknown(name, [other.name for other in projects.all_projects(connection)])
+        raise unknown(name, [other.name for other in projects.list_projects(connection)])
     return row
 
 
@@ -61,9 +61,9 @@ def named(
     if names is not None and not names:
         raise InputError("the list of projects is empty; name at least one, or '*' for all")
     with catalog.read() as connection:
-        active = spaces.active_id(connection)
+        active = spaces.find_active_id(connection)
         if names is None or EVERY_PROJECT in names:
-            rows = projects.all_projects(connection)
+            rows = projects.list_projects(connection)
         else:
             rows = [found(connection, name) for name in dict.fromkeys(names)]
     return only_one(rows) if names is None else rows, active
@@ -98,7 +98,7 @@ def at(catalog: Catalog, path: str | Path) -> str | None:
     """The project that was indexed from a path or a folder above it; the nearest one."""
     wanted = Path(path).expanduser().resolve()
     with catalog.read() as connection:
-        roots = {row.root: row.name for row in projects.all_projects(connection) if row.root}
+        roots = {row.root: row.name for row in projects.list_projects(connection) if row.root}
     among = (
         roots[root] for root in map(storable, map(str, (wanted, *wanted.parents))) if root in roots
     )
@@ -110,7 +110,7 @@ def free(catalog: Catalog, root: Path) -> str:
     a number.
     """
     with catalog.read() as connection:
-        taken = {row.name for row in projects.all_projects(connection)}
+        taken = {row.name for row in projects.list_projects(connection)}
     base = usable_name(storable(root.name), 150) or "root"
     parent = usable_name(storable(root.parent.name), 180)
     told_apart = [usable_name(f"{parent}-{base}", 180)] if parent else []

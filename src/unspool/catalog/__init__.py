@@ -1,5 +1,6 @@
-"""The catalog: the truth, in SQL. `Catalog` holds the database; the modules beside it hold the
-statements.
+"""The catalog: documents, chunks, vectors, conversations, keys and jobs in SQL.
+
+`Catalog` is the open database. The modules beside it contain the statements.
 """
 
 from __future__ import annotations

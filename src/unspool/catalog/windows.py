@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.database import Home
+from unspool.catalog.database import WindowDatabase
 from unspool.catalog.schema import query_vectors, segments, substitutes, windows
-from unspool.catalog.statements import Prepared, insert_missing
+from unspool.catalog.statements import PreparedQuery, insert_missing
 from unspool.errors import ConflictError, ServiceError
 from unspool.windows import PackedSegment, Question, Segment
 
@@ -39,7 +39,7 @@ class KeptWindow:
 class Windows:
     """Safe to use from several threads; several processes may share what is kept."""
 
-    def __init__(self, home: Home, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, home: WindowDatabase, *, clock: Callable[[], float] = time.time) -> None:
         self._home = home
         # what is kept never changes, except that segments are added
         self._recent: OrderedDict[bytes, KeptWindow] = OrderedDict()
@@ -94,7 +94,7 @@ class Windows:
         if recent is not None and recent.segments[0].start <= position < recent.segments[-1].stop:
             return recent
         with self._home.read() as connection:
-            rows = _FIND.rows(connection, {"name": name, "position": position})
+            rows = _FIND.fetch(connection, {"name": name, "position": position})
         if not rows:
             return None
         question, caller, expires_at = rows[0][:3]
@@ -113,7 +113,7 @@ class Windows:
         """Every segment of a window."""
         with self._home.read() as connection:
             return [
-                PackedSegment(*row).unpack() for row in _SEGMENTS.rows(connection, {"name": name})
+                PackedSegment(*row).unpack() for row in _SEGMENTS.fetch(connection, {"name": name})
             ]
 
     def append(self, name: bytes, segment: Segment) -> None:
@@ -156,7 +156,7 @@ class Windows:
     def vector(self, key: bytes) -> bytes | None:
         """The vector of a query that was embedded before."""
         with self._home.read() as connection:
-            rows = _VECTOR.rows(connection, {"key": key, "now": int(self._clock())})
+            rows = _VECTOR.fetch(connection, {"key": key, "now": int(self._clock())})
         return bytes(rows[0][0]) if rows else None
 
     def keep_vectors(self, vectors: dict[bytes, bytes], *, lifetime_s: int) -> None:
@@ -231,7 +231,7 @@ _EXTEND_VECTOR = (
         )
     )
 )
-_VECTOR = Prepared(
+_VECTOR = PreparedQuery(
     sa.select(query_vectors.c.vector).where(
         query_vectors.c.key == sa.bindparam("key"), query_vectors.c.expires_at > sa.bindparam("now")
     )
@@ -244,7 +244,7 @@ _PACKED = (
     segments.c.ids,
     segments.c.state,
 )
-_FIND = Prepared(
+_FIND = PreparedQuery(
     sa.select(windows.c.question, windows.c.caller, windows.c.expires_at, *_PACKED)
     .join(
         segments,
@@ -254,6 +254,6 @@ _FIND = Prepared(
     .where(windows.c.name == sa.bindparam("name"))
     .order_by(segments.c.number)
 )
-_SEGMENTS = Prepared(
+_SEGMENTS = PreparedQuery(
     sa.select(*_PACKED).where(segments.c.window == sa.bindparam("name")).order_by(segments.c.number)
 )

@@ -182,10 +182,10 @@ def _cache(settings: Settings) -> Check:
 
 def _engine(settings: Settings) -> Any:
     """The module that looks after the engine that the address names."""
-    from unspool.catalog.database import engine_name
+    from unspool.catalog.database import get_engine_name
 
     searched = settings.database or settings.database_read or settings.database_address
-    return importlib.import_module(_ENGINES[engine_name(searched)])
+    return importlib.import_module(_ENGINES[get_engine_name(searched)])
 
 
 def _content(settings: Settings, engine: Any) -> Iterator[Check]:
@@ -217,8 +217,8 @@ def _space(corpus: Corpus) -> Check:
 
     with corpus._parts.catalog.read() as connection:
         kept = {
-            str(space): spaces.embedding_count(connection, space.id)
-            for space in spaces.all_spaces(connection)
+            str(space): spaces.count_embeddings(connection, space.id)
+            for space in spaces.list_spaces(connection)
             if not space.active
         }
     detail = "it belongs to this embedder"
@@ -263,7 +263,7 @@ def _documents(corpus: Corpus, status: ProjectStatus) -> Check:
         )
     catalog, row = _row(corpus, status.name)
     with catalog.read() as connection:
-        at_work = bool(projects.live_runs(connection, row.id))
+        at_work = bool(projects.list_live_runs(connection, row.id))
     if open_count and not at_work:
         return Check(
             name=name,

@@ -15,7 +15,8 @@ from unspool.wiring import connecting
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
-    from unspool.catalog.postgres import PostgresCatalog, Target
+    from unspool.catalog.postgres import PostgresCatalog
+    from unspool.catalog.postgres_address import Target
     from unspool.catalog.projects import ProjectRow
     from unspool.index.postgres.store import PostgresStore
 
@@ -38,12 +39,15 @@ def is_usable(checks: Sequence[Check]) -> bool:
 
 
 def _server(name: str, address: str, settings: Settings) -> Iterator[Check]:
-    from unspool.catalog import postgres
+    from unspool.catalog import postgres_address, postgres_errors, postgres_server
 
-    target = postgres.target_of(address)
-    engine = postgres.engine_for(target, connecting(settings))
+    target = postgres_address.parse_address(address)
+    engine = postgres_server.create_engine(target, connecting(settings))
     try:
-        with postgres.translated(target), postgres.connected(engine) as connection:
+        with (
+            postgres_errors.translate_errors(target),
+            postgres_server.connect(engine) as connection,
+        ):
             version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
             number = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
             encoding = str(connection.exec_driver_sql("SHOW server_encoding").scalar_one())
@@ -61,7 +65,7 @@ def _server(name: str, address: str, settings: Settings) -> Iterator[Check]:
 
 
 def _version(name: str, target: Target, version: str, number: int, encoding: str) -> Check:
-    from unspool.catalog.postgres import MIN_SERVER
+    from unspool.catalog.postgres_server import MIN_SERVER
 
     detail = f"PostgreSQL {version} at {target.place}, encoded as {encoding}"
     if number < MIN_SERVER:
@@ -82,9 +86,9 @@ def _version(name: str, target: Target, version: str, number: int, encoding: str
 
 
 def _extension(connection: Connection, *, is_new: bool) -> Check:
-    from unspool.catalog.postgres import GOOD_PGVECTOR, MIN_PGVECTOR, pgvector_version
+    from unspool.catalog.postgres_server import GOOD_PGVECTOR, MIN_PGVECTOR, read_pgvector_version
 
-    version = pgvector_version(connection)
+    version = read_pgvector_version(connection)
     if version is None:
         available = connection.exec_driver_sql(
             "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
@@ -146,10 +150,10 @@ def _room(connection: Connection, settings: Settings) -> Check:
 
 def _migrations(connection: Connection, target: Target) -> Iterator[Check]:
     from unspool.catalog import schema
-    from unspool.catalog.postgres import revision_of
+    from unspool.catalog.postgres import read_revision
 
     try:
-        revision = revision_of(connection, target)
+        revision = read_revision(connection, target)
     except UnspoolError as error:
         detail, _, cure = str(error).partition("; ")
         yield Check(name="migrations", ok=False, detail=detail, cure=cure)
@@ -180,16 +184,19 @@ def _migrations(connection: Connection, target: Target) -> Iterator[Check]:
 
 def _replica(settings: Settings) -> Iterator[Check]:
     """The replica that searches go to, and how far it is behind."""
-    from unspool.catalog import postgres
+    from unspool.catalog import postgres_address, postgres_errors, postgres_server
 
-    target = postgres.target_of(settings.database_read)
-    engine: Engine = postgres.engine_for(target, connecting(settings))
+    target = postgres_address.parse_address(settings.database_read)
+    engine: Engine = postgres_server.create_engine(target, connecting(settings))
     query = (
         "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM now() - "
         "pg_last_xact_replay_timestamp()), 0)"
     )
     try:
-        with postgres.translated(target), postgres.connected(engine) as connection:
+        with (
+            postgres_errors.translate_errors(target),
+            postgres_server.connect(engine) as connection,
+        ):
             is_replica, behind_s = connection.exec_driver_sql(query).one()
     except UnspoolError as error:
         yield Check(

@@ -28,9 +28,9 @@ _ESSENTIAL = ("catalog", "migrations", "integrity")
 
 def look(settings: Settings) -> Iterator[Check]:
     """The disk and the file."""
-    from unspool.catalog.sqlite import path_of
+    from unspool.catalog.sqlite import parse_address
 
-    path = path_of(settings.database_address)
+    path = parse_address(settings.database_address)
     yield _disk(path)
     if not path.exists():
         yield Check(
@@ -76,12 +76,15 @@ def _file(path: Path) -> Iterator[Check]:
 
     It is opened read-only, because opening a catalog in the usual way would upgrade an old one.
     """
-    from unspool.catalog import schema, sqlite
+    from unspool.catalog import schema, sqlite_file
 
     try:
-        with sqlite.translated(path), closing(sqlite.open_read_only(path)) as connection:
+        with (
+            sqlite_file.translate_errors(path),
+            closing(sqlite_file.open_read_only(path)) as connection,
+        ):
             revision = _revision(connection, path)
-            yield _catalog(path, sqlite.size_bytes(path))
+            yield _catalog(path, sqlite_file.measure_size(path))
             current = revision == schema.HEAD
             cure = (
                 ""
@@ -127,10 +130,10 @@ def _windows(path: Path) -> Check:
 
     It is opened read-only: a damaged file would otherwise be replaced.
     """
-    from unspool.catalog.sqlite import open_read_only
-    from unspool.catalog.window_file import kept_at
+    from unspool.catalog.sqlite_file import open_read_only
+    from unspool.catalog.window_file import get_window_path
 
-    name, file = "continuations", kept_at(path)
+    name, file = "continuations", get_window_path(path)
     if not file.exists():
         return Check(name=name, ok=True, detail="none kept yet")
     try:
@@ -157,7 +160,7 @@ def _revision(connection: sqlite3.Connection, path: Path) -> str:
         "sqlite+pysqlite://", creator=lambda: connection, poolclass=sa.pool.StaticPool
     )
     with engine.connect() as wrapped:
-        return sqlite.revision_of(wrapped, path)
+        return sqlite.read_revision(wrapped, path)
 
 
 def index(
@@ -171,7 +174,7 @@ def index(
 
     name = f"index of {status.name}"
     cure = "unspool repair rebuilds it; so does the next search"
-    folder = catalog.folder("derived") / f"p{row.id}"
+    folder = catalog.get_folder("derived") / f"p{row.id}"
     # a run always makes one, a few puts do not need it
     expected = status.chunks > TAIL_LIMIT or (status.chunks and row.root)
     if expected and not folder.is_dir():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unspool.catalog.statements import batches
+from unspool.catalog.statements import split_batches
 from unspool.domain.prepared import PreparedDocument
 from unspool.embedders.base import Embedder, is_cut
 from unspool.embedders.cache import Kind, RedisCache
@@ -95,7 +95,7 @@ class Maker:
         self.cut += sum(is_cut(self.embedder, wanted[sha]) for sha in found)
         if found and self.keep:
             self.keep(found)
-        for some in batches([sha for sha in missing if sha not in found], self.portion):
+        for some in split_batches([sha for sha in missing if sha not in found], self.portion):
             if self.on_portion is not None:
                 self.on_portion()
             texts = [wanted[sha] for sha in some]

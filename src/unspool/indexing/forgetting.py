@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, spaces
+from unspool.catalog import Catalog, content, projects, spaces
 from unspool.index.stores import Store
 
 
@@ -14,9 +14,11 @@ def forget_documents(catalog: Catalog, store: Store, project_id: int, ids: Seque
     """Remove documents; returns how many there still were."""
 
     def forget(connection: Connection) -> int:
-        projects.take(connection, project_id)
+        projects.lock_project(connection, project_id)
         spaces.check_active(connection, store.space_id)
-        removed = documents.remove(connection, project_id, ids, feeds=store.catches_up)
+        removed = content.delete_documents(
+            connection, project_id, ids, log_changes=store.catches_up
+        )
         store.follow(connection, project_id, removed.changes)
         return removed.documents
 
@@ -27,14 +29,14 @@ def forget_project(catalog: Catalog, store: Store, project_id: int) -> int:
     """Remove a project; returns how many documents it had."""
 
     def forget(connection: Connection) -> int:
-        projects.take(connection, project_id)
+        projects.lock_project(connection, project_id)
         spaces.check_active(connection, store.space_id)
         store.forget(connection, project_id)
-        return projects.drop(connection, project_id)
+        return projects.drop_project(connection, project_id)
 
     def prune(connection: Connection) -> None:
         # a run may be about to rely on an embedding that it has seen
-        if not projects.any_live_run(connection):
+        if not projects.list_live_runs(connection):
             projects.prune_embeddings(connection)
 
     count = catalog.transact(forget)

@@ -1,4 +1,4 @@
-"""An indexing run: scan, decide, prepare in parallel, store in batches, absorb.
+"""An indexing run: scan, decide, prepare in parallel, store in split_batches, absorb.
 
 Safe to kill at any instant and to repeat.
 """
@@ -19,10 +19,12 @@ from typing import NamedTuple
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, spaces
+from unspool.catalog import Catalog, content, documents, projects, spaces
+from unspool.catalog.embeddings import find_embedded, insert_embeddings
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.schema import embeddings
-from unspool.catalog.statements import batches, hold
+from unspool.catalog.skips import delete_skips, load_skips, record_skips
+from unspool.catalog.statements import lock_table, split_batches
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress, Skip
@@ -71,16 +73,16 @@ class Indexer:
     def known(self, shas: Iterable[bytes]) -> set[bytes]:
         """Which of these texts have a vector already."""
         with self.catalog.read() as connection:
-            return documents.known_embeddings(connection, self.store.space_id, shas)
+            return find_embedded(connection, self.store.space_id, shas)
 
     def keep(self, vectors: Mapping[bytes, bytes]) -> None:
         """Keep vectors as soon as they are made, ahead of the documents that they are for."""
 
         def keep(connection: Connection) -> None:
-            hold(connection, embeddings, alone=False)
+            lock_table(connection, embeddings, exclusive=False)
             # otherwise it may be dropped already
             spaces.check_active(connection, self.store.space_id)
-            documents.keep_embeddings(connection, self.store.space_id, vectors)
+            insert_embeddings(connection, self.store.space_id, vectors)
 
         self.catalog.transact(keep)
 
@@ -117,7 +119,7 @@ def index_folder(
 
     `source` is what the project's root is called, the folder itself if empty.
     """
-    with projects.at_work() as token:
+    with projects.issue_run_token() as token:
         return _index_folder(indexer, project, root, source, on_progress, token)
 
 
@@ -143,15 +145,13 @@ def _index_folder(
     def begin(
         connection: Connection,
     ) -> tuple[ProjectRow, int, dict[str, documents.DocumentState], Changes, int]:
-        row = projects.ensure(connection, project, root=source or str(root))
+        row = projects.ensure_project(connection, project, root=source or str(root))
         spaces.check_active(connection, indexer.store.space_id)
         run_id = projects.begin_run(connection, row.id, token)
-        live = projects.live_runs(connection, row.id) - {run_id}
-        known = documents.states(connection, row.id)
-        skips = documents.known_skips(connection, row.id, recipe=recipe)
-        documents.forget_skips(
-            connection, row.id, list(skips.keys() - {file.path for file in found.found})
-        )
+        live = projects.list_live_runs(connection, row.id) - {run_id}
+        known = documents.load_states(connection, row.id)
+        skips = load_skips(connection, row.id, recipe=recipe)
+        delete_skips(connection, row.id, list(skips.keys() - {file.path for file in found.found}))
         plan = changes.plan(
             found.found,
             known,
@@ -162,9 +162,14 @@ def _index_folder(
             known_skips=skips,
         )
         stale = [known[work.found.path].id for work in plan.suspect]
-        documents.queue(connection, row.id, new=[work.found.path for work in plan.new], stale=stale)
-        removed = documents.remove(
-            connection, row.id, [state.id for state in plan.removed], feeds=indexer.store.catches_up
+        documents.queue_documents(
+            connection, row.id, new=[work.found.path for work in plan.new], stale=stale
+        )
+        removed = content.delete_documents(
+            connection,
+            row.id,
+            [state.id for state in plan.removed],
+            log_changes=indexer.store.catches_up,
         )
         indexer.store.follow(connection, row.id, removed.changes)
         return row, run_id, known, plan, removed.documents
@@ -178,10 +183,12 @@ def _index_folder(
     except BaseException:
         with suppress(ServiceError):  # what went wrong matters, not that it could not be noted
             indexer.catalog.transact(
-                lambda connection: projects.beat(connection, run_id, finished=True)
+                lambda connection: projects.renew_run(connection, run_id, finished=True)
             )
         raise
-    indexer.catalog.transact(lambda connection: projects.beat(connection, run_id, finished=True))
+    indexer.catalog.transact(
+        lambda connection: projects.renew_run(connection, run_id, finished=True)
+    )
     if run.maker.keep is not None:
         tally.embedded = run.maker.made  # they were stored as they were made
     warnings = (
@@ -203,7 +210,7 @@ class _Written(NamedTuple):
     """What a batch came to, once it is committed."""
 
     prepared: Sequence[PreparedDocument]
-    stored: documents.Stored
+    stored: content.StoredDocuments
     same: Sequence[Same]
     skipped: Sequence[Skipped]
     failed: Sequence[Failed]
@@ -255,7 +262,7 @@ class _Run:
         counter: TokenCounting | None = getattr(indexer.embedder, "counter", None)
         return Recipe(
             database=indexer.catalog.address,
-            connecting=asdict(indexer.catalog.connecting),
+            connecting=asdict(indexer.catalog.options),
             space_id=indexer.store.space_id,
             embedder=indexer.opened_as if embeds else "",
             counts=embeds or counter is not None,
@@ -291,7 +298,9 @@ class _Run:
         embed.
         """
         self.indexer.keep(vectors)
-        self.indexer.catalog.transact(lambda connection: projects.beat(connection, self.run_id))
+        self.indexer.catalog.transact(
+            lambda connection: projects.renew_run(connection, self.run_id)
+        )
         self.tell(
             Progress(
                 task="indexing",
@@ -303,17 +312,17 @@ class _Run:
 
     def _tasks(self, work: Sequence[Work]) -> Iterator[list[Work]]:
         """Claim work, and yield it in portions of about the same size."""
-        for group in batches(work, CLAIM_FILES):
+        for group in split_batches(work, CLAIM_FILES):
             paths = [one.found.path for one in group]
             taken = self.indexer.catalog.transact(partial(self._claim, paths))
             self.tally.busy += len(group) - len(taken)
             yield from _divide([one for one in group if one.found.path in taken])
 
     def _claim(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
-        projects.take(connection, self.project.id)
-        live = projects.live_runs(connection, self.project.id)
-        taken = documents.claim(connection, self.project.id, self.run_id, paths, live)
-        projects.beat(connection, self.run_id)
+        projects.lock_project(connection, self.project.id)
+        live = projects.list_live_runs(connection, self.project.id)
+        taken = documents.claim_documents(connection, self.project.id, self.run_id, paths, live)
+        projects.renew_run(connection, self.run_id)
         return taken
 
     def _store(self, results: Iterator[list[Outcome]]) -> None:
@@ -353,20 +362,20 @@ class _Run:
         """Everything that a batch came to, as far as the run still holds the documents: they may
         have been forgotten or put anew meanwhile.
         """
-        projects.take(connection, self.project.id)
+        projects.lock_project(connection, self.project.id)
         spaces.check_active(connection, self.indexer.store.space_id)
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         feeds = self.indexer.store.catches_up
-        held = documents.held_by(
+        held = documents.find_claimed(
             connection, self.project.id, [one.path for one in outcomes], self.run_id
         )
-        stored = documents.store(
+        stored = content.store_documents(
             connection,
             self.project,
             prepared,
-            held=held,
+            claimed=held,
             space_id=self.indexer.store.space_id,
-            feeds=feeds,
+            log_changes=feeds,
         )
         self.indexer.store.follow(connection, self.project.id, stored.changes)
         others = [one for one in outcomes if not isinstance(one, PreparedDocument)]
@@ -375,8 +384,8 @@ class _Run:
         failed = [one for one in others if isinstance(one, Failed) and one.path in held]
         if same:
             # their times have changed, which filters may look at
-            projects.next_seq(connection, self.project.id, feeds=feeds)
-        documents.refresh(
+            projects.advance_seq(connection, self.project.id, log_changes=feeds)
+        documents.refresh_documents(
             connection, [(held[one.path], one.modified_ns, one.size_bytes) for one in same]
         )
         # An extra may be installed any time; that file is looked at again.
@@ -385,18 +394,18 @@ class _Run:
             for o in skipped
             if o.skip.reason != NEEDS_EXTRA
         ]
-        documents.skip(
+        record_skips(
             connection,
             self.project.id,
             lasting,
             recipe=preparing.recipe(self.indexer.embedder, self.indexer.chunk_tokens),
         )
-        removed = documents.remove(
-            connection, self.project.id, [held[one.path] for one in skipped], feeds=feeds
+        removed = content.delete_documents(
+            connection, self.project.id, [held[one.path] for one in skipped], log_changes=feeds
         )
         self.indexer.store.follow(connection, self.project.id, removed.changes)
-        documents.fail(connection, [(held[one.path], one.error) for one in failed])
-        projects.beat(connection, self.run_id)
+        documents.mark_failed(connection, [(held[one.path], one.error) for one in failed])
+        projects.renew_run(connection, self.run_id)
         return _Written(
             prepared,
             stored,
@@ -455,22 +464,22 @@ def put(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     prepared = [embedding.with_vectors(one, vectors) for one in outcomes]
     expected = {one.path: one.version for one in given if one.version is not None}
 
-    def write(connection: Connection) -> tuple[ProjectRow, int, documents.Stored]:
-        row = projects.ensure(connection, given[0].project)
+    def write(connection: Connection) -> tuple[ProjectRow, int, content.StoredDocuments]:
+        row = projects.ensure_project(connection, given[0].project)
         documents.check_versions(connection, row.id, expected)
-        documents.check_free(connection, row.id, [document.path for document in given])
+        documents.check_not_conversations(connection, row.id, [document.path for document in given])
         held, new = documents.ensure_documents(
             connection, row.id, [document.path for document in given]
         )
         feeds = indexer.store.catches_up
-        stored = documents.store(
+        stored = content.store_documents(
             connection,
             row,
             prepared,
-            held=held,
+            claimed=held,
             new=new,
             space_id=indexer.store.space_id,
-            feeds=feeds,
+            log_changes=feeds,
         )
         indexer.store.follow(connection, row.id, stored.changes)
         if indexer.store.catches_up:

@@ -15,8 +15,10 @@ from itertools import count
 import numpy as np
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, reading, spaces
-from unspool.catalog.spaces import Passage, Space
+from unspool.catalog import Catalog, projects, spaces
+from unspool.catalog import chunks as chunk_rows
+from unspool.catalog.embeddings import insert_embeddings
+from unspool.catalog.spaces import EmbeddingInput, Space
 from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder, OverLimit
 from unspool.embedders.cache import RedisCache
@@ -51,17 +53,17 @@ class Reembedder:
 def plan(work: Reembedder) -> ReembedPlan:
     """What it will cost."""
     with work.catalog.read() as connection:
-        active = spaces.active_space(connection)
+        active = spaces.find_active_space(connection)
         known = next(
-            (space for space in spaces.all_spaces(connection) if space.belongs_to(work.embedder)),
+            (space for space in spaces.list_spaces(connection) if space.belongs_to(work.embedder)),
             None,
         )
-        missing = spaces.missing(connection, None if known is None else known.id)
+        missing = spaces.count_missing(connection, None if known is None else known.id)
         facts = work.embedder.facts
         too_long = (
             0
             if facts.over_limit is OverLimit.WHOLE
-            else spaces.longest_over(connection, work.embedder.max_tokens)
+            else spaces.count_longer_chunks(connection, work.embedder.max_tokens)
         )
     price = None if facts.price is None else missing.tokens * facts.price / 1_000_000
     after = (
@@ -83,25 +85,26 @@ def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedR
     """Make the embedder's vectors of everything, see that they are right, and put them in use."""
     started = time.monotonic()
     tell = on_progress or (lambda progress: None)
-    with work.catalog.occupy(TASK) as alone:
+    with work.catalog.try_lock(TASK) as alone:
         if not alone:
             raise ConflictError(
                 "another process is changing this catalog's embedder; wait until it is done"
             )
         with work.catalog.read() as connection:
-            before = spaces.active_space(connection)
+            before = spaces.find_active_space(connection)
         # which may have to be asked for: not while others wait to write
         _ = work.embedder.dimension
         space = work.catalog.transact(
-            lambda connection: spaces.prepare(connection, work.embedder, work.setting)
+            lambda connection: spaces.prepare_space(connection, work.embedder, work.setting)
         )
         run = _Run(work, space, tell)
         if not space.active:
             run.go_over()
     with work.catalog.read() as connection:
-        kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
+        kept = [str(one) for one in spaces.list_spaces(connection) if not one.active]
         chunks = sum(
-            reading.chunk_count(connection, row.id) for row in projects.all_projects(connection)
+            chunk_rows.count_chunks(connection, row.id)
+            for row in projects.list_projects(connection)
         )
     warning = run.maker.warning()
     return ReembedReport(
@@ -119,13 +122,13 @@ def reembed(work: Reembedder, on_progress: OnProgress | None = None) -> ReembedR
 
 def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
     """Forget every space that is not in use; returns whose they were."""
-    with catalog.occupy(TASK) as alone:
+    with catalog.try_lock(TASK) as alone:
         if not alone:
             raise ConflictError(
                 "another process is changing this catalog's embedder; wait until it is done"
             )
         with catalog.read() as connection:
-            known = spaces.all_spaces(connection)
+            known = spaces.list_spaces(connection)
         old = [space for space in known if not space.active]
         for space in old:
             with closing(open_store(space)) as store:
@@ -142,7 +145,7 @@ def drop_old(catalog: Catalog, open_store: OpenStore) -> list[str]:
 
 def _drop(connection: Connection, space: Space, store: Store) -> None:
     store.drop_space(connection)
-    spaces.drop(connection, space.id)
+    spaces.drop_space(connection, space.id)
 
 
 class _Run:
@@ -150,7 +153,7 @@ class _Run:
         self.work = work
         self.space = space
         self.tell = tell
-        self.refused: list[tuple[Passage, InputError]] = []
+        self.refused: list[tuple[EmbeddingInput, InputError]] = []
         self.maker = Maker(
             embedder=work.embedder,
             known=lambda shas: set(),
@@ -182,14 +185,12 @@ class _Run:
 
     def _embed_all(self) -> None:
         with self.work.catalog.read() as connection:
-            total = spaces.missing(connection, self.space.id).texts
+            total = spaces.count_missing(connection, self.space.id).texts
         after = -1
         done = 0
         while True:
             with self.work.catalog.read() as connection:
-                page = spaces.without_vector(
-                    connection, self.space.id, after=after, limit=self._page
-                )
+                page = spaces.list_missing(connection, self.space.id, after=after, limit=self._page)
             if not page:
                 break
             done += self._keep(page)
@@ -204,7 +205,7 @@ class _Run:
                 "vectors are kept: forget or shorten what it refuses, and begin again"
             )
 
-    def _keep(self, page: Sequence[Passage]) -> int:
+    def _keep(self, page: Sequence[EmbeddingInput]) -> int:
         """Embed texts and keep their vectors; returns how many.
 
         Where the embedder refuses one, it is looked for by halves.
@@ -218,16 +219,16 @@ class _Run:
             middle = len(page) // 2
             return self._keep(page[:middle]) + self._keep(page[middle:])
         self.work.catalog.transact(
-            lambda connection: documents.keep_embeddings(connection, self.space.id, vectors)
+            lambda connection: insert_embeddings(connection, self.space.id, vectors)
         )
         return len(vectors)
 
-    def _vectors(self, page: Sequence[Passage]) -> dict[bytes, bytes]:
+    def _vectors(self, page: Sequence[EmbeddingInput]) -> dict[bytes, bytes]:
         return self.maker.vectors({one.text_sha: text_of(one) for one in page})
 
     def _build(self, store: Store) -> bool:
         with self.work.catalog.read() as connection:
-            ids = [row.id for row in projects.all_projects(connection)]
+            ids = [row.id for row in projects.list_projects(connection)]
         return all(store.build(id_, on_progress=self.tell) for id_ in ids)
 
     def _verify(self) -> None:
@@ -235,8 +236,8 @@ class _Run:
         same.
         """
         with self.work.catalog.read() as connection:
-            odd = spaces.odd_vectors(connection, self.space.id, self.space.dimension)
-            found = list(spaces.samples(connection, self.space.id, SAMPLE))
+            odd = spaces.count_wrong_dimensions(connection, self.space.id, self.space.dimension)
+            found = list(spaces.sample_embeddings(connection, self.space.id, SAMPLE))
         if odd:
             raise ServiceError(
                 f"{odd} vectors of {self.space} have the wrong length; drop them with `unspool "
@@ -260,20 +261,20 @@ class _Run:
 
     def _switch(self, connection: Connection, store: Store, *, last: bool) -> bool:
         """The one step; False where others have written something that has no vector yet."""
-        spaces.take_all(connection)
-        while page := spaces.without_vector(
+        spaces.lock_all_projects(connection)
+        while page := spaces.list_missing(
             connection, self.space.id, after=-1, limit=self.maker.portion
         ):
             if not last:
                 return False
-            documents.keep_embeddings(connection, self.space.id, self._vectors(page))
-        for row in projects.all_projects(connection):
+            insert_embeddings(connection, self.space.id, self._vectors(page))
+        for row in projects.list_projects(connection):
             store.complete(connection, row.id)
-        spaces.switch(connection, self.space.id)
+        spaces.activate_space(connection, self.space.id)
         return True
 
 
-def text_of(one: Passage) -> str:
+def text_of(one: EmbeddingInput) -> str:
     """What was embedded for a chunk."""
     return passage(
         one.kind, one.title, one.headings.split("\n") if one.headings else (), one.symbol, one.text

@@ -226,8 +226,9 @@ def open_preparer(recipe: Recipe) -> Prepare:
 
 
 def _open_embedding_preparer(recipe: Recipe) -> Prepare:
-    from unspool.catalog import Catalog, documents
-    from unspool.catalog.database import Connecting
+    from unspool.catalog import Catalog
+    from unspool.catalog.database import ConnectionOptions
+    from unspool.catalog.embeddings import find_embedded
     from unspool.embedders import open_embedder
     from unspool.indexing.embedding import Maker
     from unspool.indexing.preparing import prepare_files
@@ -236,12 +237,12 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
     catalog = Catalog.open(
         recipe.database,
         create=False,
-        connecting=Connecting(**recipe.connecting),  # type: ignore[arg-type]
+        options=ConnectionOptions(**recipe.connecting),  # type: ignore[arg-type]
     )
 
     def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
-            return documents.known_embeddings(connection, recipe.space_id, shas)
+            return find_embedded(connection, recipe.space_id, shas)
 
     embedder.embed_passages(["load the weights before a file uses the time and memory"])
     maker = Maker(embedder=embedder, known=look_up_embeddings)

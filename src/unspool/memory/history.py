@@ -201,10 +201,10 @@ class CatalogHistory:
         sha = fingerprint(text)
 
         def work(connection: Connection) -> Record:
-            record, row = history.append(
+            record, row = history.append_record(
                 connection, self.project, self.stream, at=moment, body=text, sha=sha
             )
-            history.prune(
+            history.prune_stream(
                 connection,
                 row,
                 retention=self._retention,
@@ -224,10 +224,10 @@ class CatalogHistory:
         check_range(limit, offset, most=MAX_READ)
         within = self._retention.within(limit, offset)
         with self._catalog.read() as connection:
-            row = history.find(connection, self.project, self.stream)
+            row = history.find_stream(connection, self.project, self.stream)
             if row is None:
                 return []
-            return history.read(
+            return history.read_records(
                 connection, row.id, self.stream, limit=within, offset=offset, since=self._since()
             )
 
@@ -242,11 +242,11 @@ class CatalogHistory:
         within = self._retention.within(most, begin)
         shown = None if full else SHOWN
         with self._catalog.read() as connection:
-            row = history.find(connection, self.project, self.stream)
+            row = history.find_stream(connection, self.project, self.stream)
             found = (
                 []
                 if row is None
-                else history.excerpts(
+                else history.read_excerpts(
                     connection,
                     row.id,
                     limit=within,
@@ -262,11 +262,13 @@ class CatalogHistory:
         from unspool.catalog import history
 
         with self._catalog.read() as connection:
-            row = history.find(connection, self.project, self.stream)
+            row = history.find_stream(connection, self.project, self.stream)
             return (
                 0
                 if row is None
-                else history.count(connection, row, retention=self._retention, since=self._since())
+                else history.count_records(
+                    connection, row, retention=self._retention, since=self._since()
+                )
             )
 
     def prune(self) -> int:
@@ -274,11 +276,11 @@ class CatalogHistory:
         from unspool.catalog import history
 
         def work(connection: Connection) -> int:
-            row = history.find(connection, self.project, self.stream, alone=True)
+            row = history.find_stream(connection, self.project, self.stream, lock=True)
             return (
                 0
                 if row is None
-                else history.prune(
+                else history.prune_stream(
                     connection,
                     row,
                     retention=self._retention,
@@ -300,8 +302,8 @@ class CatalogHistory:
         from unspool.catalog import history
 
         def work(connection: Connection) -> int:
-            row = history.find(connection, self.project, self.stream, alone=True)
-            return 0 if row is None else history.remove(connection, row)
+            row = history.find_stream(connection, self.project, self.stream, lock=True)
+            return 0 if row is None else history.delete_stream(connection, row)
 
         return self._catalog.transact(work)
 

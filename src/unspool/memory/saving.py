@@ -14,6 +14,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import conversations as stored
 from unspool.catalog import projects
+from unspool.catalog.conversation_content import StoredConversations, store_conversations
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
 from unspool.domain.reports import BadRecord, Progress, RememberReport
@@ -75,14 +76,18 @@ def _append(
     prepared: PreparedConversation,
     vectors: Mapping[bytes, bytes],
     connection: Connection,
-) -> tuple[int, int, stored.Written]:
+) -> tuple[int, int, StoredConversations]:
     """Write those of the messages that are not there yet."""
-    row = projects.ensure(connection, project)
-    heads = stored.heads(connection, row.id, [prepared.path])
+    row = projects.ensure_project(connection, project)
+    heads = stored.load_heads(connection, row.id, [prepared.path])
     head = heads.get(prepared.path)
-    new = prepared.messages if head is None else stored.news(connection, head, prepared)
+    new = (
+        prepared.messages
+        if head is None
+        else stored.select_new_messages(connection, head, prepared)
+    )
     if not new:
-        return row.id, 1, stored.Written()
+        return row.id, 1, StoredConversations()
     size = sum(len(said.message.text.encode()) for said in new)
     return _write(
         connection,
@@ -127,16 +132,18 @@ def _prepared(
     recipe = preparing.recipe(indexer.embedder, indexer.chunk_tokens)
     out: list[PreparedConversation] = []
     with indexer.catalog.read() as connection:
-        row = projects.find(connection, given[0].project)
-        heads = {} if row is None else stored.heads(connection, row.id, [one.id for one in given])
+        row = projects.find_project(connection, given[0].project)
+        heads = (
+            {} if row is None else stored.load_heads(connection, row.id, [one.id for one in given])
+        )
         for one in given:
             head, start = heads.get(one.id), 0
             if head is not None:
                 if head.sha256 == messages.whole_fingerprint(one, recipe):
                     continue
                 if (head.title, head.recipe) == (messages.title_of(one), recipe):
-                    start = stored.kept(
-                        stored.fingerprints(connection, head.document_id),
+                    start = stored.count_common_prefix(
+                        stored.load_fingerprints(connection, head.document_id),
                         [fingerprint(message) for message in one.messages],
                     )
             prepared = messages.prepare(
@@ -175,10 +182,10 @@ def _replace(
     prepared: Sequence[PreparedConversation],
     vectors: Mapping[bytes, bytes],
     connection: Connection,
-) -> tuple[int, int, stored.Written]:
+) -> tuple[int, int, StoredConversations]:
     """Write conversations in place of those of the same ids."""
-    row = projects.ensure(connection, project)
-    heads = stored.heads(connection, row.id, [one.path for one in prepared])
+    row = projects.ensure_project(connection, project)
+    heads = stored.load_heads(connection, row.id, [one.path for one in prepared])
     for one in prepared:
         head = heads.get(one.path)
         if one.start and (head is None or head.sha256 != one.follows):
@@ -195,18 +202,18 @@ def _write(
     vectors: Mapping[bytes, bytes],
     *,
     appends: bool = False,
-) -> tuple[int, int, stored.Written]:
+) -> tuple[int, int, StoredConversations]:
     """The project, how many of the conversations there were already, and what was written."""
     feeds = indexer.store.catches_up
-    written = stored.write(
+    written = store_conversations(
         connection,
         row,
         prepared,
         heads,
         vectors,
         space_id=indexer.store.space_id,
-        feeds=feeds,
-        appends=appends,
+        log_changes=feeds,
+        append=appends,
     )
     indexer.store.follow(connection, row.id, written.changes)
     if feeds:
@@ -215,7 +222,11 @@ def _write(
 
 
 def _count(
-    tally: Intake, prepared: Sequence[PreparedConversation], written: stored.Written, *, old: int
+    tally: Intake,
+    prepared: Sequence[PreparedConversation],
+    written: StoredConversations,
+    *,
+    old: int,
 ) -> None:
     tally.updated += old
     tally.added += len(prepared) - old

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unspool.catalog import Catalog, reading
+from unspool.catalog import Catalog
+from unspool.catalog import chunks as chunk_rows
 from unspool.domain.documents import Kind
 from unspool.domain.filters import INSIDE, Filter, fields_of
 from unspool.domain.queries import Served
@@ -66,11 +67,11 @@ class CandidateCache:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._state: tuple[tuple[int, int], ...] = ()
-        self._known: dict[int, reading.Candidate] = {}
+        self._known: dict[int, chunk_rows.Candidate] = {}
 
     def get(
         self, catalog: Catalog, projects: Sequence[AskedProject], ids: Sequence[int]
-    ) -> dict[int, reading.Candidate]:
+    ) -> dict[int, chunk_rows.Candidate]:
         """The chunks that exist, by id."""
         state = _state(projects)
         with self._guard:
@@ -80,7 +81,7 @@ class CandidateCache:
         missing = [id_ for id_ in ids if id_ not in known]
         if missing:
             with catalog.read() as connection:
-                known.update(reading.candidates(connection, missing))
+                known.update(chunk_rows.load_candidates(connection, missing))
         return {id_: known[id_] for id_ in ids if id_ in known}
 
     def clear(self) -> None:
@@ -89,7 +90,7 @@ class CandidateCache:
             self._state, self._known = (), {}
 
     def learn(
-        self, projects: Sequence[AskedProject], candidates: Mapping[int, reading.Candidate]
+        self, projects: Sequence[AskedProject], candidates: Mapping[int, chunk_rows.Candidate]
     ) -> None:
         """Keep what was read in another way."""
         with self._guard:
@@ -147,7 +148,7 @@ class _Taken(NamedTuple):
 
     found: _Found
     ids: Ids
-    beside: Mapping[int, reading.Candidate]
+    beside: Mapping[int, chunk_rows.Candidate]
 
 
 class _Scores(NamedTuple):
@@ -323,7 +324,7 @@ def _next(
 
 def _with_neighbours(
     stores: Stores, request: Request, ids: Ids, leading: Ids, given: Given | None
-) -> tuple[Ids, Mapping[int, reading.Candidate]]:
+) -> tuple[Ids, Mapping[int, chunk_rows.Candidate]]:
     """Candidates together with the messages that stand beside the leading ones, and all messages
     that lend each other their scores.
 
@@ -338,7 +339,9 @@ def _with_neighbours(
     if not said:
         return ids, {}
     with stores.catalog.read() as connection:
-        near = reading.neighbours(connection, [id_ for id_ in leading.tolist() if id_ in said])
+        near = chunk_rows.load_neighbours(
+            connection, [id_ for id_ in leading.tolist() if id_ in said]
+        )
     stores.kept.learn(request.projects, near)
     beside = said | near
     if request.where is not None and fields_of(request.where) & INSIDE:
@@ -495,8 +498,8 @@ def _ranked(
 
 
 def _news(
-    catalog: Catalog, candidates: Sequence[reading.Candidate], given: Given
-) -> list[reading.Candidate]:
+    catalog: Catalog, candidates: Sequence[chunk_rows.Candidate], given: Given
+) -> list[chunk_rows.Candidate]:
     """Candidates without those that replaced a chunk which the walk has had: that one was shown, or
     its successor in its place.
 
@@ -508,7 +511,7 @@ def _news(
     if not before:
         return list(candidates)
     with catalog.read() as connection:
-        present = reading.present(connection, before)
+        present = chunk_rows.find_existing(connection, before)
     return [
         one for one, id_ in zip(candidates, places, strict=True) if id_ is None or id_ in present
     ]
@@ -578,7 +581,7 @@ def _joined(parts: Sequence[_Scores], asked: Plan) -> _Scores:
     )
 
 
-def _majority(asked: Plan, candidates: Iterable[reading.Candidate]) -> str:
+def _majority(asked: Plan, candidates: Iterable[chunk_rows.Candidate]) -> str:
     """What most candidates are, a language or talk, where the query has a term that says nothing
     there.
     """

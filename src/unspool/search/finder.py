@@ -287,7 +287,7 @@ class Finder:
     def _current(self, question: Question) -> tuple[AskedProject, ...]:
         """The projects of a question as they are now, with everything in them findable."""
         with self._catalog.read() as connection:
-            rows = projects.by_ids(connection, [project.id for project in question.projects])
+            rows = projects.list_projects(connection, [project.id for project in question.projects])
         for row in rows:
             self._store.fresh(row)
         return tuple(AskedProject(row.id, row.name, row.seq) for row in rows)

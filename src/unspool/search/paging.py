@@ -10,8 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from unspool.catalog import Catalog, conversations, reading
-from unspool.catalog.reading import IndexedFile, StoredChunk
+from unspool.catalog import Catalog, conversations
+from unspool.catalog import chunks as chunk_rows
+from unspool.catalog.chunks import IndexedFile, StoredChunk
 from unspool.domain.continuations import Bookmark
 from unspool.domain.documents import Chunk, Kind, Lines, Status
 from unspool.domain.queries import (
@@ -224,7 +225,7 @@ def exchanges_of(catalog: Catalog, chunks: Sequence[Chunk]) -> list[Exchange]:
     if not ids:
         return [exchanges.NONE] * len(chunks)
     with catalog.read() as connection:
-        return exchanges.exchanges(chunks, conversations.around(connection, ids))
+        return exchanges.exchanges(chunks, conversations.load_adjacent_messages(connection, ids))
 
 
 def _fit(
@@ -297,9 +298,9 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
     stop = int(leads[wanted]) if len(leads) > wanted else len(rows)
     rows = rows[:stop]
     with stores.catalog.read() as connection:
-        chunks = reading.hydrate(connection, rows["id"][~rows["is_copy"]].tolist())
+        chunks = chunk_rows.load_chunks(connection, rows["id"][~rows["is_copy"]].tolist())
         also = (
-            reading.places(connection, rows["id"][rows["is_copy"]].tolist())
+            chunk_rows.load_locations(connection, rows["id"][rows["is_copy"]].tolist())
             if rows["is_copy"].any()
             else {}
         )
@@ -335,7 +336,7 @@ def _take(stores: Stores, walk: Walk, segment: Segment, found: _Gathered, how: T
         )
 
 
-def _place(place: reading.Place) -> str:
+def _place(place: chunk_rows.ChunkLocation) -> str:
     return f"{place.path}:{Lines(place.first_line, place.last_line)}"
 
 
@@ -344,7 +345,7 @@ def _stand_ins(
     walk: Walk,
     rows: Entries,
     lost: Sequence[int],
-    also: Mapping[int, reading.Place],
+    also: Mapping[int, chunk_rows.ChunkLocation],
     *,
     start: int,
 ) -> dict[int, StoredChunk]:
@@ -359,8 +360,10 @@ def _stand_ins(
     chosen: dict[int, int] = {}
     # one state for all of it: what stands there now must still be there when it is read
     with stores.catalog.read() as connection:
-        now = reading.chunks_of(connection, sorted({int(rows["document"][at]) for at in lost}))
-        still = reading.present(connection, sorted(taken)) if taken else set()
+        now = chunk_rows.load_positions(
+            connection, sorted({int(rows["document"][at]) for at in lost})
+        )
+        still = chunk_rows.find_existing(connection, sorted(taken)) if taken else set()
         for at in lost:
             copy = next((other for other in _copies(rows, at) if other in also), None)
             successor = now.get((int(rows["document"][at]), int(rows["position"][at])))
@@ -376,7 +379,7 @@ def _stand_ins(
             ):
                 # two entries may have stood in one place, one after the other
                 chosen[at] = successor
-        chunks = reading.hydrate(connection, list(chosen.values())) if chosen else {}
+        chunks = chunk_rows.load_chunks(connection, list(chosen.values())) if chosen else {}
     new = {
         start + at: id_
         for at, id_ in chosen.items()

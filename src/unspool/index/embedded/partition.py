@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from unspool.catalog.reading import Position
+from unspool.catalog.feed import Position
 from unspool.index.embedded import flat, segments
 from unspool.index.embedded.postings import LiveSegment
 from unspool.index.embedded.tail import Tail

@@ -17,9 +17,10 @@ from typing import TypeVar
 import numpy as np
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, reading, spaces
-from unspool.catalog.documents import Changes
-from unspool.catalog.filters import Selection, Selections
+from unspool.catalog import Catalog, feed, spaces
+from unspool.catalog import chunks as chunk_rows
+from unspool.catalog.content import Changes
+from unspool.catalog.filters import Selection, SelectionCache
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
@@ -49,7 +50,7 @@ _T = TypeVar("_T")
 class _News:
     """Changes that one half absorbs at a time: new or replaced chunks, and removed ids."""
 
-    chunks: Sequence[reading.ChangedChunk]
+    chunks: Sequence[feed.ChangedChunk]
     gone: Sequence[int]
 
     def __bool__(self) -> bool:
@@ -78,13 +79,13 @@ class EmbeddedStore:
     )
 
     def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:
-        self.folder = catalog.folder("derived")
+        self.folder = catalog.get_folder("derived")
         self._catalog = catalog
         self.space_id = space_id
         self._space = space
         self._dimension = dimension
         self._partitions: dict[int, Partition] = {}
-        self._selections = Selections()
+        self._selections = SelectionCache()
         self._guard = threading.Lock()
         self._warnings: list[str] = []
         self.words = EmbeddedWords(self)
@@ -142,7 +143,7 @@ class EmbeddedStore:
                 return 0
             with self._catalog.read() as connection:
                 spaces.check_active(connection, self.space_id)
-                seq, floor = reading.counters(connection, project.id)
+                seq, floor = feed.read_counters(connection, project.id)
                 belongs = _belongs(connection, project.id, part, seq, floor)
                 if belongs and now.position == seq:
                     part.now = now.with_tail(None)
@@ -165,7 +166,7 @@ class EmbeddedStore:
         except ServiceError:  # the folder cannot be written
             with part.guard, self._catalog.read() as connection:
                 self._reload(part)
-                seq, floor = reading.counters(connection, project.id)
+                seq, floor = feed.read_counters(connection, project.id)
                 belongs = _belongs(connection, project.id, part, seq, floor)
                 return self._with_tail(
                     connection, project.id, part, seq, belongs=belongs, limit=LONG_TAIL_LIMIT
@@ -188,11 +189,11 @@ class EmbeddedStore:
         start = now.position if belongs else -1
         if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
             return now.tail.missing
-        pending = reading.changed_count(connection, project, after=start)
-        removed = reading.removed(connection, project, after=start) if belongs else []
+        pending = feed.count_changed(connection, project, after=start)
+        removed = feed.list_removed(connection, project, after=start) if belongs else []
         if pending + len(removed) > limit == TAIL_LIMIT:
             return max(pending, 1)
-        changed = reading.changed(
+        changed = feed.list_changed(
             connection, project, space_id=self.space_id, after=(start, _LAST), limit=limit
         )
         missing = max(pending - limit, 0)
@@ -207,16 +208,16 @@ class EmbeddedStore:
         part = self.partition(project)
         with part.guard, self._catalog.read() as connection:
             now = self._reload(part)
-            seq, floor = reading.counters(connection, project)
+            seq, floor = feed.read_counters(connection, project)
             if not _belongs(connection, project, part, seq, floor):
-                return reading.changed_count(connection, project, after=-1)
-            return reading.changed_count(connection, project, after=now.position) + len(
-                reading.removed(connection, project, after=now.position)
+                return feed.count_changed(connection, project, after=-1)
+            return feed.count_changed(connection, project, after=now.position) + len(
+                feed.list_removed(connection, project, after=now.position)
             )
 
     def unseen(self, connection: Connection, project: int) -> int:
         """Return the number of chunks that the folder has not absorbed."""
-        return reading.changed_count(connection, project, after=self.absorbed(project))
+        return feed.count_changed(connection, project, after=self.absorbed(project))
 
     def absorb(
         self,
@@ -279,7 +280,7 @@ class EmbeddedStore:
         part = self.partition(project)
         with part.writing(wait=True), self._catalog.read() as connection:
             for anew in (False, True):
-                if spaces.lacks_any(connection, self.space_id, project):
+                if spaces.has_missing(connection, self.space_id, project):
                     return False
                 # while another space was in use, this one may have passed over chunks that had no
                 # vector in it
@@ -287,7 +288,7 @@ class EmbeddedStore:
                     shutil.rmtree(part.vectors, ignore_errors=True)
                     part.now = Snapshot()
                 self._take_in(connection, part, project, on_progress)
-                if self.count(project) == reading.chunk_count(connection, project):
+                if self.count(project) == chunk_rows.count_chunks(connection, project):
                     break
         return True
 
@@ -329,16 +330,16 @@ class EmbeddedStore:
     ) -> None:
         with part.guard:
             self._reload(part)
-            seq, floor = reading.counters(connection, project)
+            seq, floor = feed.read_counters(connection, project)
             now = self._open_or_reset(connection, project, part, seq, floor, anew=anew)
         start = now.position
         if start == seq:
             return
         assert now.words is not None
         assert now.view is not None
-        total = reading.changed_count(connection, project, after=start) if on_progress else 0
+        total = feed.count_changed(connection, project, after=start) if on_progress else 0
         behind = now.words.state.position, now.view.state.position
-        gone = [reading.removed(connection, project, after=position) for position in behind]
+        gone = [feed.list_removed(connection, project, after=position) for position in behind]
         for page, position, done in self._pages(connection, project, start, seq):
             for_words, for_vectors = [
                 _News([one for one in page if one.seq > from_], ids)
@@ -349,7 +350,7 @@ class EmbeddedStore:
                 now,
                 for_words,
                 for_vectors,
-                reading.position_at(connection, project, position),
+                feed.read_position(connection, project, position),
             )
             gone = [[], []]
             if on_progress:
@@ -407,14 +408,14 @@ class EmbeddedStore:
 
     def _pages(
         self, connection: Connection, project: int, start: int, seq: int
-    ) -> Iterator[tuple[list[reading.ChangedChunk], int, int]]:
+    ) -> Iterator[tuple[list[feed.ChangedChunk], int, int]]:
         """Yield changed chunks in commits, each with the sequence number that is complete after
         it, and the number of chunks so far.
         """
         after, done = (start, _LAST), 0
-        batch: list[reading.ChangedChunk] = []
+        batch: list[feed.ChangedChunk] = []
         while True:
-            page = reading.changed(
+            page = feed.list_changed(
                 connection, project, space_id=self.space_id, after=after, limit=PAGE
             )
             batch += page
@@ -433,7 +434,7 @@ class EmbeddedStore:
         now: Snapshot,
         for_words: _News,
         for_vectors: _News,
-        position: reading.Position,
+        position: feed.Position,
     ) -> Snapshot:
         """Absorb into each half the changes that are new to it.
 
@@ -759,7 +760,7 @@ def _belongs(connection: Connection, project: int, part: Partition, seq: int, fl
 def _is_past(
     connection: Connection,
     project: int,
-    position: reading.Position,
+    position: feed.Position,
     seq: int,
     floor: int,
     *,
@@ -774,5 +775,5 @@ def _is_past(
     return (
         floor <= position.seq <= seq
         and position.stamp >= 0
-        and position == reading.position_at(connection, project, position.seq)
+        and position == feed.read_position(connection, project, position.seq)
     )

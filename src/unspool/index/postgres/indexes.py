@@ -11,7 +11,7 @@ from contextlib import suppress
 import psycopg
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.driving import driver
+from unspool.catalog.driver import get_driver
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.domain.reports import Progress
 from unspool.errors import UnspoolError
@@ -63,7 +63,7 @@ class Builder:
 
         One whose build was broken off is made anew.
         """
-        with self._catalog.alone() as connection:
+        with self._catalog.autocommit() as connection:
             part = tables.part_of(connection, self._table, project)
             name = self._table.index_name(project, self._options)
             if (
@@ -86,7 +86,7 @@ class Builder:
             connection.exec_driver_sql(
                 f"SET maintenance_work_mem = '{_memory_mb(self._table, rows)}MB'"
             )
-            raw = driver(connection)
+            raw = get_driver(connection)
             with self._guard:
                 if self._is_closed:
                     return
@@ -130,7 +130,7 @@ class Builder:
 
     def drop(self, project: int) -> None:
         """Remove the indexes of a project that is gone."""
-        with self._catalog.alone() as connection:
+        with self._catalog.autocommit() as connection:
             pattern = f"ix_{self._table.name}_{project:d}_"
             names = (  # another catalog of the database may have a project of that number too
                 "SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('i', 'I') AND "

@@ -9,7 +9,7 @@ import re
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.driving import without_hurry
+from unspool.catalog.driver import disable_timeouts
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.errors import InputError
 
@@ -86,7 +86,7 @@ def partition(catalog: PostgresCatalog, number: int) -> int:
     check(number)
 
     def rearrange(connection: Connection) -> int:
-        without_hurry(connection)
+        disable_timeouts(connection)
         connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'catalog' FOR UPDATE")
         before = count(connection)
         if before == number:

@@ -17,12 +17,13 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, driving, spaces
-from unspool.catalog.documents import Changes, NewChunk
-from unspool.catalog.filters import Selection, Selections
+from unspool.catalog import Catalog, driver, spaces
+from unspool.catalog.content import Changes, NewChunk
+from unspool.catalog.embeddings import find_embedded
+from unspool.catalog.filters import Selection, SelectionCache
 from unspool.catalog.postgres import PostgresCatalog
-from unspool.catalog.projects import ProjectRow, take
-from unspool.catalog.statements import batches
+from unspool.catalog.projects import ProjectRow, lock_project
+from unspool.catalog.statements import split_batches
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import Progress
@@ -102,7 +103,7 @@ class PostgresStore:
         self._known: dict[int, _Known] = {}
         # chunks since it was last looked whether there should be an index, by project
         self._put: dict[int, int] = {}
-        self._selections = Selections()
+        self._selections = SelectionCache()
         self._guard = threading.Lock()
         self._builder = indexes.Builder(catalog, table, options)
         self.words = PostgresWords(self)
@@ -122,8 +123,8 @@ class PostgresStore:
     def follow(self, connection: Connection, project: int, changes: Changes) -> None:
         """Change vectors and words together with the chunks they belong to."""
         if len(changes.removed) > AT_ONCE:
-            driving.without_hurry(connection)
-        for some in batches(changes.removed, AT_ONCE):
+            driver.disable_timeouts(connection)
+        for some in split_batches(changes.removed, AT_ONCE):
             tables.remove(connection, self._table, project, some)
             words.remove(connection, project, some)
         if changes.added:
@@ -146,7 +147,7 @@ class PostgresStore:
                 "= ANY(%(shas)s)"
             )
             vectors.update(
-                driving.rows(connection, statement, {"space": self.space_id, "shas": missing})
+                driver.fetch_rows(connection, statement, {"space": self.space_id, "shas": missing})
             )
             if any(sha not in vectors for sha in missing):
                 raise ConflictError(
@@ -158,7 +159,7 @@ class PostgresStore:
             "document_id": "int8",
             "vector": self._table.type,
         }
-        driving.copy(
+        driver.copy_rows(
             connection,
             self._table.name,
             columns,
@@ -177,7 +178,7 @@ class PostgresStore:
         """Remove a project's vectors, those of every space, and words together with its
         documents, however long that takes.
         """
-        driving.without_hurry(connection)
+        driver.disable_timeouts(connection)
         for name in tables.names(connection):
             connection.exec_driver_sql(
                 f"DELETE FROM {name} WHERE project_id = %(project)s", {"project": project}
@@ -274,8 +275,8 @@ class PostgresStore:
         """
 
         def mend(connection: Connection) -> None:
-            driving.without_hurry(connection)
-            if not take(connection, project):
+            driver.disable_timeouts(connection)
+            if not lock_project(connection, project):
                 return  # it was forgotten
             spaces.check_active(connection, self.space_id)
             mending.mend(
@@ -297,7 +298,7 @@ class PostgresStore:
         its index.
         """
         with self.reading() as connection:
-            if spaces.lacks_any(connection, self.space_id, project):
+            if spaces.has_missing(connection, self.space_id, project):
                 return False
             total = mending.missing_vectors(connection, project, self._table)
         after, done = -1, 0
@@ -312,13 +313,11 @@ class PostgresStore:
         return True
 
     def _fill(self, project: int, after: int, connection: Connection) -> tuple[int, int]:
-        if not take(connection, project):
+        if not lock_project(connection, project):
             return after, 0
         chunks = mending.without_vector(connection, project, self._table, after)
         if chunks:
-            known = documents.known_embeddings(
-                connection, self.space_id, {chunk.text_sha for chunk in chunks}
-            )
+            known = find_embedded(connection, self.space_id, {chunk.text_sha for chunk in chunks})
             # the others came meanwhile
             self.add_vectors(
                 connection, project, [chunk for chunk in chunks if chunk.text_sha in known], {}
@@ -327,8 +326,8 @@ class PostgresStore:
         return after, len(chunks)
 
     def complete(self, connection: Connection, project: int) -> None:
-        """Take out what went since `build`, take in what came."""
-        driving.without_hurry(connection)
+        """Take out what went since `build`, lock_project in what came."""
+        driver.disable_timeouts(connection)
         mending.remove_orphans(connection, project, self._table)
         after = -1
         while chunks := mending.without_vector(connection, project, self._table, after):
@@ -337,7 +336,7 @@ class PostgresStore:
 
     def drop_space(self, connection: Connection) -> None:
         """Remove the space's table."""
-        driving.without_hurry(connection)
+        driver.disable_timeouts(connection)
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {self._table.name}")
 
     def sweep(self, spaces_kept: Collection[int]) -> None:
@@ -482,14 +481,14 @@ class PostgresStore:
             }
         own |= {"enable_sort": "off", "plan_cache_mode": "force_custom_plan"}
         calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in own)
-        driving.run(
+        driver.execute(
             connection, f"SELECT {calls}", {name: str(value) for name, value in own.items()}
         )
 
     def _matches(
         self, connection: Connection, statement: str, values: Mapping[str, object]
     ) -> Matches:
-        rows = driving.rows(connection, statement, values)
+        rows = driver.fetch_rows(connection, statement, values)
         ids = np.fromiter((row[0] for row in rows), dtype=np.int64, count=len(rows))
         return best_matches(
             ids,
@@ -626,7 +625,7 @@ def open_store(
     if table is None or is_wanted:
 
         def prepare(connection: Connection) -> tuple[VectorTable, bool]:
-            driving.without_hurry(connection)
+            driver.disable_timeouts(connection)
             made = tables.ensure(connection, space_id, dimension, options)
             textsearch.prepare(connection)
             return made, textsearch.is_usable(connection)

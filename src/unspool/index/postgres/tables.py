@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import driving
+from unspool.catalog import driver
 from unspool.errors import ConfigError
 from unspool.index.options import Metric, VectorOptions
 from unspool.index.postgres import partitioning
@@ -156,7 +156,7 @@ def remove(connection: Connection, table: VectorTable, project: int, ids: Sequen
     statement = (
         f"DELETE FROM {table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)"
     )
-    driving.run(connection, statement, {"project": project, "ids": list(ids)})
+    driver.execute(connection, statement, {"project": project, "ids": list(ids)})
 
 
 def has_index(connection: Connection, name: str) -> bool | None:

@@ -10,8 +10,8 @@ import numpy as np
 from pgvector import SparseVector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import driving
-from unspool.catalog.documents import NewChunk
+from unspool.catalog import driver
+from unspool.catalog.content import NewChunk
 from unspool.domain.filters import Filter
 from unspool.index import analysis
 from unspool.index.bm25 import inverse_document_frequency
@@ -64,7 +64,7 @@ class PostgresWords:
                 "ORDER BY 2, 1 LIMIT %(k)s"
             )
             # common terms would make it read everything
-            driving.run(connection, "SET LOCAL enable_seqscan = off")
+            driver.execute(connection, "SET LOCAL enable_seqscan = off")
             rows: Sequence[tuple[int, float]] = ()
             # all of them only where those that lead give too few
             for keys in (leading, list(counts)):
@@ -76,7 +76,7 @@ class PostgresWords:
                         "k": k,
                         **values,
                     }
-                    rows = driving.rows(connection, statement, asked)
+                    rows = driver.fetch_rows(connection, statement, asked)
                 if len(rows) >= k or len(leading) == len(counts):
                     break
         return _matches(rows)
@@ -97,14 +97,14 @@ class PostgresWords:
         text = textsearch.question({places[term]: weight for term, weight in weights.items()})
         enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)
         # its index, and no other way
-        driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
+        driver.execute(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
         find = (
             "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) "
             "LIMIT %(enough)s"
         )
         found = [
             row[0]
-            for row in driving.rows(
+            for row in driver.fetch_rows(
                 connection, find, {"text": text, "index": textsearch.INDEX, "enough": enough}
             )
         ]
@@ -113,7 +113,7 @@ class PostgresWords:
             "chunk_id = ANY(%(ids)b::int8[]) "
             "AND body <#> %(query)b < 0 ORDER BY 2, 1 LIMIT %(k)s"
         )
-        return driving.rows(
+        return driver.fetch_rows(
             connection, rank, {"project": project, "ids": found, "query": _sparse(query), "k": k}
         )
 
@@ -125,7 +125,7 @@ class PostgresWords:
                 "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s "
                 "AND chunk_id = ANY(%(ids)b::int8[])"
             )
-            rows = driving.rows(
+            rows = driver.fetch_rows(
                 connection,
                 statement,
                 {"project": project, "query": _sparse(query), "ids": ids.tolist()},
@@ -167,7 +167,9 @@ class PostgresWords:
             "ANY(%(keys)b::int4[]) AND chunks > 0"
         )
         return dict(
-            driving.rows(connection, statement, {"project": project, "keys": bm25.keys_of(places)})
+            driver.fetch_rows(
+                connection, statement, {"project": project, "keys": bm25.keys_of(places)}
+            )
         )
 
 
@@ -216,7 +218,9 @@ def add(
         rows = (
             (*row, textsearch.tokens(places, own)) for row, own in zip(rows, terms, strict=True)
         )
-    driving.copy(connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows)
+    driver.copy_rows(
+        connection, "words", _COLUMNS | ({"tokens": "text"} if with_tokens else {}), rows
+    )
     _count(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
 
 
@@ -224,7 +228,7 @@ def tidy(connection: Connection) -> None:
     """Sort in what the index of the keys has put aside while much was written; a search would
     have to read all of that.
     """
-    driving.rows(
+    driver.fetch_rows(
         connection,
         "SELECT gin_clean_pending_list(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = "
         "i.indexrelid JOIN pg_am a ON a.oid = c.relam "
@@ -243,7 +247,7 @@ def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
     )
     gone = [
         np.array(row[0], dtype=np.int32)
-        for row in driving.rows(connection, statement, {"project": project, "ids": list(ids)})
+        for row in driver.fetch_rows(connection, statement, {"project": project, "ids": list(ids)})
     ]
     _count(connection, project, gone, sign=-1, kind=WITH_TOKENS)  # what stays is as it was
 
@@ -251,7 +255,7 @@ def remove(connection: Connection, project: int, ids: Sequence[int]) -> None:
 def drop(connection: Connection, project: int) -> None:
     """Forget the words of a project."""
     for table in ("words", "word_counts", "word_totals"):
-        driving.run(
+        driver.execute(
             connection, f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project}
         )
 
@@ -265,14 +269,14 @@ def _count(
     if not keys:
         return
     changed, counts = np.unique(np.concatenate(keys), return_counts=True)
-    driving.run(
+    driver.execute(
         connection,
         "INSERT INTO word_counts (project_id, key, chunks) SELECT %(project)s, * FROM "
         "unnest(%(keys)b::int4[], %(counts)b::int4[]) "
         "ON CONFLICT (project_id, key) DO UPDATE SET chunks = word_counts.chunks + excluded.chunks",
         {"project": project, "keys": changed.tolist(), "counts": (sign * counts).tolist()},
     )
-    driving.run(
+    driver.execute(
         connection,
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, "
         "%(format)s) "
