@@ -20,7 +20,7 @@ from pgvector.psycopg import register_vector
 
 import trees
 from common import HERE, tell
-from unspool.catalog import postgres, postgres_address
+from unspool.catalog import postgres, postgres_server
 from unspool.catalog.database import ConnectionOptions
 from unspool.corpus import Corpus
 from unspool.settings import Settings
@@ -52,7 +52,7 @@ class Place:
             finally:
                 self.server.drop_database(address)
             return
-        address = postgres_address.replace_schema(self.address, f"bench_{secrets.token_hex(4)}")
+        address = postgres_server.replace_schema(self.address, f"bench_{secrets.token_hex(4)}")
         try:
             yield address
         finally:
@@ -86,7 +86,7 @@ def by_hand(
     address: str, *, autocommit: bool = False
 ) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A plain connection that sees the catalog's tables and knows pgvector's types."""
-    target = postgres_address.parse_address(address)
+    target = postgres_server.parse_address(address)
     plain = target.url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain, autocommit=True) as connection:
         connection.execute(

@@ -36,7 +36,7 @@ from common import (
 )
 from pgdata import FilledProject, Place
 from unspool import evaluation
-from unspool.catalog import Catalog, postgres_address, postgres_server
+from unspool.catalog import Catalog, postgres_server
 from unspool.catalog.database import ConnectionOptions
 from unspool.corpus import Corpus
 from unspool.domain.documents import Document
@@ -500,7 +500,7 @@ def opening(place: Place) -> Iterator[Figure]:
     new, checks, again, searched = [], [], [], []
     for _ in range(3):
         with place.fresh() as database:
-            target = postgres_address.parse_address(database)
+            target = postgres_server.parse_address(database)
             engine = postgres_server.create_engine(target, ConnectionOptions())
             checks.append(
                 _seconds(

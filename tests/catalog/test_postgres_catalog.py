@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from servers import PostgresServer
 from support import Places, assert_no_orphans, doc, name, open_corpus, paths, write
 from unspool import Corpus
-from unspool.catalog import Catalog, postgres, postgres_address, postgres_server, schema
+from unspool.catalog import Catalog, postgres, postgres_server, schema
 from unspool.catalog.database import ConnectionOptions
 from unspool.errors import InputError, NotFoundError
 from unspool.index.postgres.partitioning import partition
@@ -186,7 +186,7 @@ def test_what_a_catalog_takes_grows_with_what_it_holds(database: str) -> None:
 
 
 def differences(address: str) -> list[object]:
-    target = postgres_address.parse_address(address)
+    target = postgres_server.parse_address(address)
     engine = postgres_server.create_engine(target, ConnectionOptions())
     try:
         with engine.connect() as connection, warnings.catch_warnings():

@@ -115,7 +115,7 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(
         assert documents.claim_documents(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
     with corpus._parts.catalog.read() as connection:
-        assert documents.find_claimed(connection, row.id, ["a.md"], run) == {}
+        assert documents.find_claims(connection, row.id, ["a.md"], run) == {}
 
 
 def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(

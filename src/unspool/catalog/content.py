@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import embeddings
+from unspool.catalog.documents import delete_skips
 from unspool.catalog.projects import ProjectRow, advance_seq
 from unspool.catalog.schema import chunks, document_fields, documents, removals, shorten_field
-from unspool.catalog.skips import delete_skips
+from unspool.catalog.spaces import store_embeddings
 from unspool.catalog.statements import insert_many, split_batches
 from unspool.domain.documents import Kind, Metadata, Status, chunk_id, copy_key
 from unspool.domain.prepared import PreparedChunk, PreparedDocument
@@ -155,7 +155,7 @@ def store_documents(
     insert_many(connection, chunks, CHUNK_COLUMNS, rows)
     vectors = {sha: vector for document in stored for sha, vector in document.vectors.items()}
     shas = {chunk.text_sha for document in stored for chunk in document.chunks}
-    embedded = embeddings.store_embeddings(connection, shas, vectors, space_id)
+    embedded = store_embeddings(connection, shas, vectors, space_id)
     _update_documents(connection, stored, claimed, old_ids, seq)
     if project.root:  # a given text is never skipped
         delete_skips(connection, project.id, [document.path for document in stored])

@@ -16,9 +16,9 @@ from unspool.catalog import content
 from unspool.catalog.content import Changes, NewChunk
 from unspool.catalog.conversations import Head, normalize_speaker
 from unspool.catalog.documents import ensure_documents
-from unspool.catalog.embeddings import store_embeddings
 from unspool.catalog.projects import ProjectRow, advance_seq
 from unspool.catalog.schema import chunks, conversations, document_fields, documents, messages
+from unspool.catalog.spaces import store_embeddings
 from unspool.catalog.statements import insert_many
 from unspool.domain.conversations import chained
 from unspool.domain.documents import Kind, Lines, Origin, Status, chunk_id, nanoseconds
@@ -47,17 +47,6 @@ class StoredConversations:
     changes: Changes = field(default_factory=Changes)
 
 
-class _WriteTarget(NamedTuple):
-    """Conversation that is written, and how."""
-
-    project: ProjectRow
-    document_id: int
-    head: Head | None
-    seq: int
-    is_append: bool
-    log_changes: bool
-
-
 class _Remainder(NamedTuple):
     """Numbers of messages and chunks that stay, and the deleted ones."""
 
@@ -76,6 +65,31 @@ class _Rows:
     added: list[NewChunk] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     new_messages: int = 0
+
+    def collect(
+        self,
+        project: ProjectRow,
+        document_id: int,
+        conversation: PreparedConversation,
+        title: str,
+        seq: int,
+        remainder: _Remainder,
+        *,
+        log_changes: bool,
+    ) -> int:
+        """Add the rows of a conversation and return the number of its chunks."""
+        old = remainder.old_chunks
+        made = list(_build_chunk_rows(project, document_id, conversation, title, seq, remainder))
+        self.chunks += (row for row, _ in made)
+        self.removed += old.keys() - {row[0] for row, _ in made}
+        if not log_changes:
+            self.added += content.select_new_chunks(
+                made, old, kind=Kind.CHAT, path=conversation.path, title=title
+            )
+        for number, message in enumerate(conversation.messages, remainder.messages + 1):
+            self.messages.append(_build_message_row(document_id, number, message))
+            self.new_messages += remainder.old_messages.get(number) != message.sha
+        return len(made)
 
 
 def store_conversations(
@@ -98,16 +112,16 @@ def store_conversations(
     ids, _ = ensure_documents(connection, project.id, [one.path for one in prepared])
     rows = _Rows()
     for conversation in prepared:
-        head = heads.get(conversation.path)
-        target = _WriteTarget(
-            project=project,
-            document_id=ids[conversation.path],
-            head=head,
-            seq=seq,
-            is_append=append and head is not None,
-            log_changes=log_changes,
+        id_, head = ids[conversation.path], heads.get(conversation.path)
+        is_append = append and head is not None
+        remainder = _delete_tail(connection, head, conversation, is_append=is_append)
+        title = head.title if append and head is not None else conversation.title
+        chunk_count = remainder.chunks + rows.collect(
+            project, id_, conversation, title, seq, remainder, log_changes=log_changes
         )
-        _replace_messages(connection, target, conversation, rows)
+        message_count = remainder.messages + len(conversation.messages)
+        update = _update_counts if is_append else _update_head
+        update(connection, project.id, id_, conversation, head, seq, message_count, chunk_count)
     rows.removed.sort()
     if log_changes:
         content.log_removals(connection, project.id, seq, rows.removed)
@@ -128,39 +142,18 @@ def store_conversations(
     )
 
 
-def _replace_messages(
-    connection: Connection, target: _WriteTarget, conversation: PreparedConversation, rows: _Rows
-) -> None:
-    """Delete the messages that are replaced, update the head, and collect the new rows."""
-    remainder = _delete_tail(connection, target, conversation)
-    start, old = remainder.messages, remainder.old_chunks
-    title = target.head.title if target.is_append and target.head else conversation.title
-    made = list(_build_chunk_rows(target, conversation, title, remainder))
-    rows.chunks += (row for row, _ in made)
-    rows.removed += old.keys() - {row[0] for row, _ in made}
-    if not target.log_changes:
-        rows.added += content.select_new_chunks(
-            made, old, kind=Kind.CHAT, path=conversation.path, title=title
-        )
-    for number, message in enumerate(conversation.messages, start + 1):
-        rows.messages.append(_build_message_row(target.document_id, number, message))
-        rows.new_messages += remainder.old_messages.get(number) != message.sha
-    message_count = start + len(conversation.messages)
-    chunk_count = remainder.chunks + len(made)
-    if target.is_append:
-        _update_appended(connection, target, conversation, message_count, chunk_count)
-    else:
-        _update_head(connection, target, conversation, message_count, chunk_count)
-
-
 def _delete_tail(
-    connection: Connection, target: _WriteTarget, conversation: PreparedConversation
+    connection: Connection,
+    head: Head | None,
+    conversation: PreparedConversation,
+    *,
+    is_append: bool,
 ) -> _Remainder:
     """Delete the messages that are replaced."""
-    head, start = target.head, conversation.start
+    start = conversation.start
     if head is None:
         return _Remainder()
-    if target.is_append or start == head.messages:
+    if is_append or start == head.messages:
         return _Remainder(head.messages, head.chunks)
     chunk_rows = connection.execute(
         sa.delete(chunks)
@@ -178,26 +171,28 @@ def _delete_tail(
 
 
 def _build_chunk_rows(
-    target: _WriteTarget, conversation: PreparedConversation, title: str, remainder: _Remainder
+    project: ProjectRow,
+    document_id: int,
+    conversation: PreparedConversation,
+    title: str,
+    seq: int,
+    remainder: _Remainder,
 ) -> Iterator[tuple[tuple[Any, ...], PreparedChunk]]:
     """Yield rows of chunks.
 
     Their ids depend on all searchable text and on their position: messages hardly ever move.
     """
-    project, position = target.project, remainder.chunks
+    position = remainder.chunks
     for number, message in enumerate(conversation.messages, remainder.messages + 1):
         for prepared in message.chunks:
-            chunk = prepared._replace(piece=prepared.piece._replace(lines=Lines(number, number)))
-            found_by = "\n".join(
-                (title, "\n".join(chunk.piece.headings), chunk.piece.symbol)
-            ).encode("utf-8", "surrogatepass")
-            sha = hashlib.sha256(chunk.text_sha + found_by).digest()
-            id_ = chunk_id(project.name, conversation.path, sha, position)
-            seq = remainder.old_chunks.get(id_, target.seq)
-            yield (
-                content.build_chunk_row(chunk, id_, project.id, target.document_id, position, seq),
-                chunk,
-            )
+            piece = prepared.piece._replace(lines=Lines(number, number))
+            found_by = "\n".join((title, "\n".join(piece.headings), piece.symbol))
+            sha = hashlib.sha256(prepared.text_sha + found_by.encode("utf-8", "surrogatepass"))
+            id_ = chunk_id(project.name, conversation.path, sha.digest(), position)
+            chunk = prepared._replace(piece=piece)
+            row_seq = remainder.old_chunks.get(id_, seq)
+            row = content.build_chunk_row(chunk, id_, project.id, document_id, position, row_seq)
+            yield row, chunk
             position += 1
 
 
@@ -216,19 +211,22 @@ def _build_message_row(document_id: int, number: int, prepared: PreparedMessage)
     )
 
 
-def _update_appended(
+def _update_counts(
     connection: Connection,
-    target: _WriteTarget,
+    project_id: int,
+    document_id: int,
     conversation: PreparedConversation,
+    head: Head | None,
+    seq: int,
     message_count: int,
     chunk_count: int,
 ) -> None:
-    """Update the counts of a conversation that got more messages."""
-    assert target.head is not None
-    head = target.head
+    """Update a conversation that got more messages. Its title and metadata stay."""
+    assert head is not None
     _update_document(
         connection,
-        target,
+        document_id,
+        seq,
         chunk_count=chunk_count,
         modified_ns=max(nanoseconds(conversation.updated_at), head.updated_ns),
         sha256=chained(head.sha256, (message.sha for message in conversation.messages)),
@@ -236,22 +234,26 @@ def _update_appended(
     )
     connection.execute(
         sa.update(conversations)
-        .where(conversations.c.document_id == target.document_id)
+        .where(conversations.c.document_id == document_id)
         .values(message_count=message_count)
     )
 
 
 def _update_head(
     connection: Connection,
-    target: _WriteTarget,
+    project_id: int,
+    document_id: int,
     conversation: PreparedConversation,
+    head: Head | None,
+    seq: int,
     message_count: int,
     chunk_count: int,
 ) -> None:
     """Store all properties of a conversation."""
     _update_document(
         connection,
-        target,
+        document_id,
+        seq,
         chunk_count=chunk_count,
         modified_ns=nanoseconds(conversation.updated_at),
         sha256=conversation.sha256,
@@ -263,33 +265,42 @@ def _update_head(
         recipe=conversation.recipe,
         metadata=dict(conversation.metadata),
     )
-    id_ = target.document_id
+    _store_conversation_row(connection, project_id, document_id, conversation, head, message_count)
+    content.insert_fields(connection, {document_id: conversation.metadata})
+
+
+def _store_conversation_row(
+    connection: Connection,
+    project_id: int,
+    document_id: int,
+    conversation: PreparedConversation,
+    head: Head | None,
+    message_count: int,
+) -> None:
     values: dict[str, Any] = {
         "scenario_title": conversation.scenario_title,
         "url": conversation.url,
         "message_count": message_count,
     }
     # Without a given time, the time of the first save stays.
-    if conversation.created_at is not None or target.head is None:
+    if conversation.created_at is not None or head is None:
         values["created_at"] = conversation.created_at or conversation.updated_at
-    if target.head is None:
-        values |= {"document_id": id_, "project_id": target.project.id}
+    if head is None:
+        values |= {"document_id": document_id, "project_id": project_id}
         connection.execute(sa.insert(conversations).values(**values))
-    else:
-        connection.execute(
-            sa.update(conversations).where(conversations.c.document_id == id_).values(**values)
-        )
-        connection.execute(sa.delete(document_fields).where(document_fields.c.document_id == id_))
-    content.insert_fields(connection, {id_: conversation.metadata})
-
-
-def _update_document(connection: Connection, target: _WriteTarget, **values: Any) -> None:
-    version = sa.case(
-        (documents.c.version >= target.seq, documents.c.version + 1), else_=target.seq
+        return
+    is_own = conversations.c.document_id == document_id
+    connection.execute(sa.update(conversations).where(is_own).values(**values))
+    connection.execute(
+        sa.delete(document_fields).where(document_fields.c.document_id == document_id)
     )
+
+
+def _update_document(connection: Connection, document_id: int, seq: int, **values: Any) -> None:
+    version = sa.case((documents.c.version >= seq, documents.c.version + 1), else_=seq)
     connection.execute(
         sa.update(documents)
-        .where(documents.c.id == target.document_id)
+        .where(documents.c.id == document_id)
         .values(
             **values,
             version=version,

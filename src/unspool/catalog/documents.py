@@ -1,4 +1,4 @@
-"""Rows of documents: queued, claimed, checked, listed.
+"""Rows of documents and of skipped files.
 
 Each function is part of the caller's transaction. `content.py` stores the content of documents.
 """
@@ -14,9 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from unspool.catalog.projects import hash_name
-from unspool.catalog.schema import documents, projects
+from unspool.catalog.schema import documents, projects, skipped
 from unspool.catalog.statements import split_batches
 from unspool.domain.documents import DocumentRecord, Kind, Origin, Status, moment
+from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
 
 
@@ -150,29 +151,25 @@ def claim_documents(
 
 def refresh_documents(connection: Connection, seen: Sequence[tuple[int, int | None, int]]) -> None:
     """Store id, modification time and size of documents whose content has not changed."""
-    statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
-    statement = statement.values(
-        modified_ns=sa.bindparam("b_modified"),
-        size_bytes=sa.bindparam("b_size"),
-        status=Status.INDEXED,
-        error="",
-        run_id=None,
-    )
-    if seen:
-        connection.execute(
-            statement,
-            [{"b_id": id_, "b_modified": modified, "b_size": size} for id_, modified, size in seen],
-        )
+    rows = [
+        {"b_id": id_, "modified_ns": modified, "size_bytes": size} for id_, modified, size in seen
+    ]
+    _finish_documents(connection, rows, status=Status.INDEXED, error="")
 
 
-def mark_failed(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
+def record_failures(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
     """Store why documents could not be indexed. Their earlier content stays searchable."""
-    statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
-    statement = statement.values(status=Status.FAILED, error=sa.bindparam("b_error"), run_id=None)
-    if failures:
-        connection.execute(
-            statement, [{"b_id": id_, "b_error": error[:2000]} for id_, error in failures]
-        )
+    rows = [{"b_id": id_, "error": error[:2000]} for id_, error in failures]
+    _finish_documents(connection, rows, status=Status.FAILED)
+
+
+def _finish_documents(
+    connection: Connection, rows: Sequence[dict[str, Any]], **values: object
+) -> None:
+    """Update documents by the rows and the values, and end their claims."""
+    if rows:
+        statement = sa.update(documents).where(documents.c.id == sa.bindparam("b_id"))
+        connection.execute(statement.values(**values, run_id=None), rows)
 
 
 def find_ids(connection: Connection, project_id: int, paths: Sequence[str]) -> dict[str, int]:
@@ -181,7 +178,7 @@ def find_ids(connection: Connection, project_id: int, paths: Sequence[str]) -> d
     return {row.path: row.id for row in rows}
 
 
-def find_claimed(
+def find_claims(
     connection: Connection, project_id: int, paths: Sequence[str], run_id: int | None
 ) -> dict[str, int]:
     """Return path -> id of the documents that a run has claimed; without a run, of all."""
@@ -229,6 +226,55 @@ def ensure_documents(
         rows = connection.execute(insert, [_build_empty_row(project_id, path) for path in new])
         known |= {row[0]: row[1] for row in rows}
     return known, frozenset(new)
+
+
+def record_skips(
+    connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str
+) -> None:
+    """Store skipped files with size and modification time, and the recipe that rejected them."""
+    delete_skips(connection, project_id, [skip.path for skip, _, _ in skips])
+    rows = [
+        {
+            "project_id": project_id,
+            "path_sha": hash_name(skip.path),
+            "path": skip.path,
+            "size_bytes": size,
+            "modified_ns": modified,
+            "reason": skip.reason,
+            "detail": skip.detail,
+            "recipe": recipe,
+        }
+        for skip, size, modified in skips
+    ]
+    if rows:
+        connection.execute(sa.insert(skipped), rows)
+
+
+def load_skips(
+    connection: Connection, project_id: int, *, recipe: str
+) -> dict[str, tuple[int, int, Skip]]:
+    """Return path -> size, modification time and skip of the files that a recipe rejected."""
+    rows = connection.execute(
+        sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe)
+    )
+    return {
+        row.path: (
+            row.size_bytes,
+            row.modified_ns,
+            Skip(path=row.path, reason=row.reason, detail=row.detail),
+        )
+        for row in rows
+    }
+
+
+def delete_skips(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+    """Delete skips of files that no longer exist or are indexed now."""
+    for batch in split_batches(paths):
+        query = sa.delete(skipped).where(
+            skipped.c.project_id == project_id,
+            skipped.c.path_sha.in_([hash_name(path) for path in batch]),
+        )
+        connection.execute(query)
 
 
 def _select_by_path(

@@ -57,7 +57,7 @@ def read_position(connection: Connection, project_id: int, seq: int) -> Position
     return Position(seq, -1 if stamp is None else int(stamp))
 
 
-def list_changed(
+def list_changes(
     connection: Connection, project_id: int, *, space_id: int, after: tuple[int, int], limit: int
 ) -> list[ChangedChunk]:
     """Return the chunks changed after (seq, id), oldest first."""
@@ -90,7 +90,7 @@ def list_changed(
     return [ChangedChunk._make(row) for row in connection.execute(query).all()]
 
 
-def list_removed(connection: Connection, project_id: int, *, after: int) -> list[int]:
+def list_removals(connection: Connection, project_id: int, *, after: int) -> list[int]:
     """Return the ids of chunks deleted after a sequence number."""
     query = sa.select(removals.c.chunk_id).where(
         removals.c.project_id == project_id, removals.c.seq > after
@@ -98,6 +98,6 @@ def list_removed(connection: Connection, project_id: int, *, after: int) -> list
     return list(connection.execute(query).scalars())
 
 
-def count_changed(connection: Connection, project_id: int, *, after: int) -> int:
+def count_changes(connection: Connection, project_id: int, *, after: int) -> int:
     """Count the chunks changed after a sequence number."""
     return count_rows(connection, chunks.c.project_id == project_id, chunks.c.seq > after)

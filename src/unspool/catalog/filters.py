@@ -74,10 +74,8 @@ def _contains(
 ) -> npt.NDArray[np.bool_]:
     if not len(sorted_ids) or not len(ids):
         return np.zeros(len(ids), dtype=np.bool_)
-    lowest, highest = (
-        min(int(sorted_ids[0]), int(ids.min())),
-        max(int(sorted_ids[-1]), int(ids.max())),
-    )
+    lowest = min(int(sorted_ids[0]), int(ids.min()))
+    highest = max(int(sorted_ids[-1]), int(ids.max()))
     # Document ids are small numbers: a table is ten times faster than a binary search.
     if lowest >= 0 and highest < 16 * len(ids):
         table = np.zeros(highest + 1, dtype=np.bool_)
@@ -151,12 +149,10 @@ def _build_condition(condition: Filter, glob: Glob) -> Condition:
     if isinstance(condition, AllOf):
         return _join(sa.and_, sa.true(), [_build_condition(part, glob) for part in condition.parts])
     assert isinstance(condition, AnyOf)
-    value_list = _match_list(condition)
-    return (
-        value_list
-        if value_list is not None
-        else _join(sa.or_, sa.false(), [_build_condition(part, glob) for part in condition.parts])
-    )
+    known = _match_list(condition)
+    if known is not None:
+        return known
+    return _join(sa.or_, sa.false(), [_build_condition(part, glob) for part in condition.parts])
 
 
 def _match_list(condition: AnyOf) -> Condition | None:
@@ -165,31 +161,33 @@ def _match_list(condition: AnyOf) -> Condition | None:
     SQLAlchemy takes a second to compile a thousand comparisons.
     """
     field = listed_field(condition)
-    values = [part.value for part in condition.parts if isinstance(part, Compare)]
-    texts = [str(value) for value in values if isinstance(value, str)]
-    if field in ("document", "conversation"):
-        known: Condition = documents.c.path.in_(texts)
-        return known if field == "document" else sa.and_(documents.c.kind == Kind.CHAT, known)
-    if field == "language":
-        return documents.c.language.in_([text.lower() for text in texts])
-    if field == "kind":
-        return documents.c.kind.in_(texts)
-    if field == "project":
-        return documents.c.project_id.in_(
-            sa.select(projects.c.id).where(projects.c.name.in_(texts))
-        )
     if not field:
         return None
+    values = [part.value for part in condition.parts if isinstance(part, Compare)]
+    texts = [value for value in values if isinstance(value, str)]
+    known = _match_texts(field, texts)
+    if known is not None:
+        return known
     numbers = [float(value) for value in values if isinstance(value, int | float)]
-    known = sa.or_(
-        document_fields.c.text.in_([shorten_field(text) for text in texts]),
-        document_fields.c.number.in_(numbers),
-    )
-    return sa.exists().where(
-        document_fields.c.document_id == documents.c.id,
-        document_fields.c.key == field.removeprefix("metadata."),
-        known,
-    )
+    is_text = document_fields.c.text.in_([shorten_field(text) for text in texts])
+    return _match_metadata(field, sa.or_(is_text, document_fields.c.number.in_(numbers)))
+
+
+def _match_texts(field: str, texts: Sequence[str]) -> Condition | None:
+    """Return the condition that a field has one of the values; None for a metadata field."""
+    match field:
+        case "document":
+            return documents.c.path.in_(texts)
+        case "conversation":
+            return sa.and_(documents.c.kind == Kind.CHAT, documents.c.path.in_(texts))
+        case "language":
+            return documents.c.language.in_([text.lower() for text in texts])
+        case "kind":
+            return documents.c.kind.in_(texts)
+        case "project":
+            named = sa.select(projects.c.id).where(projects.c.name.in_(texts))
+            return documents.c.project_id.in_(named)
+    return None
 
 
 def _join(
@@ -208,35 +206,31 @@ def _join(
 
 
 def _compare(condition: Compare, glob: Glob) -> Condition:
-    value = condition.value
-    text = str(value)
+    value, text = condition.value, str(condition.value)
     match condition.field:
         case "path":
             return documents.c.path.regexp_match(glob(text))
-        case "document":
-            return documents.c.path == text
-        case "language":
-            return documents.c.language == text.lower()
-        case "kind":
-            return documents.c.kind == text
         case "heading":
             is_above = chunks.c.headings.icontains(text, autoescape=True)
             begins = chunks.c.defines.icontains(text, autoescape=True)
             return sa.or_(is_above, sa.and_(documents.c.kind == Kind.DOCS, begins))
-        case "conversation":
-            return sa.and_(documents.c.kind == Kind.CHAT, documents.c.path == text)
         case "speaker":
             name = normalize_speaker(text)
             return _match_message(sa.or_(messages.c.speaker == name, messages.c.kind == name))
         case "time":
             return _match_message(_compare_time(messages.c.at_ns, condition))
-        case "project":
-            named = sa.select(projects.c.id).where(projects.c.name == text)
-            return documents.c.project_id.in_(named)
         case "modified":
             return _compare_time(documents.c.modified_ns, condition)
-        case field:
-            return _match_metadata(field.removeprefix("metadata."), condition)
+    known = _match_texts(condition.field, [text])
+    if known is not None:
+        return known
+    # A boolean is stored as 0 or 1.
+    is_match = (
+        _apply_operator(document_fields.c.number, condition.op, float(value))
+        if isinstance(value, int | float)
+        else _apply_operator(document_fields.c.text, condition.op, shorten_field(text))
+    )
+    return _match_metadata(condition.field, is_match)
 
 
 def _match_message(condition: Condition) -> Condition:
@@ -255,19 +249,15 @@ def _compare_time(column: sa.ColumnElement[Any], condition: Compare) -> Conditio
     return _apply_operator(column, condition.op, time_ns)
 
 
-def _match_metadata(key: str, condition: Compare) -> Condition:
-    column: sa.ColumnElement[object] = document_fields.c.text
-    value: object = shorten_field(str(condition.value))
-    if isinstance(condition.value, int | float):  # a boolean is stored as 0 or 1
-        column, value = document_fields.c.number, float(condition.value)
+def _match_metadata(field: str, is_match: Condition) -> Condition:
     return sa.exists().where(
         document_fields.c.document_id == documents.c.id,
-        document_fields.c.key == key,
-        _apply_operator(column, condition.op, value),
+        document_fields.c.key == field.removeprefix("metadata."),
+        is_match,
     )
 
 
-def _apply_operator(column: sa.ColumnElement[object], op: str, value: object) -> Condition:
+def _apply_operator(column: sa.ColumnElement[Any], op: str, value: object) -> Condition:
     return {
         "eq": column == value,
         "lt": column < value,

@@ -24,14 +24,15 @@ from unspool.catalog.database import (
     run_migrations,
 )
 from unspool.catalog.driver import disable_timeouts, get_driver
-from unspool.catalog.postgres_address import Target, parse_address
 from unspool.catalog.postgres_errors import may_repeat, translate_errors
 from unspool.catalog.postgres_server import (
     RETRIES_S,
+    Target,
     check_server,
     connect,
     create_engine,
     lock_migrations,
+    parse_address,
 )
 from unspool.errors import ConflictError, NotFoundError, UnspoolError
 
@@ -71,10 +72,10 @@ class PostgresCatalog(Catalog):
         self._check_open()
         snapshot = self._snapshot.get()
         if snapshot is not None:
-            with translate_errors(self.target):
+            with translate_errors(self.place):
                 yield snapshot
             return
-        with translate_errors(self.target), connect(self._reading) as connection:
+        with translate_errors(self.place), connect(self._reading) as connection:
             yield connection
 
     @contextmanager
@@ -84,7 +85,7 @@ class PostgresCatalog(Catalog):
         A search runs eight queries, and each would begin and end a transaction.
         """
         self._check_open()
-        with translate_errors(self.target), connect(self._reading) as connection:
+        with translate_errors(self.place), connect(self._reading) as connection:
             token = self._snapshot.set(connection)
             try:
                 yield
@@ -95,14 +96,14 @@ class PostgresCatalog(Catalog):
     def write(self) -> Iterator[Connection]:
         """Open a transaction: all of it is committed, or nothing."""
         self._check_open()
-        with translate_errors(self.target), connect(self._engine) as connection, connection.begin():
+        with translate_errors(self.place), connect(self._engine) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
         """Open a connection without transaction and time limit, such as for building an index."""
         self._check_open()
-        with translate_errors(self.target), connect(self._engine) as raw:
+        with translate_errors(self.place), connect(self._engine) as raw:
             connection = raw.execution_options(isolation_level="AUTOCOMMIT")
             connection.exec_driver_sql("SET statement_timeout = 0; SET lock_timeout = 0")
             try:
@@ -129,7 +130,7 @@ class PostgresCatalog(Catalog):
             is_connected = committing = False
             try:
                 with (
-                    translate_errors(self.target),
+                    translate_errors(self.place),
                     connect(self._engine) as connection,
                     connection.begin() as transaction,
                 ):
@@ -196,7 +197,7 @@ def open_catalog(address: str, *, create: bool, options: ConnectionOptions) -> P
     target = parse_address(address)
     engine = create_engine(target, options)
     try:
-        with translate_errors(target):
+        with translate_errors(target.place):
             with connect(engine) as connection:
                 has_types = get_driver(connection).adapters.types.get("sparsevec") is not None
                 is_standby = connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one()
@@ -231,7 +232,7 @@ def migrate(address: str, revision: str, *, options: ConnectionOptions) -> str:
     target = parse_address(address)
     engine = create_engine(target, options)
     try:
-        with translate_errors(target):
+        with translate_errors(target.place):
             with connect(engine) as connection:
                 before = read_revision(connection, target) or "base"
             if revision == "base" and before == "base":
@@ -248,7 +249,7 @@ def drop_catalog(address: str, *, options: ConnectionOptions) -> None:
     target = parse_address(address)
     engine = create_engine(target, options)
     try:
-        with translate_errors(target), connect(engine) as connection, connection.begin():
+        with translate_errors(target.place), connect(engine) as connection, connection.begin():
             if read_revision(connection, target):  # refuses a schema of another program
                 connection.exec_driver_sql(f'DROP SCHEMA "{target.schema}" CASCADE')
     finally:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from unspool.catalog.postgres_address import Target
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -192,22 +191,22 @@ _BY_TEXT = (
 
 
 @contextmanager
-def translate_errors(target: Target) -> Iterator[None]:
+def translate_errors(place: str) -> Iterator[None]:
     """Raise errors of the driver and the pool as ours."""
     try:
         yield
     except sa.exc.TimeoutError as error:
         raise ServiceTimeoutError(
-            f"every connection to {target.place} stayed in use; raise UNSPOOL_POOL_SIZE or "
+            f"every connection to {place} stayed in use; raise UNSPOOL_POOL_SIZE or "
             f"UNSPOOL_POOL_OVERFLOW, or ask less at once"
         ) from error
     except sa.exc.ArgumentError as error:
-        raise _create_error("bad option", target) from error
+        raise _create_error("bad option", place) from error
     except (sa.exc.DBAPIError, psycopg.Error) as error:
-        raise translate_error(error, target) from error
+        raise translate_error(error, place) from error
 
 
-def translate_error(error: sa.exc.DBAPIError | psycopg.Error, target: Target) -> UnspoolError:
+def translate_error(error: sa.exc.DBAPIError | psycopg.Error, place: str) -> UnspoolError:
     """Return our error for one of the driver."""
     cause = get_cause(error)
     state = getattr(cause, "sqlstate", None) or ""
@@ -218,10 +217,10 @@ def translate_error(error: sa.exc.DBAPIError | psycopg.Error, target: Target) ->
         key = "invalid value"
     if key is None:
         return ServiceError(
-            f"the catalog at {target.place} failed ({type(cause).__name__} {state}); unspool "
+            f"the catalog at {place} failed ({type(cause).__name__} {state}); unspool "
             f"doctor checks it"
         )
-    return _create_error(key, target)
+    return _create_error(key, place)
 
 
 def get_cause(error: BaseException) -> BaseException:
@@ -248,9 +247,9 @@ def may_repeat(error: UnspoolError, *, committing: bool) -> bool:
     return is_disconnect(cause) and not committing
 
 
-def _create_error(key: str, target: Target) -> UnspoolError:
+def _create_error(key: str, place: str) -> UnspoolError:
     kind, text = _MESSAGES[key]
-    return kind(text.format(place=target.place))
+    return kind(text.format(place=place))
 
 
 def _find_message(state: str, text: str) -> str | None:

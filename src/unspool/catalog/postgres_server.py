@@ -1,4 +1,4 @@
-"""PostgreSQL servers: connections, required versions, and the extension pgvector."""
+"""PostgreSQL servers: addresses, connections, required versions, and the extension pgvector."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
 from pgvector.psycopg import register_vector
 from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from unspool.catalog.database import ConnectionOptions
 from unspool.catalog.driver import get_driver
-from unspool.catalog.postgres_address import Target
 from unspool.catalog.postgres_errors import get_cause, is_disconnect, translate_errors
-from unspool.errors import ConfigError, RejectedError
+from unspool.errors import AddressError, ConfigError, RejectedError
 
+DEFAULT_SCHEMA = "unspool"
 MIN_SERVER = 140_000  # 14: the oldest maintained version
 MIN_PGVECTOR = (0, 8, 0)  # iterative scans, without which filtered searches return too few
 GOOD_PGVECTOR = (0, 8, 4)  # HNSW indexes survive a vacuum
@@ -34,9 +35,50 @@ _PREPARE = """SELECT
   set_config('idle_in_transaction_session_timeout', %s, false), set_config('jit', 'off', false)"""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Server, database and schema of a catalog."""
+
+    url: URL
+    schema: str
+
+    @property
+    def place(self) -> str:
+        """Server, database and schema, without user and password."""
+        host = self.url.host or self.url.query.get("host", "localhost")
+        port = f":{self.url.port}" if self.url.port else ""
+        option = "" if self.schema == DEFAULT_SCHEMA else f"?schema={self.schema}"
+        return f"postgresql://{host}{port}/{self.url.database or ''}{option}"
+
+
+def parse_address(address: str) -> Target:
+    """Parse a `postgresql://` address. `schema` is our option, all others are libpq's."""
+    try:
+        url = make_url(address)
+    except (sa.exc.ArgumentError, ValueError):
+        raise AddressError(
+            "the address of the catalog cannot be read; give "
+            "postgresql://user:password@host:port/database"
+        ) from None
+    schema = url.query.get("schema", DEFAULT_SCHEMA)
+    if not isinstance(schema, str) or not re.fullmatch(r"(?!pg_)[a-z_][a-z0-9_]{0,62}", schema):
+        raise AddressError(
+            "schema in the address is not a plain name; give lower-case letters, digits and "
+            "underscores, beginning with a letter"
+        )
+    url = url.set(drivername="postgresql+psycopg").difference_update_query(["schema"])
+    return Target(url=url, schema=schema)
+
+
+def replace_schema(address: str, schema: str) -> str:
+    """Return the address of another schema in the same database."""
+    url = make_url(address).update_query_dict({"schema": schema})
+    return url.render_as_string(hide_password=False)
+
+
 def create_engine(target: Target, options: ConnectionOptions) -> Engine:
     """Create an engine with a pool, whose connections use the catalog's schema and time limits."""
-    with translate_errors(target):
+    with translate_errors(target.place):
         engine = sa.create_engine(
             target.url,
             pool_size=options.pool_size,

@@ -1,8 +1,11 @@
-"""Vector spaces: one is active, others are being filled or kept to switch back to."""
+"""Vector spaces and their embeddings.
+
+One space is active. Others are being filled, or kept to switch back to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
@@ -13,7 +16,7 @@ from sqlalchemy.engine import Connection
 from unspool.catalog import projects
 from unspool.catalog.database import IDENTITY
 from unspool.catalog.schema import chunks, documents, embeddings, meta, spaces
-from unspool.catalog.statements import count_rows, lock_table
+from unspool.catalog.statements import count_rows, insert_missing, lock_table, split_batches
 from unspool.errors import ConflictError, SwitchedError
 
 _ALL_IDS = 2**63
@@ -262,6 +265,39 @@ def count_wrong_dimensions(connection: Connection, space_id: int, dimension: int
     """Count the vectors of a space that have another dimension."""
     is_wrong = sa.func.length(embeddings.c.vector) != 4 * dimension
     return count_rows(connection, embeddings.c.space_id == space_id, is_wrong)
+
+
+def insert_embeddings(connection: Connection, space_id: int, vectors: Mapping[bytes, bytes]) -> int:
+    """Store the vectors of texts that have none, and return their number."""
+    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
+    return insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
+
+
+def store_embeddings(
+    connection: Connection, shas: Collection[bytes], vectors: Mapping[bytes, bytes], space_id: int
+) -> int:
+    """Store vectors, check that each of the texts has one, and return the number of new ones."""
+    lock_table(connection, embeddings, exclusive=False)
+    check_active(connection, space_id)
+    count = insert_embeddings(connection, space_id, vectors)
+    needed = set(shas) - vectors.keys()
+    missing = needed - find_known_texts(connection, space_id, needed)
+    if missing:  # they existed when the batch was prepared
+        raise ConflictError(
+            f"{len(missing)} embeddings were deleted while they were needed; run again"
+        )
+    return count
+
+
+def find_known_texts(connection: Connection, space_id: int, shas: Iterable[bytes]) -> set[bytes]:
+    """Return those of the texts that have a vector."""
+    known: set[bytes] = set()
+    for batch in split_batches(shas):
+        query = sa.select(embeddings.c.text_sha).where(
+            embeddings.c.space_id == space_id, embeddings.c.text_sha.in_(batch)
+        )
+        known.update(connection.execute(query).scalars())
+    return known
 
 
 def _lacks_vector(space_id: int) -> sa.ColumnElement[bool]:

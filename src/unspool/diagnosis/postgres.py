@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Connection, Engine
 
     from unspool.catalog.postgres import PostgresCatalog
-    from unspool.catalog.postgres_address import Target
+    from unspool.catalog.postgres_server import Target
     from unspool.catalog.projects import ProjectRow
     from unspool.index.postgres.store import PostgresStore
 
@@ -39,13 +39,13 @@ def is_usable(checks: Sequence[Check]) -> bool:
 
 
 def _server(name: str, address: str, settings: Settings) -> Iterator[Check]:
-    from unspool.catalog import postgres_address, postgres_errors, postgres_server
+    from unspool.catalog import postgres_errors, postgres_server
 
-    target = postgres_address.parse_address(address)
+    target = postgres_server.parse_address(address)
     engine = postgres_server.create_engine(target, connecting(settings))
     try:
         with (
-            postgres_errors.translate_errors(target),
+            postgres_errors.translate_errors(target.place),
             postgres_server.connect(engine) as connection,
         ):
             version = str(connection.exec_driver_sql("SHOW server_version").scalar_one())
@@ -184,9 +184,9 @@ def _migrations(connection: Connection, target: Target) -> Iterator[Check]:
 
 def _replica(settings: Settings) -> Iterator[Check]:
     """The replica that searches go to, and how far it is behind."""
-    from unspool.catalog import postgres_address, postgres_errors, postgres_server
+    from unspool.catalog import postgres_errors, postgres_server
 
-    target = postgres_address.parse_address(settings.database_read)
+    target = postgres_server.parse_address(settings.database_read)
     engine: Engine = postgres_server.create_engine(target, connecting(settings))
     query = (
         "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM now() - "
@@ -194,7 +194,7 @@ def _replica(settings: Settings) -> Iterator[Check]:
     )
     try:
         with (
-            postgres_errors.translate_errors(target),
+            postgres_errors.translate_errors(target.place),
             postgres_server.connect(engine) as connection,
         ):
             is_replica, behind_s = connection.exec_driver_sql(query).one()

@@ -108,9 +108,9 @@ def _temporary(server: str) -> Iterator[str]:
             "the server is none of PostgreSQL; give postgresql://user@host/name, or leave it out "
             "to measure in a temporary file"
         )
-    from unspool.catalog import postgres, postgres_address
+    from unspool.catalog import postgres, postgres_server
 
-    address = postgres_address.replace_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
+    address = postgres_server.replace_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
     try:
         yield address
     finally:

@@ -20,10 +20,8 @@ from typing import NamedTuple
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, content, documents, projects, spaces
-from unspool.catalog.embeddings import find_embedded, insert_embeddings
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.schema import embeddings
-from unspool.catalog.skips import delete_skips, load_skips, record_skips
 from unspool.catalog.statements import lock_table, split_batches
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedDocument
@@ -73,7 +71,7 @@ class Indexer:
     def known(self, shas: Iterable[bytes]) -> set[bytes]:
         """Which of these texts have a vector already."""
         with self.catalog.read() as connection:
-            return find_embedded(connection, self.store.space_id, shas)
+            return spaces.find_known_texts(connection, self.store.space_id, shas)
 
     def keep(self, vectors: Mapping[bytes, bytes]) -> None:
         """Keep vectors as soon as they are made, ahead of the documents that they are for."""
@@ -82,7 +80,7 @@ class Indexer:
             lock_table(connection, embeddings, exclusive=False)
             # otherwise it may be dropped already
             spaces.check_active(connection, self.store.space_id)
-            insert_embeddings(connection, self.store.space_id, vectors)
+            spaces.insert_embeddings(connection, self.store.space_id, vectors)
 
         self.catalog.transact(keep)
 
@@ -150,8 +148,10 @@ def _index_folder(
         run_id = projects.begin_run(connection, row.id, token)
         live = projects.list_live_runs(connection, row.id) - {run_id}
         known = documents.load_states(connection, row.id)
-        skips = load_skips(connection, row.id, recipe=recipe)
-        delete_skips(connection, row.id, list(skips.keys() - {file.path for file in found.found}))
+        skips = documents.load_skips(connection, row.id, recipe=recipe)
+        documents.delete_skips(
+            connection, row.id, list(skips.keys() - {file.path for file in found.found})
+        )
         plan = changes.plan(
             found.found,
             known,
@@ -366,7 +366,7 @@ class _Run:
         spaces.check_active(connection, self.indexer.store.space_id)
         prepared = [one for one in outcomes if isinstance(one, PreparedDocument)]
         feeds = self.indexer.store.catches_up
-        held = documents.find_claimed(
+        held = documents.find_claims(
             connection, self.project.id, [one.path for one in outcomes], self.run_id
         )
         stored = content.store_documents(
@@ -394,7 +394,7 @@ class _Run:
             for o in skipped
             if o.skip.reason != NEEDS_EXTRA
         ]
-        record_skips(
+        documents.record_skips(
             connection,
             self.project.id,
             lasting,
@@ -404,7 +404,7 @@ class _Run:
             connection, self.project.id, [held[one.path] for one in skipped], log_changes=feeds
         )
         self.indexer.store.follow(connection, self.project.id, removed.changes)
-        documents.mark_failed(connection, [(held[one.path], one.error) for one in failed])
+        documents.record_failures(connection, [(held[one.path], one.error) for one in failed])
         projects.renew_run(connection, self.run_id)
         return _Written(
             prepared,

@@ -17,7 +17,6 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, projects, spaces
 from unspool.catalog import chunks as chunk_rows
-from unspool.catalog.embeddings import insert_embeddings
 from unspool.catalog.spaces import EmbeddingInput, Space
 from unspool.domain.reports import Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder, OverLimit
@@ -219,7 +218,7 @@ class _Run:
             middle = len(page) // 2
             return self._keep(page[:middle]) + self._keep(page[middle:])
         self.work.catalog.transact(
-            lambda connection: insert_embeddings(connection, self.space.id, vectors)
+            lambda connection: spaces.insert_embeddings(connection, self.space.id, vectors)
         )
         return len(vectors)
 
@@ -267,7 +266,7 @@ class _Run:
         ):
             if not last:
                 return False
-            insert_embeddings(connection, self.space.id, self._vectors(page))
+            spaces.insert_embeddings(connection, self.space.id, self._vectors(page))
         for row in projects.list_projects(connection):
             store.complete(connection, row.id)
         spaces.activate_space(connection, self.space.id)

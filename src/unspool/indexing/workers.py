@@ -228,7 +228,7 @@ def open_preparer(recipe: Recipe) -> Prepare:
 def _open_embedding_preparer(recipe: Recipe) -> Prepare:
     from unspool.catalog import Catalog
     from unspool.catalog.database import ConnectionOptions
-    from unspool.catalog.embeddings import find_embedded
+    from unspool.catalog.spaces import find_known_texts
     from unspool.embedders import open_embedder
     from unspool.indexing.embedding import Maker
     from unspool.indexing.preparing import prepare_files
@@ -242,7 +242,7 @@ def _open_embedding_preparer(recipe: Recipe) -> Prepare:
 
     def look_up_embeddings(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
-            return find_embedded(connection, recipe.space_id, shas)
+            return find_known_texts(connection, recipe.space_id, shas)
 
     embedder.embed_passages(["load the weights before a file uses the time and memory"])
     maker = Maker(embedder=embedder, known=look_up_embeddings)

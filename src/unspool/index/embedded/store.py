@@ -189,11 +189,11 @@ class EmbeddedStore:
         start = now.position if belongs else -1
         if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
             return now.tail.missing
-        pending = feed.count_changed(connection, project, after=start)
-        removed = feed.list_removed(connection, project, after=start) if belongs else []
+        pending = feed.count_changes(connection, project, after=start)
+        removed = feed.list_removals(connection, project, after=start) if belongs else []
         if pending + len(removed) > limit == TAIL_LIMIT:
             return max(pending, 1)
-        changed = feed.list_changed(
+        changed = feed.list_changes(
             connection, project, space_id=self.space_id, after=(start, _LAST), limit=limit
         )
         missing = max(pending - limit, 0)
@@ -210,14 +210,14 @@ class EmbeddedStore:
             now = self._reload(part)
             seq, floor = feed.read_counters(connection, project)
             if not _belongs(connection, project, part, seq, floor):
-                return feed.count_changed(connection, project, after=-1)
-            return feed.count_changed(connection, project, after=now.position) + len(
-                feed.list_removed(connection, project, after=now.position)
+                return feed.count_changes(connection, project, after=-1)
+            return feed.count_changes(connection, project, after=now.position) + len(
+                feed.list_removals(connection, project, after=now.position)
             )
 
     def unseen(self, connection: Connection, project: int) -> int:
         """Return the number of chunks that the folder has not absorbed."""
-        return feed.count_changed(connection, project, after=self.absorbed(project))
+        return feed.count_changes(connection, project, after=self.absorbed(project))
 
     def absorb(
         self,
@@ -337,9 +337,9 @@ class EmbeddedStore:
             return
         assert now.words is not None
         assert now.view is not None
-        total = feed.count_changed(connection, project, after=start) if on_progress else 0
+        total = feed.count_changes(connection, project, after=start) if on_progress else 0
         behind = now.words.state.position, now.view.state.position
-        gone = [feed.list_removed(connection, project, after=position) for position in behind]
+        gone = [feed.list_removals(connection, project, after=position) for position in behind]
         for page, position, done in self._pages(connection, project, start, seq):
             for_words, for_vectors = [
                 _News([one for one in page if one.seq > from_], ids)
@@ -415,7 +415,7 @@ class EmbeddedStore:
         after, done = (start, _LAST), 0
         batch: list[feed.ChangedChunk] = []
         while True:
-            page = feed.list_changed(
+            page = feed.list_changes(
                 connection, project, space_id=self.space_id, after=after, limit=PAGE
             )
             batch += page

@@ -19,7 +19,6 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, driver, spaces
 from unspool.catalog.content import Changes, NewChunk
-from unspool.catalog.embeddings import find_embedded
 from unspool.catalog.filters import Selection, SelectionCache
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.catalog.projects import ProjectRow, lock_project
@@ -317,7 +316,9 @@ class PostgresStore:
             return after, 0
         chunks = mending.without_vector(connection, project, self._table, after)
         if chunks:
-            known = find_embedded(connection, self.space_id, {chunk.text_sha for chunk in chunks})
+            known = spaces.find_known_texts(
+                connection, self.space_id, {chunk.text_sha for chunk in chunks}
+            )
             # the others came meanwhile
             self.add_vectors(
                 connection, project, [chunk for chunk in chunks if chunk.text_sha in known], {}
