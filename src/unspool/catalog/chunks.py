@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.projects import hash_name
 from unspool.catalog.schema import chunks, documents, embeddings, projects
@@ -127,7 +126,29 @@ _CHUNKS = (
     .join(documents, documents.c.id == chunks.c.document_id)
     .join(projects, projects.c.id == documents.c.project_id)
 )
-_MODIFIED = 17  # the column of `modified_ns`
+# names of the first columns of `_CHUNKS` in `Chunk`
+_CHUNK_FIELDS = (
+    "id",
+    "project",
+    "path",
+    "index",
+    "text",
+    "start",
+    "end",
+    "first_line",
+    "last_line",
+    "token_count",
+    "title",
+    "headings",
+    "level",
+    "symbol",
+    "defines",
+    "language",
+    "kind",
+    "modified",
+    "status",
+    "metadata",
+)
 _CHUNKS_BY_ID = QueryByIds(_CHUNKS, chunks.c.id)
 _LOCATIONS = QueryByIds(
     sa.select(chunks.c.id, documents.c.path, chunks.c.first_line, chunks.c.last_line).join(
@@ -141,40 +162,40 @@ _POSITIONS = QueryByIds(
 )
 
 
-def load_candidates(connection: Connection, ids: Sequence[int]) -> dict[int, Candidate]:
+def load_candidates(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Candidate]:
     """Return the chunks that still exist, by id."""
     return {row[0]: Candidate(*row) for row in _CANDIDATES.fetch(connection, ids)}
 
 
-def load_neighbours(connection: Connection, ids: Sequence[int]) -> dict[int, Candidate]:
+def load_neighbours(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Candidate]:
     """Return the chunks within `REACH` of these in their documents, themselves included, by id."""
     return {row[0]: Candidate(*row) for row in _NEIGHBOURS.fetch(connection, ids)}
 
 
-def load_chunks(connection: Connection, ids: Sequence[int]) -> dict[int, StoredChunk]:
+def load_chunks(connection: sa.Connection, ids: Sequence[int]) -> dict[int, StoredChunk]:
     """Return whole chunks by id; missing ones are left out."""
     rows = _CHUNKS_BY_ID.fetch(connection, ids)
     return {row[0]: StoredChunk(_build_chunk(row), _build_file(row)) for row in rows}
 
 
-def load_locations(connection: Connection, ids: Sequence[int]) -> dict[int, ChunkLocation]:
+def load_locations(connection: sa.Connection, ids: Sequence[int]) -> dict[int, ChunkLocation]:
     """Return path and lines of the chunks that still exist, by id."""
     return {row[0]: ChunkLocation(*row) for row in _LOCATIONS.fetch(connection, ids)}
 
 
-def find_existing(connection: Connection, ids: Sequence[int]) -> set[int]:
+def find_existing(connection: sa.Connection, ids: Sequence[int]) -> set[int]:
     """Return the ids of the chunks that still exist."""
     return {row[0] for row in _IDS.fetch(connection, ids)}
 
 
 def load_positions(
-    connection: Connection, document_ids: Sequence[int]
+    connection: sa.Connection, document_ids: Sequence[int]
 ) -> dict[tuple[int, int], int]:
     """Return (document, position) -> id of the chunks of documents."""
     return {(row[0], row[1]): row[2] for row in _POSITIONS.fetch(connection, document_ids)}
 
 
-def find_chunk_at(connection: Connection, project_id: int, path: str, line: int) -> Chunk | None:
+def find_chunk_at(connection: sa.Connection, project_id: int, path: str, line: int) -> Chunk | None:
     """Return the chunk that contains a line of a document, or the nearest one."""
     distance = sa.case(
         (chunks.c.first_line > line, chunks.c.first_line - line),
@@ -186,13 +207,13 @@ def find_chunk_at(connection: Connection, project_id: int, path: str, line: int)
     return _build_chunk(row) if row else None
 
 
-def list_chunks(connection: Connection, project_id: int, path: str) -> list[Chunk]:
+def list_chunks(connection: sa.Connection, project_id: int, path: str) -> list[Chunk]:
     """Return the chunks of a document, in order."""
     query = _select_document(project_id, path).order_by(chunks.c.position)
     return [_build_chunk(row) for row in connection.execute(query)]
 
 
-def find_vector(connection: Connection, chunk_id: int, space_id: int) -> bytes | None:
+def find_vector(connection: sa.Connection, chunk_id: int, space_id: int) -> bytes | None:
     """Return the stored vector of a chunk."""
     query = sa.select(embeddings.c.vector).join(chunks, chunks.c.text_sha == embeddings.c.text_sha)
     return connection.execute(
@@ -200,7 +221,7 @@ def find_vector(connection: Connection, chunk_id: int, space_id: int) -> bytes |
     ).scalar()
 
 
-def count_chunks(connection: Connection, project_id: int) -> int:
+def count_chunks(connection: sa.Connection, project_id: int) -> int:
     """Count the chunks of a project."""
     return count_rows(connection, chunks.c.project_id == project_id)
 
@@ -212,7 +233,7 @@ def _select_document(project_id: int, path: str) -> sa.Select[Any]:
 
 
 def _build_file(row: Sequence[Any]) -> IndexedFile | None:
-    path, modified_ns = row[2], row[_MODIFIED]
+    path, modified_ns = row[2], row[_CHUNK_FIELDS.index("modified")]
     size_bytes, origin, root = row[-3:]
     if origin != Origin.FILE or modified_ns is None:
         return None
@@ -220,47 +241,15 @@ def _build_file(row: Sequence[Any]) -> IndexedFile | None:
 
 
 def _build_chunk(row: Sequence[Any]) -> Chunk:
-    (
-        id_,
-        project,
-        path,
-        position,
-        text,
-        start,
-        end,
-        first,
-        last,
-        tokens,
-        title,
-        headings,
-        level,
-        symbol,
-        defines,
-        language,
-        kind,
-        modified_ns,
-        status,
-        metadata,
-        *_,
-    ) = row
-    return Chunk(
-        id=id_,
-        project=project,
-        path=path,
-        index=position,
-        text=text,
-        start=start,
-        end=end,
-        lines=Lines(first, last),
-        token_count=tokens,
-        title=title,
-        headings=tuple(headings.split("\n")) if headings else (),
-        level=level,
-        symbol=symbol,
-        defines=tuple(defines.split("\n")) if defines else (),
-        language=language,
-        kind=_KINDS[kind],
-        modified=moment(modified_ns),
-        status=_STATUSES[status],
-        metadata=json.loads(metadata) if isinstance(metadata, str) else metadata,
-    )
+    values: dict[str, Any] = dict(zip(_CHUNK_FIELDS, row, strict=False))
+    headings, defines, metadata = (values[name] for name in ("headings", "defines", "metadata"))
+    values |= {
+        "lines": Lines(values.pop("first_line"), values.pop("last_line")),
+        "headings": tuple(headings.split("\n")) if headings else (),
+        "defines": tuple(defines.split("\n")) if defines else (),
+        "kind": _KINDS[values["kind"]],
+        "modified": moment(values["modified"]),
+        "status": _STATUSES[values["status"]],
+        "metadata": json.loads(metadata) if isinstance(metadata, str) else metadata,
+    }
+    return Chunk(**values)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.documents import delete_skips
 from unspool.catalog.projects import ProjectRow, advance_seq
@@ -115,7 +114,7 @@ class DeletedDocuments:
 
 
 def store_documents(
-    connection: Connection,
+    connection: sa.Connection,
     project: ProjectRow,
     prepared: Sequence[PreparedDocument],
     *,
@@ -136,19 +135,7 @@ def store_documents(
     seq = advance_seq(connection, project.id, log_changes=log_changes)
     old_ids = [claimed[document.path] for document in stored if document.path not in new]
     old = _delete_chunks(connection, old_ids)
-    rows: list[tuple[Any, ...]] = []
-    added: list[NewChunk] = []
-    for document in stored:
-        document_rows = list(_build_chunk_rows(project, document, claimed[document.path], seq, old))
-        rows += document_rows
-        if not log_changes:
-            added += select_new_chunks(
-                zip(document_rows, document.chunks, strict=True),
-                old,
-                kind=document.kind,
-                path=document.path,
-                title=document.title,
-            )
+    rows, added = _collect_rows(project, stored, claimed, seq, old, log_changes=log_changes)
     removed = sorted(old.keys() - {row[0] for row in rows})
     if log_changes:
         log_removals(connection, project.id, seq, removed)
@@ -156,9 +143,7 @@ def store_documents(
     vectors = {sha: vector for document in stored for sha, vector in document.vectors.items()}
     shas = {chunk.text_sha for document in stored for chunk in document.chunks}
     embedded = store_embeddings(connection, shas, vectors, space_id)
-    _update_documents(connection, stored, claimed, old_ids, seq)
-    if project.root:  # a given text is never skipped
-        delete_skips(connection, project.id, [document.path for document in stored])
+    _update_documents(connection, project, stored, claimed, old_ids, seq)
     return StoredDocuments(
         documents=len(stored),
         chunks=len(rows),
@@ -168,8 +153,30 @@ def store_documents(
     )
 
 
+def _collect_rows(
+    project: ProjectRow,
+    stored: Sequence[PreparedDocument],
+    ids: Mapping[str, int],
+    seq: int,
+    old: dict[int, int],
+    *,
+    log_changes: bool,
+) -> tuple[list[tuple[Any, ...]], list[NewChunk]]:
+    """Return the rows of all chunks and, unless changes are logged, the new chunks."""
+    rows: list[tuple[Any, ...]] = []
+    added: list[NewChunk] = []
+    for document in stored:
+        made = list(_build_chunk_rows(project, document, ids[document.path], seq, old))
+        rows += (row for row, _ in made)
+        if not log_changes:
+            added += select_new_chunks(
+                made, old, kind=document.kind, path=document.path, title=document.title
+            )
+    return rows, added
+
+
 def delete_documents(
-    connection: Connection, project_id: int, ids: Sequence[int], *, log_changes: bool = True
+    connection: sa.Connection, project_id: int, ids: Sequence[int], *, log_changes: bool = True
 ) -> DeletedDocuments:
     """Delete documents with their chunks. `log_changes` is for derived indexes that catch up."""
     if not ids:
@@ -185,13 +192,13 @@ def delete_documents(
     return DeletedDocuments(documents=count, changes=Changes(removed=removed))
 
 
-def log_removals(connection: Connection, project_id: int, seq: int, ids: Sequence[int]) -> None:
+def log_removals(connection: sa.Connection, project_id: int, seq: int, ids: Sequence[int]) -> None:
     """Store ids of deleted chunks for derived indexes that catch up."""
     rows = [(project_id, seq, id_) for id_ in ids]
     insert_many(connection, removals, ("project_id", "seq", "chunk_id"), rows)
 
 
-def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[int, int]:
+def _delete_chunks(connection: sa.Connection, document_ids: Sequence[int]) -> dict[int, int]:
     """Delete the chunks of documents and return id -> seq."""
     old: dict[int, int] = {}
     for batch in split_batches(document_ids):
@@ -203,13 +210,14 @@ def _delete_chunks(connection: Connection, document_ids: Sequence[int]) -> dict[
 
 def _build_chunk_rows(
     project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[tuple[tuple[Any, ...], PreparedChunk]]:
     seen: Counter[bytes] = Counter()
     for position, chunk in enumerate(document.chunks):
         id_ = chunk_id(project.name, document.path, chunk.text_sha, seen[chunk.text_sha])
         seen[chunk.text_sha] += 1
         # A chunk that only moved inside its document has not changed for derived indexes.
-        yield build_chunk_row(chunk, id_, project.id, document_id, position, old.get(id_, seq))
+        row_seq = old.get(id_, seq)
+        yield build_chunk_row(chunk, id_, project.id, document_id, position, row_seq), chunk
 
 
 def build_chunk_row(
@@ -263,13 +271,16 @@ def select_new_chunks(
 
 
 def _update_documents(
-    connection: Connection,
+    connection: sa.Connection,
+    project: ProjectRow,
     stored: Sequence[PreparedDocument],
     ids: Mapping[str, int],
     old_ids: Sequence[int],
     seq: int,
 ) -> None:
     """Store the rows and the metadata of documents. `old_ids` have metadata to delete."""
+    if project.root:  # a given text is never skipped
+        delete_skips(connection, project.id, [document.path for document in stored])
     connection.execute(
         _UPDATE, [_build_values(document, ids[document.path], seq) for document in stored]
     )
@@ -298,7 +309,7 @@ def _build_values(document: PreparedDocument, document_id: int, seq: int) -> dic
     }
 
 
-def insert_fields(connection: Connection, fields: Mapping[int, Metadata]) -> None:
+def insert_fields(connection: sa.Connection, fields: Mapping[int, Metadata]) -> None:
     """Store the metadata of documents, by id, for filters."""
     rows = [
         {

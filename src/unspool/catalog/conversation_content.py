@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import content
 from unspool.catalog.content import Changes, NewChunk
@@ -93,7 +92,7 @@ class _Rows:
 
 
 def store_conversations(
-    connection: Connection,
+    connection: sa.Connection,
     project: ProjectRow,
     prepared: Sequence[PreparedConversation],
     heads: Mapping[str, Head],
@@ -113,47 +112,40 @@ def store_conversations(
     rows = _Rows()
     for conversation in prepared:
         id_, head = ids[conversation.path], heads.get(conversation.path)
-        is_append = append and head is not None
-        remainder = _delete_tail(connection, head, conversation, is_append=is_append)
+        remainder = _delete_tail(connection, head, conversation, append=append)
         title = head.title if append and head is not None else conversation.title
         chunk_count = remainder.chunks + rows.collect(
             project, id_, conversation, title, seq, remainder, log_changes=log_changes
         )
         message_count = remainder.messages + len(conversation.messages)
-        update = _update_counts if is_append else _update_head
+        update = _update_counts if append and head is not None else _update_head
         update(connection, project.id, id_, conversation, head, seq, message_count, chunk_count)
-    rows.removed.sort()
     if log_changes:
-        content.log_removals(connection, project.id, seq, rows.removed)
+        content.log_removals(connection, project.id, seq, sorted(rows.removed))
     insert_many(connection, chunks, content.CHUNK_COLUMNS, rows.chunks)
     insert_many(connection, messages, _MESSAGE_COLUMNS, rows.messages)
-    shas = {
-        chunk.text_sha
-        for conversation in prepared
-        for message in conversation.messages
-        for chunk in message.chunks
-    }
+    shas = {row[content.CHUNK_COLUMNS.index("text_sha")] for row in rows.chunks}
     embedded = store_embeddings(connection, shas, vectors, space_id)
     return StoredConversations(
         messages=rows.new_messages,
         chunks=len(rows.chunks),
         embedded=embedded,
-        changes=Changes(added=rows.added, removed=rows.removed, vectors=vectors),
+        changes=Changes(added=rows.added, removed=sorted(rows.removed), vectors=vectors),
     )
 
 
 def _delete_tail(
-    connection: Connection,
+    connection: sa.Connection,
     head: Head | None,
     conversation: PreparedConversation,
     *,
-    is_append: bool,
+    append: bool,
 ) -> _Remainder:
     """Delete the messages that are replaced."""
     start = conversation.start
     if head is None:
         return _Remainder()
-    if is_append or start == head.messages:
+    if append or start == head.messages:
         return _Remainder(head.messages, head.chunks)
     chunk_rows = connection.execute(
         sa.delete(chunks)
@@ -212,7 +204,7 @@ def _build_message_row(document_id: int, number: int, prepared: PreparedMessage)
 
 
 def _update_counts(
-    connection: Connection,
+    connection: sa.Connection,
     project_id: int,
     document_id: int,
     conversation: PreparedConversation,
@@ -240,7 +232,7 @@ def _update_counts(
 
 
 def _update_head(
-    connection: Connection,
+    connection: sa.Connection,
     project_id: int,
     document_id: int,
     conversation: PreparedConversation,
@@ -270,7 +262,7 @@ def _update_head(
 
 
 def _store_conversation_row(
-    connection: Connection,
+    connection: sa.Connection,
     project_id: int,
     document_id: int,
     conversation: PreparedConversation,
@@ -296,7 +288,7 @@ def _store_conversation_row(
     )
 
 
-def _update_document(connection: Connection, document_id: int, seq: int, **values: Any) -> None:
+def _update_document(connection: sa.Connection, document_id: int, seq: int, **values: Any) -> None:
     version = sa.case((documents.c.version >= seq, documents.c.version + 1), else_=seq)
     connection.execute(
         sa.update(documents)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.projects import ProjectRow, hash_name
 from unspool.catalog.schema import chunks, conversations, documents, messages, projects
@@ -84,7 +83,7 @@ class Head(NamedTuple):
     updated_ns: int
 
 
-def load_heads(connection: Connection, project_id: int, ids: Iterable[str]) -> dict[str, Head]:
+def load_heads(connection: sa.Connection, project_id: int, ids: Iterable[str]) -> dict[str, Head]:
     """Return the stored conversations among these, by id.
 
     A document with the id of a conversation is a conflict.
@@ -105,13 +104,13 @@ def load_heads(connection: Connection, project_id: int, ids: Iterable[str]) -> d
     return heads
 
 
-def find_document_id(connection: Connection, project_id: int, id_: str) -> int | None:
+def find_document_id(connection: sa.Connection, project_id: int, id_: str) -> int | None:
     """Return the document id of a conversation; None if it does not exist."""
     row = connection.execute(_select_conversation(project_id, id_)).first()
     return None if row is None else int(row.document_id)
 
 
-def load_fingerprints(connection: Connection, document_id: int) -> list[bytes]:
+def load_fingerprints(connection: sa.Connection, document_id: int) -> list[bytes]:
     """Return the fingerprints of a conversation's messages, in order."""
     query = (
         sa.select(messages.c.sha)
@@ -122,7 +121,7 @@ def load_fingerprints(connection: Connection, document_id: int) -> list[bytes]:
 
 
 def select_new_messages(
-    connection: Connection, head: Head, conversation: PreparedConversation
+    connection: sa.Connection, head: Head, conversation: PreparedConversation
 ) -> tuple[PreparedMessage, ...]:
     """Return the messages whose ids the stored conversation does not contain.
 
@@ -158,7 +157,7 @@ def normalize_speaker(name: str) -> str:
 
 
 def load_conversation(
-    connection: Connection, project: ProjectRow, id_: str, *, last: int | None = None
+    connection: sa.Connection, project: ProjectRow, id_: str, *, last: int | None = None
 ) -> Conversation | None:
     """Return a conversation with all of its messages, or only the last few."""
     row = connection.execute(_select_conversation(project.id, id_)).first()
@@ -176,28 +175,50 @@ def load_conversation(
         created_at=row.created_at,
         metadata=row.metadata,
         messages=[
-            _build_message(message)
+            Message(
+                text=message.text,
+                author=message.author,
+                kind=AuthorKind(message.kind),
+                at=moment(message.at_ns),
+                id=message.name,
+            )
             for message in connection.execute(query.order_by(messages.c.number))
         ],
     )
 
 
 def list_conversations(
-    connection: Connection, project_ids: Sequence[int], *, skip: int, limit: int
+    connection: sa.Connection, project_ids: Sequence[int], *, skip: int, limit: int
 ) -> list[ConversationRecord]:
     """Return conversations, newest first."""
     query = _SELECT.where(conversations.c.project_id.in_(project_ids))
     query = query.order_by(conversations.c.created_at.desc(), conversations.c.document_id.desc())
-    return [_build_record(row) for row in connection.execute(query.offset(skip).limit(limit))]
+    return [
+        ConversationRecord(
+            project=row.project,
+            id=row.path,
+            title=row.title,
+            scenario_title=row.scenario_title,
+            url=row.url,
+            created_at=row.created_at,
+            updated_at=moment(row.modified_ns) or row.created_at,
+            messages=row.message_count,
+            metadata=row.metadata,
+        )
+        for row in connection.execute(query.offset(skip).limit(limit))
+    ]
 
 
-def count_conversations(connection: Connection, project_ids: Sequence[int]) -> int:
+def count_conversations(connection: sa.Connection, project_ids: Sequence[int]) -> int:
     """Count the conversations of projects."""
     return count_rows(connection, conversations.c.project_id.in_(project_ids))
 
 
 def find_unknown(
-    connection: Connection, project_ids: Sequence[int], ids: Iterable[str], speakers: Iterable[str]
+    connection: sa.Connection,
+    project_ids: Sequence[int],
+    ids: Iterable[str],
+    speakers: Iterable[str],
 ) -> tuple[list[str], list[str]]:
     """Return those of the conversations and speakers that the projects do not contain."""
     is_inside = documents.c.project_id.in_(project_ids)
@@ -219,7 +240,7 @@ def find_unknown(
 
 
 def load_adjacent_messages(
-    connection: Connection, chunk_ids: Sequence[int]
+    connection: sa.Connection, chunk_ids: Sequence[int]
 ) -> dict[int, list[Said]]:
     """Return the message of each chunk with its neighbours, in order."""
     found: dict[int, list[Said]] = {}
@@ -235,28 +256,4 @@ def load_adjacent_messages(
 def _select_conversation(project_id: int, id_: str) -> sa.Select[Any]:
     return _SELECT.where(
         documents.c.project_id == project_id, documents.c.path_sha == hash_name(id_)
-    )
-
-
-def _build_record(row: Any) -> ConversationRecord:
-    return ConversationRecord(
-        project=row.project,
-        id=row.path,
-        title=row.title,
-        scenario_title=row.scenario_title,
-        url=row.url,
-        created_at=row.created_at,
-        updated_at=moment(row.modified_ns) or row.created_at,
-        messages=row.message_count,
-        metadata=row.metadata,
-    )
-
-
-def _build_message(row: Any) -> Message:
-    return Message(
-        text=row.text,
-        author=row.author,
-        kind=AuthorKind(row.kind),
-        at=moment(row.at_ns),
-        id=row.name,
     )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import importlib
 import secrets
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog import schema
 from unspool.errors import AddressError, ConflictError, InputError
@@ -51,9 +49,9 @@ class Identity(NamedTuple):
 class WindowDatabase(Protocol):
     """Database of search windows, read and written apart from the catalog's tables."""
 
-    def read(self) -> AbstractContextManager[Connection]: ...
+    def read(self) -> AbstractContextManager[sa.Connection]: ...
 
-    def write(self) -> AbstractContextManager[Connection]: ...
+    def write(self) -> AbstractContextManager[sa.Connection]: ...
 
     def close(self) -> None: ...
 
@@ -67,7 +65,7 @@ class Catalog(ABC):
     engine_name: ClassVar[str]
 
     def __init__(
-        self, engine: Engine, *, address: str, options: ConnectionOptions, identity: Identity
+        self, engine: sa.Engine, *, address: str, options: ConnectionOptions, identity: Identity
     ) -> None:
         self._engine = engine
         self.options = options
@@ -81,10 +79,9 @@ class Catalog(ABC):
         address: str, *, create: bool = True, options: ConnectionOptions | None = None
     ) -> Catalog:
         """Open the catalog at an address. A missing one is created, an older one upgraded."""
-        opened: Catalog = _import_engine(address).open_catalog(
-            address, create=create, options=options or ConnectionOptions()
-        )
-        return opened
+        engine = _import_engine(address)
+        options = options or ConnectionOptions()
+        return cast("Catalog", engine.open_catalog(address, create=create, options=options))
 
     @staticmethod
     def migrate(address: str, target: str, *, options: ConnectionOptions | None = None) -> str:
@@ -98,10 +95,8 @@ class Catalog(ABC):
                 f"catalog version {target!r} does not exist; give head, base or one of "
                 f"{', '.join(schema.KNOWN_REVISIONS)}"
             )
-        before: str = _import_engine(address).migrate(
-            address, target, options=options or ConnectionOptions()
-        )
-        return before
+        engine = _import_engine(address)
+        return str(engine.migrate(address, target, options=options or ConnectionOptions()))
 
     @property
     @abstractmethod
@@ -109,7 +104,7 @@ class Catalog(ABC):
         """Path, or server and database, without a password."""
 
     @abstractmethod
-    def read(self) -> AbstractContextManager[Connection]:
+    def read(self) -> AbstractContextManager[sa.Connection]:
         """Open a connection that reads one consistent state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -117,10 +112,10 @@ class Catalog(ABC):
         return nullcontext()
 
     @abstractmethod
-    def write(self) -> AbstractContextManager[Connection]:
+    def write(self) -> AbstractContextManager[sa.Connection]:
         """Open a transaction: all of it is committed, or nothing."""
 
-    def transact(self, work: Callable[[Connection], _T]) -> _T:
+    def transact(self, work: Callable[[sa.Connection], _T]) -> _T:
         """Run a function in a transaction.
 
         The function may run again if its first transaction certainly changed nothing.
@@ -181,7 +176,7 @@ def _import_engine(address: str) -> Any:
 
 
 def run_migrations(
-    connection: Connection, *, current: str, target: str, schema_name: str | None = None
+    connection: sa.Connection, *, current: str, target: str, schema_name: str | None = None
 ) -> Identity | None:
     """Run the scripts between two revisions and return the catalog's identity, None for "base"."""
     # Imported here because it takes half a second and is needed once in a catalog's life.
@@ -210,7 +205,7 @@ def check_revision(revision: object, place: str) -> str:
     return str(revision or "")
 
 
-def read_identity(connection: Connection) -> Identity | None:
+def read_identity(connection: sa.Connection) -> Identity | None:
     """Return the catalog's identity; None if a part of it is missing."""
     rows = connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))
     values = {row.key: row.value for row in rows}
@@ -219,10 +214,10 @@ def read_identity(connection: Connection) -> Identity | None:
     return Identity(values[IDENTITY], bytes.fromhex(values[SIGNING_KEY]))
 
 
-def _ensure_identity(connection: Connection) -> Identity:
+def _ensure_identity(connection: sa.Connection) -> Identity:
     """Return the catalog's identity and create its missing parts."""
     known = set(connection.execute(sa.select(schema.meta.c.key)).scalars())
-    for key, value in ((IDENTITY, uuid.uuid4().hex), (SIGNING_KEY, secrets.token_hex(32))):
+    for key, value in ((IDENTITY, secrets.token_hex(16)), (SIGNING_KEY, secrets.token_hex(32))):
         if key not in known:
             connection.execute(sa.insert(schema.meta).values(key=key, value=value))
     identity = read_identity(connection)

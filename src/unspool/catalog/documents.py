@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.projects import hash_name
 from unspool.catalog.schema import documents, projects, skipped
@@ -38,7 +37,7 @@ class DocumentState:
     is_conversation: bool = False
 
 
-def load_states(connection: Connection, project_id: int) -> dict[str, DocumentState]:
+def load_states(connection: sa.Connection, project_id: int) -> dict[str, DocumentState]:
     """Return the state of every document of a project, by path."""
     columns = [
         documents.c[name] for name in DocumentState.__dataclass_fields__ if name in documents.c
@@ -63,7 +62,7 @@ def load_states(connection: Connection, project_id: int) -> dict[str, DocumentSt
 
 
 def list_documents(
-    connection: Connection,
+    connection: sa.Connection,
     *,
     project_ids: Sequence[int] | None,
     status: Status | None = None,
@@ -107,7 +106,7 @@ def _build_record(row: Any) -> DocumentRecord:
     )
 
 
-def count_by_status(connection: Connection, project_id: int) -> dict[Status, int]:
+def count_by_status(connection: sa.Connection, project_id: int) -> dict[Status, int]:
     """Count the documents of a project by status."""
     query = (
         sa.select(documents.c.status, sa.func.count())
@@ -118,7 +117,7 @@ def count_by_status(connection: Connection, project_id: int) -> dict[Status, int
 
 
 def queue_documents(
-    connection: Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]
+    connection: sa.Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]
 ) -> None:
     """Store the plan of a run: new paths become pending, changed documents stale."""
     rows = [_build_empty_row(project_id, path) for path in new]
@@ -130,7 +129,11 @@ def queue_documents(
 
 
 def claim_documents(
-    connection: Connection, project_id: int, run_id: int, paths: Sequence[str], live: frozenset[int]
+    connection: sa.Connection,
+    project_id: int,
+    run_id: int,
+    paths: Sequence[str],
+    live: frozenset[int],
 ) -> dict[str, int]:
     """Claim documents for a run and return path -> id.
 
@@ -149,7 +152,9 @@ def claim_documents(
     return claimed
 
 
-def refresh_documents(connection: Connection, seen: Sequence[tuple[int, int | None, int]]) -> None:
+def refresh_documents(
+    connection: sa.Connection, seen: Sequence[tuple[int, int | None, int]]
+) -> None:
     """Store id, modification time and size of documents whose content has not changed."""
     rows = [
         {"b_id": id_, "modified_ns": modified, "size_bytes": size} for id_, modified, size in seen
@@ -157,14 +162,14 @@ def refresh_documents(connection: Connection, seen: Sequence[tuple[int, int | No
     _finish_documents(connection, rows, status=Status.INDEXED, error="")
 
 
-def record_failures(connection: Connection, failures: Sequence[tuple[int, str]]) -> None:
+def record_failures(connection: sa.Connection, failures: Sequence[tuple[int, str]]) -> None:
     """Store why documents could not be indexed. Their earlier content stays searchable."""
     rows = [{"b_id": id_, "error": error[:2000]} for id_, error in failures]
     _finish_documents(connection, rows, status=Status.FAILED)
 
 
 def _finish_documents(
-    connection: Connection, rows: Sequence[dict[str, Any]], **values: object
+    connection: sa.Connection, rows: Sequence[dict[str, Any]], **values: object
 ) -> None:
     """Update documents by the rows and the values, and end their claims."""
     if rows:
@@ -172,14 +177,14 @@ def _finish_documents(
         connection.execute(statement.values(**values, run_id=None), rows)
 
 
-def find_ids(connection: Connection, project_id: int, paths: Sequence[str]) -> dict[str, int]:
+def find_ids(connection: sa.Connection, project_id: int, paths: Sequence[str]) -> dict[str, int]:
     """Return path -> id of the documents that exist."""
     rows = _select_by_path(connection, project_id, paths, documents.c.path, documents.c.id)
     return {row.path: row.id for row in rows}
 
 
 def find_claims(
-    connection: Connection, project_id: int, paths: Sequence[str], run_id: int | None
+    connection: sa.Connection, project_id: int, paths: Sequence[str], run_id: int | None
 ) -> dict[str, int]:
     """Return path -> id of the documents that a run has claimed; without a run, of all."""
     columns = (documents.c.path, documents.c.id, documents.c.run_id)
@@ -187,7 +192,7 @@ def find_claims(
     return {path: id_ for path, id_, owner in rows if run_id in (None, owner)}
 
 
-def check_versions(connection: Connection, project_id: int, expected: Mapping[str, int]) -> None:
+def check_versions(connection: sa.Connection, project_id: int, expected: Mapping[str, int]) -> None:
     """Refuse documents that are not at the version their writer has read; 0 means missing."""
     columns = (documents.c.path, documents.c.version)
     versions = {
@@ -203,7 +208,9 @@ def check_versions(connection: Connection, project_id: int, expected: Mapping[st
             )
 
 
-def check_not_conversations(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+def check_not_conversations(
+    connection: sa.Connection, project_id: int, paths: Sequence[str]
+) -> None:
     """Refuse paths of conversations, which a document must not replace."""
     columns = (documents.c.path, documents.c.kind)
     rows = _select_by_path(connection, project_id, paths, *columns)
@@ -216,7 +223,7 @@ def check_not_conversations(connection: Connection, project_id: int, paths: Sequ
 
 
 def ensure_documents(
-    connection: Connection, project_id: int, paths: Sequence[str]
+    connection: sa.Connection, project_id: int, paths: Sequence[str]
 ) -> tuple[dict[str, int], frozenset[str]]:
     """Return path -> id of documents, and the paths of those that were created."""
     known = find_ids(connection, project_id, paths)
@@ -229,7 +236,11 @@ def ensure_documents(
 
 
 def record_skips(
-    connection: Connection, project_id: int, skips: Sequence[tuple[Skip, int, int]], *, recipe: str
+    connection: sa.Connection,
+    project_id: int,
+    skips: Sequence[tuple[Skip, int, int]],
+    *,
+    recipe: str,
 ) -> None:
     """Store skipped files with size and modification time, and the recipe that rejected them."""
     delete_skips(connection, project_id, [skip.path for skip, _, _ in skips])
@@ -251,7 +262,7 @@ def record_skips(
 
 
 def load_skips(
-    connection: Connection, project_id: int, *, recipe: str
+    connection: sa.Connection, project_id: int, *, recipe: str
 ) -> dict[str, tuple[int, int, Skip]]:
     """Return path -> size, modification time and skip of the files that a recipe rejected."""
     rows = connection.execute(
@@ -267,7 +278,7 @@ def load_skips(
     }
 
 
-def delete_skips(connection: Connection, project_id: int, paths: Sequence[str]) -> None:
+def delete_skips(connection: sa.Connection, project_id: int, paths: Sequence[str]) -> None:
     """Delete skips of files that no longer exist or are indexed now."""
     for batch in split_batches(paths):
         query = sa.delete(skipped).where(
@@ -278,7 +289,7 @@ def delete_skips(connection: Connection, project_id: int, paths: Sequence[str]) 
 
 
 def _select_by_path(
-    connection: Connection,
+    connection: sa.Connection,
     project_id: int,
     paths: Iterable[str],
     *columns: sa.ColumnElement[Any],

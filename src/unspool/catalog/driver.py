@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy.engine import Connection
+import sqlalchemy as sa
 
 if TYPE_CHECKING:
     import psycopg
 
 
 def copy_rows(
-    connection: Connection, table: str, types: Mapping[str, str], rows: Iterable[Sequence[object]]
+    connection: sa.Connection,
+    table: str,
+    types: Mapping[str, str],
+    rows: Iterable[Sequence[object]],
 ) -> None:
     """Append rows to a table. `types` maps the given columns to PostgreSQL's names of types."""
     columns = ", ".join(f'"{name}"' for name in types)
@@ -30,7 +33,7 @@ def copy_rows(
 
 
 def fetch_rows(
-    connection: Connection, statement: str, values: Mapping[str, object]
+    connection: sa.Connection, statement: str, values: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
     """Run a query and return all of its rows."""
     with get_driver(connection).cursor() as cursor:
@@ -38,18 +41,18 @@ def fetch_rows(
 
 
 def execute(
-    connection: Connection, statement: str, values: Mapping[str, object] | None = None
+    connection: sa.Connection, statement: str, values: Mapping[str, object] | None = None
 ) -> int:
     """Run a statement without a result and return the number of affected rows."""
     with get_driver(connection).cursor() as cursor:
         return cursor.execute(statement.encode(), values).rowcount
 
 
-def disable_timeouts(connection: Connection) -> None:
+def disable_timeouts(connection: sa.Connection) -> None:
     """Remove the time limits of this transaction, which suit searches but not a million rows."""
     execute(connection, "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0")
 
 
-def get_driver(connection: Connection) -> psycopg.Connection[Any]:
+def get_driver(connection: sa.Connection) -> psycopg.Connection[Any]:
     """Return the driver's own connection under SQLAlchemy's."""
     return cast("psycopg.Connection[Any]", connection.connection.driver_connection)

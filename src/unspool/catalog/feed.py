@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import chunks, documents, embeddings, projects, removals, sequences
 from unspool.catalog.statements import count_rows
@@ -36,7 +35,7 @@ class Position(NamedTuple):
     stamp: int
 
 
-def read_counters(connection: Connection, project_id: int) -> tuple[int, int]:
+def read_counters(connection: sa.Connection, project_id: int) -> tuple[int, int]:
     """Return a project's sequence number, and the one up to which removals are deleted.
 
     Both are 0 for a project that does not exist.
@@ -46,7 +45,7 @@ def read_counters(connection: Connection, project_id: int) -> tuple[int, int]:
     return (row[0], row[1]) if row else (0, 0)
 
 
-def read_position(connection: Connection, project_id: int, seq: int) -> Position:
+def read_position(connection: sa.Connection, project_id: int, seq: int) -> Position:
     """Return a sequence number with its stamp: 0 for the beginning, -1 for an unknown one."""
     if seq == 0:
         return Position(0, 0)
@@ -58,7 +57,7 @@ def read_position(connection: Connection, project_id: int, seq: int) -> Position
 
 
 def list_changes(
-    connection: Connection, project_id: int, *, space_id: int, after: tuple[int, int], limit: int
+    connection: sa.Connection, project_id: int, *, space_id: int, after: tuple[int, int], limit: int
 ) -> list[ChangedChunk]:
     """Return the chunks changed after (seq, id), oldest first."""
     seq, id_ = after
@@ -90,7 +89,7 @@ def list_changes(
     return [ChangedChunk._make(row) for row in connection.execute(query).all()]
 
 
-def list_removals(connection: Connection, project_id: int, *, after: int) -> list[int]:
+def list_removals(connection: sa.Connection, project_id: int, *, after: int) -> list[int]:
     """Return the ids of chunks deleted after a sequence number."""
     query = sa.select(removals.c.chunk_id).where(
         removals.c.project_id == project_id, removals.c.seq > after
@@ -98,6 +97,6 @@ def list_removals(connection: Connection, project_id: int, *, after: int) -> lis
     return list(connection.execute(query).scalars())
 
 
-def count_changes(connection: Connection, project_id: int, *, after: int) -> int:
+def count_changes(connection: sa.Connection, project_id: int, *, after: int) -> int:
     """Count the chunks changed after a sequence number."""
     return count_rows(connection, chunks.c.project_id == project_id, chunks.c.seq > after)

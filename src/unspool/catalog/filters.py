@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.conversations import normalize_speaker
 from unspool.catalog.feed import read_counters
@@ -94,7 +93,12 @@ class SelectionCache:
         self._known: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
 
     def get(
-        self, connection: Connection, project_id: int, condition: Filter, *, seq: int | None = None
+        self,
+        connection: sa.Connection,
+        project_id: int,
+        condition: Filter,
+        *,
+        seq: int | None = None,
     ) -> Selection:
         """Return the selection of a filter.
 
@@ -119,7 +123,7 @@ class SelectionCache:
             return self._known.get((project_id, seq, condition))
 
 
-def run_filter(connection: Connection, project_id: int, condition: Filter) -> Selection:
+def run_filter(connection: sa.Connection, project_id: int, condition: Filter) -> Selection:
     """Return everything in a project that a filter accepts."""
     # SQLite matches regular expressions with Python's engine.
     glob = globs.steady if connection.dialect.name == "sqlite" else globs.plain

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import projects
 from unspool.catalog.projects import hash_name
@@ -30,7 +29,7 @@ class StreamRow(NamedTuple):
 
 
 def find_stream(
-    connection: Connection, project: str, stream: str, *, lock: bool = False
+    connection: sa.Connection, project: str, stream: str, *, lock: bool = False
 ) -> StreamRow | None:
     """Return a stream; `lock` excludes other writers until the transaction ends."""
     row = connection.execute(
@@ -40,7 +39,7 @@ def find_stream(
 
 
 def append_record(
-    connection: Connection, project: str, stream: str, *, at: datetime, body: str, sha: bytes
+    connection: sa.Connection, project: str, stream: str, *, at: datetime, body: str, sha: bytes
 ) -> tuple[Record, StreamRow]:
     """Append a record and lock the stream. Project and stream are created if they are missing."""
     row = connection.execute(_NEXT, _build_names(project, stream)).first()
@@ -73,7 +72,7 @@ def append_record(
 
 
 def read_records(
-    connection: Connection,
+    connection: sa.Connection,
     stream_id: int,
     stream: str,
     *,
@@ -89,7 +88,7 @@ def read_records(
 
 
 def read_excerpts(
-    connection: Connection,
+    connection: sa.Connection,
     stream_id: int,
     *,
     limit: int,
@@ -116,7 +115,7 @@ def read_excerpts(
 
 
 def count_records(
-    connection: Connection, row: StreamRow, *, retention: Retention, since: datetime | None
+    connection: sa.Connection, row: StreamRow, *, retention: Retention, since: datetime | None
 ) -> int:
     """Count the records that a stream shows. Only expired ones, which are few, are looked up."""
     kept = row.kept
@@ -126,7 +125,7 @@ def count_records(
 
 
 def prune_stream(
-    connection: Connection,
+    connection: sa.Connection,
     row: StreamRow,
     *,
     retention: Retention,
@@ -150,14 +149,14 @@ def prune_stream(
     return deleted
 
 
-def delete_stream(connection: Connection, row: StreamRow) -> int:
+def delete_stream(connection: sa.Connection, row: StreamRow) -> int:
     """Delete a stream with its records and return their number. Lock the stream before."""
     deleted = connection.execute(sa.delete(records).where(records.c.stream_id == row.id)).rowcount
     connection.execute(sa.delete(streams).where(streams.c.id == row.id))
     return deleted
 
 
-def list_streams(connection: Connection, project: str | None = None) -> list[StreamStatus]:
+def list_streams(connection: sa.Connection, project: str | None = None) -> list[StreamStatus]:
     """Return all streams, or those of one project, by project and name."""
     newest = (
         sa.select(sa.func.max(records.c.at))
@@ -177,7 +176,7 @@ def list_streams(connection: Connection, project: str | None = None) -> list[Str
 
 
 def _delete_oldest(
-    connection: Connection, stream_id: int, most: int, *which: sa.ColumnElement[bool]
+    connection: sa.Connection, stream_id: int, most: int, *which: sa.ColumnElement[bool]
 ) -> int:
     oldest = (
         sa.select(records.c.number)
@@ -191,7 +190,7 @@ def _delete_oldest(
 
 
 def _select_newest(
-    connection: Connection,
+    connection: sa.Connection,
     stream_id: int,
     columns: Sequence[sa.ColumnElement[Any]],
     *,

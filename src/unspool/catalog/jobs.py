@@ -13,7 +13,6 @@ from enum import Enum
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import jobs
 from unspool.catalog.statements import lock_table, split_batches
@@ -38,7 +37,7 @@ class ClaimResult(Enum):
     CANCELLED = "cancelled"  # while it waited
 
 
-def read_clock(connection: Connection) -> datetime:
+def read_clock(connection: sa.Connection) -> datetime:
     """Return the time of the database server, or of this machine for SQLite."""
     if connection.dialect.name != "postgresql":
         return datetime.now(UTC)
@@ -46,7 +45,7 @@ def read_clock(connection: Connection) -> datetime:
     return now.astimezone(UTC)
 
 
-def insert_job(connection: Connection, job: Job, *, worker: str, join: bool) -> Job:
+def insert_job(connection: sa.Connection, job: Job, *, worker: str, join: bool) -> Job:
     """Store a new job and delete old ones.
 
     `join` returns a job that already waits for the same project and source instead.
@@ -72,7 +71,7 @@ def insert_job(connection: Connection, job: Job, *, worker: str, join: bool) -> 
     return job
 
 
-def _find_waiting(connection: Connection, job: Job, now: datetime) -> Job | None:
+def _find_waiting(connection: sa.Connection, job: Job, now: datetime) -> Job | None:
     query = sa.select(*_COLUMNS).where(
         jobs.c.project == job.project,
         jobs.c.source == job.source,
@@ -85,7 +84,7 @@ def _find_waiting(connection: Connection, job: Job, now: datetime) -> Job | None
 
 
 def find_job(
-    connection: Connection, id_: str, *, projects: Collection[str] | None, now: datetime
+    connection: sa.Connection, id_: str, *, projects: Collection[str] | None, now: datetime
 ) -> Job | None:
     """Return a job if it belongs to one of the projects. None means all projects."""
     query = sa.select(*_COLUMNS).where(jobs.c.id == id_, _match_projects(projects))
@@ -94,7 +93,7 @@ def find_job(
 
 
 def list_jobs(
-    connection: Connection, *, projects: Collection[str] | None, limit: int, now: datetime
+    connection: sa.Connection, *, projects: Collection[str] | None, limit: int, now: datetime
 ) -> list[Job]:
     """Return jobs of the projects, newest first."""
     query = (
@@ -106,7 +105,7 @@ def list_jobs(
 
 
 def count_jobs(
-    connection: Connection, *, projects: Collection[str] | None, now: datetime
+    connection: sa.Connection, *, projects: Collection[str] | None, now: datetime
 ) -> dict[JobState, int]:
     """Count the jobs by state."""
     state = sa.case(
@@ -118,7 +117,7 @@ def count_jobs(
     return {**dict.fromkeys(JobState, 0), **{JobState(state): number for state, number in rows}}
 
 
-def claim_job(connection: Connection, job: Job, *, now: datetime) -> ClaimResult:
+def claim_job(connection: sa.Connection, job: Job, *, now: datetime) -> ClaimResult:
     """Begin a job, unless a process runs another job of its project."""
     lock_table(connection, jobs, exclusive=True)
     running = sa.select(jobs.c.id).where(
@@ -138,7 +137,11 @@ def claim_job(connection: Connection, job: Job, *, now: datetime) -> ClaimResult
 
 
 def renew_jobs(
-    connection: Connection, ids: Iterable[str], *, progress: Mapping[str, Progress], now: datetime
+    connection: sa.Connection,
+    ids: Iterable[str],
+    *,
+    progress: Mapping[str, Progress],
+    now: datetime,
 ) -> None:
     """Renew the heartbeats of jobs, and store the progress of some."""
     for batch in split_batches(sorted(ids)):
@@ -151,7 +154,7 @@ def renew_jobs(
         )
 
 
-def find_active(connection: Connection, ids: Iterable[str]) -> frozenset[str]:
+def find_active(connection: sa.Connection, ids: Iterable[str]) -> frozenset[str]:
     """Return the ids of those jobs that have neither ended nor been cancelled."""
     found: set[str] = set()
     for batch in split_batches(ids):
@@ -164,7 +167,7 @@ def find_active(connection: Connection, ids: Iterable[str]) -> frozenset[str]:
 
 
 def finish_jobs(
-    connection: Connection,
+    connection: sa.Connection,
     ids: Iterable[str],
     state: JobState,
     *,
@@ -188,7 +191,7 @@ def finish_jobs(
         connection.execute(sa.update(jobs).where(jobs.c.id.in_(batch), _is_open).values(**values))
 
 
-def cancel_job(connection: Connection, id_: str, *, now: datetime) -> None:
+def cancel_job(connection: sa.Connection, id_: str, *, now: datetime) -> None:
     """End a waiting job, and ask a running one to stop. An interrupted job stays interrupted."""
     alive = (jobs.c.id == id_, jobs.c.heartbeat_at >= now - SILENCE)
     waits = sa.update(jobs).where(*alive, jobs.c.state == JobState.QUEUED)
@@ -198,7 +201,7 @@ def cancel_job(connection: Connection, id_: str, *, now: datetime) -> None:
     )
 
 
-def delete_jobs(connection: Connection, project: str) -> None:
+def delete_jobs(connection: sa.Connection, project: str) -> None:
     """Delete the jobs of a project. A running one is asked to stop and deleted later."""
     connection.execute(
         sa.update(jobs)
@@ -210,7 +213,7 @@ def delete_jobs(connection: Connection, project: str) -> None:
     )
 
 
-def _delete_old(connection: Connection, now: datetime) -> None:
+def _delete_old(connection: sa.Connection, now: datetime) -> None:
     """Delete ended jobs: those of long ago, and the oldest if there are many."""
     over = ~_is_open | (jobs.c.heartbeat_at < now - SILENCE)
     connection.execute(sa.delete(jobs).where(over, jobs.c.heartbeat_at < now - KEPT_FOR))

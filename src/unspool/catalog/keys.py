@@ -6,13 +6,12 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import keys
 from unspool.domain.keys import Key, Role
 
 
-def insert_key(connection: Connection, key: Key, sha: bytes) -> None:
+def insert_key(connection: sa.Connection, key: Key, sha: bytes) -> None:
     """Store a new key with the hash of its secret."""
     connection.execute(
         sa.insert(keys).values(
@@ -27,19 +26,19 @@ def insert_key(connection: Connection, key: Key, sha: bytes) -> None:
     )
 
 
-def find_key(connection: Connection, id_: str) -> tuple[Key, bytes] | None:
+def find_key(connection: sa.Connection, id_: str) -> tuple[Key, bytes] | None:
     """Return a key and the hash of its secret."""
     row = connection.execute(_FIND, {"b_id": id_}).first()
     return None if row is None else (_build_key(row), bytes(row.sha))
 
 
-def list_keys(connection: Connection) -> list[Key]:
+def list_keys(connection: sa.Connection) -> list[Key]:
     """Return all keys, oldest first."""
     rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id))
     return [_build_key(row) for row in rows]
 
 
-def revoke_key(connection: Connection, id_: str, now: datetime) -> Key | None:
+def revoke_key(connection: sa.Connection, id_: str, now: datetime) -> Key | None:
     """Revoke a key, unless it is revoked already, and return it; None if it does not exist."""
     connection.execute(
         sa.update(keys).where(keys.c.id == id_, keys.c.revoked_at.is_(None)).values(revoked_at=now)
@@ -48,7 +47,7 @@ def revoke_key(connection: Connection, id_: str, now: datetime) -> Key | None:
     return None if found is None else found[0]
 
 
-def has_keys(connection: Connection) -> bool:
+def has_keys(connection: sa.Connection) -> bool:
     """Return true if a key has ever existed."""
     return connection.execute(_ANY).first() is not None
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.projects import ProjectRow, hash_name
 from unspool.catalog.schema import chunks, conversations, documents, messages
@@ -15,7 +14,7 @@ from unspool.errors import InputError, NotFoundError
 
 
 def read_passage(
-    connection: Connection, project: ProjectRow, path: str, *, first: int, last: int | None
+    connection: sa.Connection, project: ProjectRow, path: str, *, first: int, last: int | None
 ) -> Passage | None:
     """Return lines of a document, or its messages, up to `last` or its end.
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog import schema
 from unspool.catalog.database import (
@@ -48,7 +47,7 @@ class PostgresCatalog(Catalog):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: sa.Engine,
         *,
         address: str,
         target: Target,
@@ -60,14 +59,14 @@ class PostgresCatalog(Catalog):
         self._reading = engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
-        self._snapshot: ContextVar[Connection | None] = ContextVar("snapshot", default=None)
+        self._snapshot: ContextVar[sa.Connection | None] = ContextVar("snapshot", default=None)
 
     @property
     def place(self) -> str:
         return self.target.place
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[sa.Connection]:
         """Open a connection that reads one consistent state."""
         self._check_open()
         snapshot = self._snapshot.get()
@@ -93,14 +92,14 @@ class PostgresCatalog(Catalog):
                 self._snapshot.reset(token)
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         """Open a transaction: all of it is committed, or nothing."""
         self._check_open()
         with translate_errors(self.place), connect(self._engine) as connection, connection.begin():
             yield connection
 
     @contextmanager
-    def autocommit(self) -> Iterator[Connection]:
+    def autocommit(self) -> Iterator[sa.Connection]:
         """Open a connection without transaction and time limit, such as for building an index."""
         self._check_open()
         with translate_errors(self.place), connect(self._engine) as raw:
@@ -120,7 +119,7 @@ class PostgresCatalog(Catalog):
             )
             yield bool(connection.execute(lock, {"kind": _TASK_LOCK, "task": task}).scalar_one())
 
-    def transact(self, work: Callable[[Connection], _T]) -> _T:
+    def transact(self, work: Callable[[sa.Connection], _T]) -> _T:
         """Run a function in a transaction.
 
         Repeat it after a serialization failure, or if the connection broke before the commit.
@@ -183,7 +182,7 @@ class _WindowTables:
         self.read = catalog.read
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         with self._catalog.write() as connection:
             connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
             yield connection
@@ -261,7 +260,7 @@ def describe_place(address: str) -> str:
     return parse_address(address).place
 
 
-def read_revision(connection: Connection, target: Target) -> str:
+def read_revision(connection: sa.Connection, target: Target) -> str:
     """Return the revision of a catalog, '' if there is none.
 
     Refuse tables of another program, and a catalog that is newer than this code.
@@ -294,7 +293,7 @@ def read_revision(connection: Connection, target: Target) -> str:
     return revision
 
 
-def _migrate(engine: Engine, target: Target, revision: str) -> Identity | None:
+def _migrate(engine: sa.Engine, target: Target, revision: str) -> Identity | None:
     """Migrate in one transaction and return the identity, None for an empty database.
 
     A process that tries at the same time waits and finds it done.

@@ -12,8 +12,6 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 from pgvector.psycopg import register_vector
-from sqlalchemy import event
-from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from unspool.catalog.database import ConnectionOptions
 from unspool.catalog.driver import get_driver
@@ -39,7 +37,7 @@ _PREPARE = """SELECT
 class Target:
     """Server, database and schema of a catalog."""
 
-    url: URL
+    url: sa.URL
     schema: str
 
     @property
@@ -54,7 +52,7 @@ class Target:
 def parse_address(address: str) -> Target:
     """Parse a `postgresql://` address. `schema` is our option, all others are libpq's."""
     try:
-        url = make_url(address)
+        url = sa.make_url(address)
     except (sa.exc.ArgumentError, ValueError):
         raise AddressError(
             "the address of the catalog cannot be read; give "
@@ -72,11 +70,11 @@ def parse_address(address: str) -> Target:
 
 def replace_schema(address: str, schema: str) -> str:
     """Return the address of another schema in the same database."""
-    url = make_url(address).update_query_dict({"schema": schema})
+    url = sa.make_url(address).update_query_dict({"schema": schema})
     return url.render_as_string(hide_password=False)
 
 
-def create_engine(target: Target, options: ConnectionOptions) -> Engine:
+def create_engine(target: Target, options: ConnectionOptions) -> sa.Engine:
     """Create an engine with a pool, whose connections use the catalog's schema and time limits."""
     with translate_errors(target.place):
         engine = sa.create_engine(
@@ -97,7 +95,7 @@ def create_engine(target: Target, options: ConnectionOptions) -> Engine:
     # The lock times out first, so that the error can name it.
     settings = (target.schema, str(timeout_ms), str(timeout_ms // 2), str(10 * timeout_ms))
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def _prepare(raw: Any, record: object) -> None:
         with raw.cursor() as cursor:
             cursor.execute(_PREPARE, settings)
@@ -109,7 +107,7 @@ def create_engine(target: Target, options: ConnectionOptions) -> Engine:
             register_vector(raw)
         raw.commit()
 
-    @event.listens_for(engine, "checkin")
+    @sa.event.listens_for(engine, "checkin")
     def _reset_read_only(raw: Any, record: object) -> None:
         # After a read SQLAlchemy leaves "not read-only", which would overrule the server's default.
         if raw is not None and not raw.closed and raw.read_only is not None:
@@ -119,7 +117,7 @@ def create_engine(target: Target, options: ConnectionOptions) -> Engine:
 
 
 @contextmanager
-def connect(engine: Engine) -> Iterator[Connection]:
+def connect(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Open a connection. Wait a little for a server that is starting."""
     for pause in (*RETRIES_S[:-1], None):
         try:
@@ -136,7 +134,7 @@ def connect(engine: Engine) -> Iterator[Connection]:
             _rollback(connection)
 
 
-def _rollback(connection: Connection) -> None:
+def _rollback(connection: sa.Connection) -> None:
     """Roll back. The pool would do so too, but warn if the connection is broken."""
     if not connection.invalidated:
         try:
@@ -145,12 +143,12 @@ def _rollback(connection: Connection) -> None:
             connection.invalidate()
 
 
-def lock_migrations(connection: Connection) -> None:
+def lock_migrations(connection: sa.Connection) -> None:
     """Wait for other processes that migrate, and exclude them until the transaction ends."""
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
 
 
-def check_server(engine: Engine, target: Target) -> None:
+def check_server(engine: sa.Engine, target: Target) -> None:
     """Refuse a server that is too old, and create the extension if it is missing."""
     with connect(engine) as connection:
         number, encoding = connection.exec_driver_sql(
@@ -177,7 +175,7 @@ def check_server(engine: Engine, target: Target) -> None:
         )
 
 
-def read_pgvector_version(connection: Connection) -> tuple[int, ...] | None:
+def read_pgvector_version(connection: sa.Connection) -> tuple[int, ...] | None:
     """Return the version of the extension; None if it is missing."""
     version = connection.exec_driver_sql(
         "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
@@ -185,7 +183,7 @@ def read_pgvector_version(connection: Connection) -> tuple[int, ...] | None:
     return None if version is None else tuple(map(int, re.findall(r"\d+", str(version))))
 
 
-def _create_extension(engine: Engine, target: Target) -> None:
+def _create_extension(engine: sa.Engine, target: Target) -> None:
     try:
         with connect(engine) as connection, connection.begin():
             lock_migrations(connection)

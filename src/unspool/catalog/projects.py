@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import jobs
 from unspool.catalog.schema import (
@@ -67,20 +66,20 @@ def hash_name(name: str) -> bytes:
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
 
 
-def list_projects(connection: Connection, ids: Sequence[int] | None = None) -> list[ProjectRow]:
+def list_projects(connection: sa.Connection, ids: Sequence[int] | None = None) -> list[ProjectRow]:
     """Return all projects, or those of the ids that exist, by name."""
     query = _SELECT if ids is None else _SELECT.where(projects.c.id.in_(ids))
     rows = connection.execute(query.order_by(projects.c.name))
     return [ProjectRow(**row._mapping) for row in rows]
 
 
-def find_project(connection: Connection, name: str, *, lock: bool = False) -> ProjectRow | None:
+def find_project(connection: sa.Connection, name: str, *, lock: bool = False) -> ProjectRow | None:
     """Return a project; `lock` excludes other writers until the transaction ends."""
     row = connection.execute(_FIND_AND_LOCK if lock else _FIND, {"b_sha": hash_name(name)}).first()
     return ProjectRow(**row._mapping) if row else None
 
 
-def lock_project(connection: Connection, project_id: int) -> bool:
+def lock_project(connection: sa.Connection, project_id: int) -> bool:
     """Exclude other writers of a project until the transaction ends; False if it is deleted.
 
     All writes to a project rely on having one writer at a time.
@@ -89,7 +88,7 @@ def lock_project(connection: Connection, project_id: int) -> bool:
     return connection.execute(query).first() is not None
 
 
-def ensure_project(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
+def ensure_project(connection: sa.Connection, name: str, *, root: str = "") -> ProjectRow:
     """Return a project, created if it is missing, and lock it.
 
     A project without a root gets the given one. Another root is a conflict.
@@ -118,7 +117,7 @@ def ensure_project(connection: Connection, name: str, *, root: str = "") -> Proj
     return known
 
 
-def advance_seq(connection: Connection, project_id: int, *, log_changes: bool) -> int:
+def advance_seq(connection: sa.Connection, project_id: int, *, log_changes: bool) -> int:
     """Return the next sequence number, inside the transaction that changes chunks.
 
     `log_changes` stores its stamp for derived indexes that catch up.
@@ -136,7 +135,7 @@ def advance_seq(connection: Connection, project_id: int, *, log_changes: bool) -
     return int(seq)
 
 
-def drop_project(connection: Connection, project_id: int) -> int:
+def drop_project(connection: sa.Connection, project_id: int) -> int:
     """Delete a project with its jobs and all rows, and return the number of its documents."""
     name = connection.execute(
         sa.select(projects.c.name).where(projects.c.id == project_id)
@@ -150,7 +149,7 @@ def drop_project(connection: Connection, project_id: int) -> int:
     return count
 
 
-def prune_removals(connection: Connection, project_id: int, *, upto: int) -> None:
+def prune_removals(connection: sa.Connection, project_id: int, *, upto: int) -> None:
     """Delete removals that the derived index contains; one that is behind has to be rebuilt."""
     if connection.execute(
         sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)
@@ -163,7 +162,7 @@ def prune_removals(connection: Connection, project_id: int, *, upto: int) -> Non
     )
 
 
-def prune_embeddings(connection: Connection) -> int:
+def prune_embeddings(connection: sa.Connection) -> int:
     """Delete the embeddings of texts that no chunk contains, and return their number."""
     # No writer may be about to rely on an embedding that is deleted here.
     lock_table(connection, embeddings, exclusive=True)
@@ -187,7 +186,7 @@ def issue_run_token() -> Iterator[str]:
         _own_runs.discard(token)
 
 
-def begin_run(connection: Connection, project_id: int, token: str) -> int:
+def begin_run(connection: sa.Connection, project_id: int, token: str) -> int:
     """Store that this process indexes a project, and return the run's id."""
     now = datetime.now(UTC)
     connection.execute(
@@ -208,14 +207,14 @@ def begin_run(connection: Connection, project_id: int, token: str) -> int:
     return int(key[0])
 
 
-def renew_run(connection: Connection, run_id: int, *, finished: bool = False) -> None:
+def renew_run(connection: sa.Connection, run_id: int, *, finished: bool = False) -> None:
     """Renew the heartbeat of a run, or end it."""
     now = datetime.now(UTC)
     values = {"heartbeat_at": now, "finished_at": now} if finished else {"heartbeat_at": now}
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(**values))
 
 
-def list_live_runs(connection: Connection, project_id: int | None = None) -> frozenset[int]:
+def list_live_runs(connection: sa.Connection, project_id: int | None = None) -> frozenset[int]:
     """Return the ids of live runs, of one project or of all.
 
     A live run has not ended, has a recent heartbeat and, on this machine, an existing process.

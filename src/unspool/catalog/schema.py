@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Dialect
 
 KNOWN_REVISIONS = ("0001",)  # oldest first; a test compares them with the migration scripts
 HEAD = KNOWN_REVISIONS[-1]
@@ -53,13 +52,13 @@ class UtcTime(sa.TypeDecorator[datetime]):
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         if value is None:
             return None
         moment = value.astimezone(UTC)
         return moment if dialect.name == "postgresql" else moment.replace(tzinfo=None)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
         if value is None:
             return None
         moment: datetime = value

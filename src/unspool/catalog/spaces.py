@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import projects
 from unspool.catalog.database import IDENTITY
 from unspool.catalog.schema import chunks, documents, embeddings, meta, spaces
 from unspool.catalog.statements import count_rows, insert_missing, lock_table, split_batches
 from unspool.errors import ConflictError, SwitchedError
+
+if TYPE_CHECKING:
+    from unspool.embedders.base import Embedder
 
 _ALL_IDS = 2**63
 _LAST_ID = "last_space"  # row of `meta`
@@ -43,19 +45,6 @@ _INPUTS = sa.select(
 ).join_from(chunks, documents, documents.c.id == chunks.c.document_id)
 
 
-class SpaceEmbedder(Protocol):
-    """Embedder as a vector space knows it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def revision(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
     """Vectors of one embedder.
@@ -73,7 +62,7 @@ class Space:
     def __str__(self) -> str:
         return f"{self.embedder} (revision {self.revision}, {self.dimension} dimensions)"
 
-    def belongs_to(self, embedder: SpaceEmbedder) -> bool:
+    def belongs_to(self, embedder: Embedder) -> bool:
         """Return true if an embedder makes vectors of this space.
 
         The dimension is compared last: an embedder may have to embed a text to know it.
@@ -103,22 +92,22 @@ class MissingEmbeddings(NamedTuple):
     tokens: int
 
 
-def list_spaces(connection: Connection) -> list[Space]:
+def list_spaces(connection: sa.Connection) -> list[Space]:
     """Return all vector spaces, oldest first."""
     return [Space(**row._mapping) for row in connection.execute(_SELECT.order_by(spaces.c.id))]
 
 
-def find_active_space(connection: Connection) -> Space | None:
+def find_active_space(connection: sa.Connection) -> Space | None:
     """Return the active vector space; None before anything is indexed."""
     return next((space for space in list_spaces(connection) if space.active), None)
 
 
-def find_active_id(connection: Connection) -> int | None:
+def find_active_id(connection: sa.Connection) -> int | None:
     """Return the id of the active vector space. Every search asks for it first."""
     return connection.execute(_ACTIVE_ID).scalar()
 
 
-def ensure_space(connection: Connection, embedder: SpaceEmbedder, setting: str) -> int:
+def ensure_space(connection: sa.Connection, embedder: Embedder, setting: str) -> int:
     """Return the id of the active space, or create it; refuse the space of another embedder."""
     active = find_active_space(connection)
     if active is None:
@@ -138,7 +127,7 @@ def ensure_space(connection: Connection, embedder: SpaceEmbedder, setting: str) 
     return active.id
 
 
-def advise(space: Space, embedder: SpaceEmbedder) -> str:
+def advise(space: Space, embedder: Embedder) -> str:
     """Return the change that makes an embedder match a space, for an error message."""
     if space.embedder != embedder.name:
         return (
@@ -151,7 +140,7 @@ def advise(space: Space, embedder: SpaceEmbedder) -> str:
     return "undo what has changed since: the model's files, UNSPOOL_EMBEDDER_REVISION, or a prefix"
 
 
-def prepare_space(connection: Connection, embedder: SpaceEmbedder, setting: str) -> Space:
+def prepare_space(connection: sa.Connection, embedder: Embedder, setting: str) -> Space:
     """Return the vector space of an embedder, created inactive if it is missing."""
     known = next((space for space in list_spaces(connection) if space.belongs_to(embedder)), None)
     if known is None:
@@ -162,7 +151,7 @@ def prepare_space(connection: Connection, embedder: SpaceEmbedder, setting: str)
     return known
 
 
-def check_active(connection: Connection, space_id: int) -> None:
+def check_active(connection: sa.Connection, space_id: int) -> None:
     """Refuse a space that is no longer active.
 
     Writers call it in a transaction that locks the embeddings.
@@ -174,7 +163,7 @@ def check_active(connection: Connection, space_id: int) -> None:
         )
 
 
-def activate_space(connection: Connection, space_id: int) -> None:
+def activate_space(connection: sa.Connection, space_id: int) -> None:
     """Activate another space, in a transaction that locks all projects and the embeddings."""
     connection.execute(sa.update(spaces).where(spaces.c.active).values(active=False))
     activated = connection.execute(
@@ -184,7 +173,7 @@ def activate_space(connection: Connection, space_id: int) -> None:
         raise ConflictError("the new vectors have been deleted by another process; start again")
 
 
-def lock_all_projects(connection: Connection) -> list[int]:
+def lock_all_projects(connection: sa.Connection) -> list[int]:
     """Lock all projects and the embeddings until the transaction ends, and return the ids."""
     ids = sorted(row.id for row in projects.list_projects(connection))
     locked = [id_ for id_ in ids if projects.lock_project(connection, id_)]
@@ -192,7 +181,7 @@ def lock_all_projects(connection: Connection) -> list[int]:
     return locked
 
 
-def drop_space(connection: Connection, space_id: int) -> int:
+def drop_space(connection: sa.Connection, space_id: int) -> int:
     """Delete an inactive space with its vectors, and return their number."""
     deleted = connection.execute(
         sa.delete(embeddings).where(embeddings.c.space_id == space_id)
@@ -201,12 +190,12 @@ def drop_space(connection: Connection, space_id: int) -> int:
     return deleted
 
 
-def count_embeddings(connection: Connection, space_id: int) -> int:
+def count_embeddings(connection: sa.Connection, space_id: int) -> int:
     """Count the vectors of a space."""
     return count_rows(connection, embeddings.c.space_id == space_id)
 
 
-def count_missing(connection: Connection, space_id: int | None) -> MissingEmbeddings:
+def count_missing(connection: sa.Connection, space_id: int | None) -> MissingEmbeddings:
     """Count the texts without a vector in a space; None means a space that does not exist yet."""
     texts = sa.select(sa.func.min(chunks.c.token_count).label("tokens")).group_by(chunks.c.text_sha)
     if space_id is not None:
@@ -218,12 +207,12 @@ def count_missing(connection: Connection, space_id: int | None) -> MissingEmbedd
     return MissingEmbeddings(int(count), int(tokens))
 
 
-def count_longer_chunks(connection: Connection, tokens: int) -> int:
+def count_longer_chunks(connection: sa.Connection, tokens: int) -> int:
     """Count the chunks with more tokens than a limit."""
     return count_rows(connection, chunks.c.token_count > tokens)
 
 
-def has_missing(connection: Connection, space_id: int, project_id: int | None = None) -> bool:
+def has_missing(connection: sa.Connection, space_id: int, project_id: int | None = None) -> bool:
     """Return true if a chunk, of one project or of any, has no vector in a space."""
     query = sa.select(chunks.c.id).where(_lacks_vector(space_id)).limit(1)
     if project_id is not None:
@@ -232,7 +221,7 @@ def has_missing(connection: Connection, space_id: int, project_id: int | None = 
 
 
 def list_missing(
-    connection: Connection, space_id: int, *, after: int, limit: int
+    connection: sa.Connection, space_id: int, *, after: int, limit: int
 ) -> list[EmbeddingInput]:
     """Return chunks without a vector in a space, by id."""
     query = _INPUTS.where(chunks.c.id > after, _lacks_vector(space_id))
@@ -241,7 +230,7 @@ def list_missing(
 
 
 def sample_embeddings(
-    connection: Connection, space_id: int, count: int
+    connection: sa.Connection, space_id: int, count: int
 ) -> Iterator[tuple[EmbeddingInput, bytes]]:
     """Yield up to `count` chunks from all over the catalog, with their vectors in a space.
 
@@ -261,20 +250,25 @@ def sample_embeddings(
             yield EmbeddingInput(*row[:-1]), row[-1]
 
 
-def count_wrong_dimensions(connection: Connection, space_id: int, dimension: int) -> int:
+def count_wrong_dimensions(connection: sa.Connection, space_id: int, dimension: int) -> int:
     """Count the vectors of a space that have another dimension."""
     is_wrong = sa.func.length(embeddings.c.vector) != 4 * dimension
     return count_rows(connection, embeddings.c.space_id == space_id, is_wrong)
 
 
-def insert_embeddings(connection: Connection, space_id: int, vectors: Mapping[bytes, bytes]) -> int:
+def insert_embeddings(
+    connection: sa.Connection, space_id: int, vectors: Mapping[bytes, bytes]
+) -> int:
     """Store the vectors of texts that have none, and return their number."""
     rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
     return insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
 
 
 def store_embeddings(
-    connection: Connection, shas: Collection[bytes], vectors: Mapping[bytes, bytes], space_id: int
+    connection: sa.Connection,
+    shas: Collection[bytes],
+    vectors: Mapping[bytes, bytes],
+    space_id: int,
 ) -> int:
     """Store vectors, check that each of the texts has one, and return the number of new ones."""
     lock_table(connection, embeddings, exclusive=False)
@@ -289,7 +283,7 @@ def store_embeddings(
     return count
 
 
-def find_known_texts(connection: Connection, space_id: int, shas: Iterable[bytes]) -> set[bytes]:
+def find_known_texts(connection: sa.Connection, space_id: int, shas: Iterable[bytes]) -> set[bytes]:
     """Return those of the texts that have a vector."""
     known: set[bytes] = set()
     for batch in split_batches(shas):
@@ -306,7 +300,7 @@ def _lacks_vector(space_id: int) -> sa.ColumnElement[bool]:
     )
 
 
-def _insert_space(connection: Connection, embedder: SpaceEmbedder, setting: str) -> None:
+def _insert_space(connection: sa.Connection, embedder: Embedder, setting: str) -> None:
     values: dict[str, Any] = {
         "embedder": embedder.name,
         "revision": embedder.revision,
@@ -320,7 +314,7 @@ def _insert_space(connection: Connection, embedder: SpaceEmbedder, setting: str)
     connection.execute(sa.insert(spaces).values(**values))
 
 
-def _allocate_id(connection: Connection) -> int:
+def _allocate_id(connection: sa.Connection) -> int:
     """Return an id that no space has had.
 
     SQLite reuses the id of a dropped space. A process that still uses the old space would mistake

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from sqlalchemy.engine import Connection, Engine
+import sqlalchemy as sa
 
 from unspool.catalog import schema
 from unspool.catalog.database import (
@@ -37,7 +37,7 @@ class SqliteCatalog(Catalog):
 
     engine_name = NAME
 
-    def __init__(self, engine: Engine, *, path: Path, identity: Identity) -> None:
+    def __init__(self, engine: sa.Engine, *, path: Path, identity: Identity) -> None:
         address = f"sqlite:///{path.as_posix()}"
         super().__init__(engine, address=address, options=ConnectionOptions(), identity=identity)
         self._write_lock = threading.Lock()
@@ -48,14 +48,14 @@ class SqliteCatalog(Catalog):
         return str(self.path)
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[sa.Connection]:
         """Open a connection that reads one consistent state."""
         self._check_open()
         with translate_errors(self.path, with_files=False), self._engine.connect() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         """Open a transaction: all of it is committed, or nothing."""
         self._check_open()
         # SQLite admits one writer at a time. Queueing our threads here spares them its polling.
@@ -160,7 +160,7 @@ def parse_address(address: str) -> Path:
     return Path(unquote(rest[1:])).expanduser().absolute()
 
 
-def read_revision(connection: Connection, path: Path) -> str:
+def read_revision(connection: sa.Connection, path: Path) -> str:
     """Return the revision of a catalog, '' for a new file.
 
     Refuse a file of another program, and a catalog that is newer than this code.
@@ -183,7 +183,7 @@ def read_revision(connection: Connection, path: Path) -> str:
     )
 
 
-def _migrate(engine: Engine, path: Path, target: str) -> Identity | None:
+def _migrate(engine: sa.Engine, path: Path, target: str) -> Identity | None:
     """Migrate the file. A process that tries at the same time waits and finds it done."""
     enable_wal(path)
     with begin_write(engine) as connection:

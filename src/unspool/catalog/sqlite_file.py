@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy import event
-from sqlalchemy.engine import Connection, Engine
 
 from unspool.errors import (
     ConflictError,
@@ -51,7 +49,7 @@ class ReadOnlyConnection(sqlite3.Connection):
     version: tuple[int, ...] | None = None
 
 
-def create_engine(path: Path) -> Engine:
+def create_engine(path: Path) -> sa.Engine:
     """Create an engine that begins SQLite's transactions explicitly, not by the driver's guess."""
     engine = sa.create_engine(
         "sqlite+pysqlite://",
@@ -61,13 +59,13 @@ def create_engine(path: Path) -> Engine:
         max_overflow=64,
     )
 
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
         # A transaction that reads before it writes would fail if another wrote in between.
         is_write = connection.get_execution_options().get("unspool_write")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_write else "BEGIN")
 
-    @event.listens_for(engine, "checkout")
+    @sa.event.listens_for(engine, "checkout")
     def _check_version(connection: sqlite3.Connection, record: object, proxy: object) -> None:
         if isinstance(connection, ReadOnlyConnection) and connection.version not in (
             None,
@@ -79,7 +77,7 @@ def create_engine(path: Path) -> Engine:
 
 
 @contextmanager
-def begin_write(engine: Engine) -> Iterator[Connection]:
+def begin_write(engine: sa.Engine) -> Iterator[sa.Connection]:
     """Open a transaction that locks the file for writing."""
     with engine.connect() as raw:
         if isinstance(raw.connection.dbapi_connection, ReadOnlyConnection):

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import driver
 
@@ -35,13 +34,13 @@ def split_batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T
         yield batch
 
 
-def count_rows(connection: Connection, *conditions: sa.ColumnElement[bool]) -> int:
+def count_rows(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> int:
     """Count the rows that meet all conditions, in the table of the conditions' columns."""
     return int(connection.execute(sa.select(sa.func.count()).where(*conditions)).scalar_one())
 
 
 def insert_many(
-    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows
+    connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Rows
 ) -> None:
     """Insert many rows by the driver's bulk call.
 
@@ -57,7 +56,7 @@ def insert_many(
 
 
 def insert_missing(
-    connection: Connection, table: sa.Table, columns: Sequence[str], rows: Rows
+    connection: sa.Connection, table: sa.Table, columns: Sequence[str], rows: Rows
 ) -> int:
     """Insert the rows that do not exist yet, and return their number.
 
@@ -83,14 +82,14 @@ def insert_missing(
 
 
 def insert_if_missing(
-    connection: Connection, table: sa.Table, values: Mapping[str, object]
+    connection: sa.Connection, table: sa.Table, values: Mapping[str, object]
 ) -> None:
     """Insert one row unless it exists. The values have the columns' Python types."""
     dialect = postgresql if connection.dialect.name == POSTGRES else sqlite
     connection.execute(dialect.insert(table).values(**values).on_conflict_do_nothing())
 
 
-def lock_table(connection: Connection, table: sa.Table, *, exclusive: bool) -> None:
+def lock_table(connection: sa.Connection, table: sa.Table, *, exclusive: bool) -> None:
     """Lock a table until the transaction ends: against deletions or, exclusively, any writer.
 
     SQLite has one writer at a time anyway.
@@ -100,7 +99,7 @@ def lock_table(connection: Connection, table: sa.Table, *, exclusive: bool) -> N
         driver.execute(connection, f"LOCK TABLE {table.name} IN {mode} MODE")
 
 
-def disable_sort(connection: Connection) -> None:
+def disable_sort(connection: sa.Connection) -> None:
     """Let the statements of this transaction follow an index rather than sort.
 
     PostgreSQL takes a table that was filled a moment ago for a small one. It would sort a million
@@ -119,7 +118,7 @@ def get_type_name(column: sa.Column[Any]) -> str:
 
 
 def _run_many(
-    connection: Connection, statement: sa.Insert, columns: Sequence[str], rows: Rows
+    connection: sa.Connection, statement: sa.Insert, columns: Sequence[str], rows: Rows
 ) -> int:
     compiled = statement.compile(dialect=connection.dialect, column_keys=list(columns))
     assert compiled.positiontup is not None
@@ -139,7 +138,9 @@ class PreparedQuery:
         self._query = query
         self._compiled: dict[str, tuple[str, Sequence[str], bool]] = {}
 
-    def fetch(self, connection: Connection, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def fetch(
+        self, connection: sa.Connection, values: Mapping[str, object]
+    ) -> list[tuple[Any, ...]]:
         """Return all rows. The values have the driver's own types."""
         dialect = connection.dialect
         if dialect.name not in self._compiled:
@@ -165,7 +166,7 @@ class QueryByIds:
             query.where(column == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger))))
         )
 
-    def fetch(self, connection: Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    def fetch(self, connection: sa.Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of the ids that exist, in any order."""
         if connection.dialect.name == POSTGRES:
             if ids:

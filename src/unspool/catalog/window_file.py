@@ -13,7 +13,6 @@ from pathlib import Path
 
 import sqlalchemy as sa
 from filelock import FileLock
-from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog.schema import APPLICATION_ID, short_lived
 from unspool.catalog.sqlite_file import (
@@ -32,18 +31,18 @@ class WindowFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._engine: Engine | None = None
+        self._engine: sa.Engine | None = None
         self._opening = threading.Lock()
         self._writing = threading.Lock()
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
+    def read(self) -> Iterator[sa.Connection]:
         """Open a connection for reading."""
         with self._handle_damage(), self._get_engine().connect() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self) -> Iterator[sa.Connection]:
         """Open a transaction."""
         with self._writing, self._handle_damage(), begin_write(self._get_engine()) as connection:
             yield connection
@@ -71,7 +70,7 @@ class WindowFile:
                 ) from error
             raise
 
-    def _get_engine(self) -> Engine:
+    def _get_engine(self) -> sa.Engine:
         with self._opening:
             if self._engine is None:
                 self._engine = _open_file(self._path)
@@ -83,7 +82,7 @@ def get_window_path(catalog: Path) -> Path:
     return catalog.with_name(catalog.name + ".windows")
 
 
-def _open_file(path: Path) -> Engine:
+def _open_file(path: Path) -> sa.Engine:
     """Open the file, and create it if it is missing. A damaged one is moved aside."""
     engine = create_engine(path)
     try:
@@ -118,7 +117,7 @@ def _set_aside(path: Path) -> None:
             path.replace(path.with_name(path.name + ".damaged"))
 
 
-def _prepare(engine: Engine, path: Path) -> Engine:
+def _prepare(engine: sa.Engine, path: Path) -> sa.Engine:
     """Create the tables if they are missing or of another format."""
     if not path.exists():
         path.touch(mode=0o600)  # private, because it contains queries
