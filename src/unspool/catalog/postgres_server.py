@@ -9,14 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 import sqlalchemy as sa
-from pgvector.psycopg import register_vector
 
 from unspool.catalog.database import ConnectionOptions
 from unspool.catalog.driver import get_driver
 from unspool.catalog.postgres_errors import get_cause, is_disconnect, translate_errors
-from unspool.errors import AddressError, ConfigError, RejectedError
+from unspool.errors import AddressError, ConfigError, MissingDependencyError, RejectedError
+
+try:
+    import psycopg
+    from pgvector.psycopg import register_vector
+except ImportError as error:
+    raise MissingDependencyError(
+        "a catalog on PostgreSQL needs psycopg and pgvector; pip install 'unspool[postgres]'"
+    ) from error
 
 DEFAULT_SCHEMA = "unspool"
 MIN_SERVER = 140_000  # 14: the oldest maintained version
