@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from common import address, tell
-from unspool.catalog import Catalog, documents, projects, schema, spaces
+from unspool.catalog import Catalog, content, documents, projects, schema, spaces
 from unspool.corpus import Corpus
 from unspool.domain.documents import Kind, Lines, Origin, Piece
 from unspool.domain.prepared import PreparedChunk, PreparedDocument, text_fingerprint
@@ -92,15 +92,17 @@ def _store(file: Path, chunks: int, seed: int, fast: bool) -> Iterator[int]:
     catalog = Catalog.open(address(file))
     try:
         with catalog.write() as connection:
-            space = spaces.ensure(connection, open_embedder("static"), "static")
-            row = projects.ensure(connection, PROJECT)
+            space = spaces.ensure_space(connection, open_embedder("static"), "static")
+            row = projects.ensure_project(connection, PROJECT)
         done = 0
         for batch in _batches(chunks, seed, fast):
             with catalog.write() as connection:
                 held, _ = documents.ensure_documents(
                     connection, row.id, [document.path for document in batch]
                 )
-                done += documents.store(connection, row, batch, held=held, space_id=space).chunks
+                done += content.store_documents(
+                    connection, row, batch, claimed=held, space_id=space
+                ).chunks
             yield done
     finally:
         catalog.close()

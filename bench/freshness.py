@@ -10,7 +10,7 @@ from pathlib import Path
 
 import unspool
 from common import Figure, parser, percentile, show, workspace
-from unspool.catalog.reading import IndexedFile
+from unspool.catalog.chunks import IndexedFile
 from unspool.search.freshness import find_stale
 
 PAGES, HITS, DEPTH = 2_000, 10, 4

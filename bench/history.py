@@ -153,7 +153,7 @@ def fill(place: str, count: int) -> None:
     catalog = Catalog.open(place)
     try:
         with catalog.write() as connection:
-            row = history.find(connection, "default", STREAM, alone=True)
+            row = history.find_stream(connection, "default", STREAM, lock=True)
             assert row is not None
             if catalog.engine_name == "postgresql":
                 connection.exec_driver_sql("SET LOCAL statement_timeout = 0")

@@ -30,7 +30,8 @@ from common import (
     tell,
     workspace,
 )
-from unspool.catalog import Catalog, projects, reading
+from unspool.catalog import Catalog, projects
+from unspool.catalog import chunks as chunk_rows
 from unspool.corpus import Corpus
 from unspool.settings import Settings
 
@@ -155,8 +156,8 @@ def _stage(file: Path, expected: dict[str, Any]) -> str:
     catalog = Catalog.open(address(file))
     try:
         with catalog.read() as connection:
-            row = projects.find(connection, PROJECT)
-            stored = 0 if row is None else reading.chunk_count(connection, row.id)
+            row = projects.find_project(connection, PROJECT)
+            stored = 0 if row is None else chunk_rows.count_chunks(connection, row.id)
     finally:
         catalog.close()
     if not stored:

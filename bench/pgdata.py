@@ -20,8 +20,8 @@ from pgvector.psycopg import register_vector
 
 import trees
 from common import HERE, tell
-from unspool.catalog import postgres
-from unspool.catalog.database import Connecting
+from unspool.catalog import postgres, postgres_server
+from unspool.catalog.options import DatabaseOptions
 from unspool.corpus import Corpus
 from unspool.settings import Settings
 
@@ -52,11 +52,11 @@ class Place:
             finally:
                 self.server.drop_database(address)
             return
-        address = postgres.with_schema(self.address, f"bench_{secrets.token_hex(4)}")
+        address = postgres_server.replace_schema(self.address, f"bench_{secrets.token_hex(4)}")
         try:
             yield address
         finally:
-            postgres.remove(address, connecting=Connecting())
+            postgres.drop_catalog(address, options=DatabaseOptions())
 
 
 def add_options(options: ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def by_hand(
     address: str, *, autocommit: bool = False
 ) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
     """A plain connection that sees the catalog's tables and knows pgvector's types."""
-    target = postgres.target_of(address)
+    target = postgres_server.parse_address(address)
     plain = target.url.set(drivername="postgresql").render_as_string(hide_password=False)
     with psycopg.connect(plain, autocommit=True) as connection:
         connection.execute(

@@ -28,7 +28,7 @@ from pgvector import HalfVector, Vector
 import pgdata
 from common import Figure, parser, percentile, show, tell
 from unspool.catalog import Catalog, schema
-from unspool.catalog.driving import copy
+from unspool.catalog.driver import copy_rows
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.index.options import VectorOptions
 from unspool.index.postgres import tables
@@ -237,7 +237,7 @@ def add(
         "vector": table.type,
     }
     with catalog.write() as connection:
-        copy(
+        copy_rows(
             connection,
             table.name,
             columns,
@@ -270,7 +270,7 @@ def searching(
 
     There are no documents, so it is told how many chunks there are.
     """
-    with catalog.alone() as connection:
+    with catalog.autocommit() as connection:
         connection.exec_driver_sql(f"VACUUM ANALYZE {table.name}")
     store = PostgresStore(
         catalog, space_id=table.space_id, space="bench", table=table, options=options

@@ -36,7 +36,7 @@ from common import (
 )
 from pgdata import FilledProject, Place
 from unspool import evaluation
-from unspool.catalog import Catalog, postgres
+from unspool.catalog import Catalog, postgres_server
 from unspool.catalog.options import DatabaseOptions
 from unspool.corpus import Corpus
 from unspool.domain.documents import Document
@@ -502,10 +502,14 @@ def opening(place: Place) -> Iterator[Figure]:
     new, checks, again, searched = [], [], [], []
     for _ in range(3):
         with place.fresh() as database:
-            target = postgres.target_of(database)
-            engine = postgres.engine_for(target, DatabaseOptions())
+            target = postgres_server.parse_address(database)
+            engine = postgres_server.create_engine(target, DatabaseOptions())
             checks.append(
-                _seconds(lambda engine=engine, target=target: postgres.check_server(engine, target))
+                _seconds(
+                    lambda engine=engine, target=target: postgres_server.check_server(
+                        engine, target
+                    )
+                )
             )
             engine.dispose()
             new.append(_seconds(lambda database=database: Catalog.open(database).close()))

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from common import Figure, folder_mb, parser, percentile, show, tell, workspace
-from unspool.catalog.reading import Position
+from unspool.catalog.feed import Position
 from unspool.index import analysis
 from unspool.index.embedded import postings, segments
 from unspool.index.embedded.postings import ChunkTerms

@@ -1,8 +1,8 @@
 """Writes docs/reference/ from the code, and the output of the commands that the pages show.
 
-    python docs/generate.py              write the reference pages
-    python docs/generate.py --check      list the pages that are out of date, and exit with 1 if any
-    python docs/generate.py --outputs    also run every marked command and paste its output
+python docs/generate.py              write the reference pages
+python docs/generate.py --check      list the pages that are out of date, and exit with 1 if any
+python docs/generate.py --outputs    also run every marked command and paste its output
 """
 
 from __future__ import annotations

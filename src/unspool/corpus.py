@@ -215,7 +215,7 @@ class Corpus:
             shutil.rmtree(self._clone(project), ignore_errors=True)
             return count
         with catalog.read() as connection:
-            ids = list(documents.ids_of(connection, row.id, [path]).values())
+            ids = list(documents.find_ids(connection, row.id, [path]).values())
         count = self._resources.run(
             lambda session: forgetting.forget_documents(catalog, session.store, row.id, ids)
         )
@@ -426,7 +426,7 @@ class Corpus:
     ) -> Page:
         """The chunks most like the one at a line of a document, itself left out."""
         from unspool.access import projects as naming
-        from unspool.catalog import reading
+        from unspool.catalog import chunks as chunk_rows
         from unspool.search import nearest
         from unspool.search.request import check_page_size
 
@@ -441,7 +441,7 @@ class Corpus:
             store = session.search_store
             store.catch_up(row)
             with catalog.read() as connection:
-                chunk = reading.chunk_at(connection, row.id, path, line)
+                chunk = chunk_rows.find_chunk_at(connection, row.id, path, line)
             if chunk is None:
                 raise NotFoundError(
                     f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
@@ -543,14 +543,14 @@ class Corpus:
     ) -> list[DocumentRecord]:
         """What is known of each document, by project and path. A project's can be had in parts:
         `limit` of them, `after` the last path of the ones before."""
-        from unspool.catalog import reading
+        from unspool.catalog import documents
 
         check_listed(project, after, limit)
         wanted = checked_status(status)
         ids = None if project is None else [self._project(project).id]
         with self._resources.catalog.read() as connection:
             return list(
-                reading.records(
+                documents.list_documents(
                     connection, project_ids=ids, status=wanted, path=path, after=after, limit=limit
                 )
             )
@@ -566,7 +566,7 @@ class Corpus:
 
         row = naming.require_one(self._named([project] if project else None), "read")
         with self._resources.search_catalog.read() as connection:
-            passage = passages.read(connection, row, path, first=first, last=last)
+            passage = passages.read_passage(connection, row, path, first=first, last=last)
         if passage is None:
             raise NotFoundError(
                 f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
@@ -575,12 +575,13 @@ class Corpus:
 
     def count(self, *, project: str | None = None) -> int:
         """How many chunks there are, in one project or in all."""
-        from unspool.catalog import projects, reading
+        from unspool.catalog import chunks as chunk_rows
+        from unspool.catalog import projects
 
         named = None if project is None else [self._project(project)]
         with self._resources.catalog.read() as connection:
-            rows = projects.all_projects(connection) if named is None else named
-            return sum(reading.chunk_count(connection, row.id) for row in rows)
+            rows = projects.list_projects(connection) if named is None else named
+            return sum(chunk_rows.count_chunks(connection, row.id) for row in rows)
 
     def count_tokens(self, text: str) -> int:
         """How many tokens a text has for the embedder."""
@@ -606,14 +607,14 @@ class Corpus:
         from unspool.catalog import history
 
         with self._resources.catalog.read() as connection:
-            return history.all_streams(connection, project)
+            return history.list_streams(connection, project)
 
     def projects(self) -> list[str]:
         """The names of all projects."""
         from unspool.catalog import projects
 
         with self._resources.catalog.read() as connection:
-            return [row.name for row in projects.all_projects(connection)]
+            return [row.name for row in projects.list_projects(connection)]
 
     def stores(self) -> list[StoreStatus]:
         """Where vectors are kept, and what can be done there."""
@@ -624,25 +625,26 @@ class Corpus:
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
         """Every project with its counts, or one."""
-        from unspool.catalog import projects, reading, spaces
+        from unspool.catalog import chunks as chunk_rows
+        from unspool.catalog import documents, projects, spaces
 
         out = []
         with self._resources.catalog.read() as connection:
-            active = spaces.active_id(connection)
+            active = spaces.find_active_id(connection)
         self._resources.follow(active)
         store = None if active is None else self._resources.session.store
         with self._resources.catalog.read() as connection:
             for row in (
                 [self._project(project)]
                 if project is not None
-                else projects.all_projects(connection)
+                else projects.list_projects(connection)
             ):
-                chunks = reading.chunk_count(connection, row.id)
+                chunks = chunk_rows.count_chunks(connection, row.id)
                 out.append(
                     ProjectStatus(
                         name=row.name,
                         root=row.root,
-                        documents=reading.status_counts(connection, row.id),
+                        documents=documents.count_by_status(connection, row.id),
                         chunks=chunks,
                         waiting=chunks
                         if store is None
@@ -653,7 +655,7 @@ class Corpus:
 
     def size_bytes(self) -> int:
         """What the catalog takes on disk."""
-        return self._resources.catalog.size_bytes()
+        return self._resources.catalog.measure_size()
 
     def project_of(self, path: str | Path) -> str | None:
         """The project that was indexed from a path or a folder above it; the nearest one."""
@@ -674,7 +676,7 @@ class Corpus:
 
         self._resources.refresh(self._resources.catalog)
         with self._resources.catalog.read() as connection:
-            rows = projects.all_projects(connection)
+            rows = projects.list_projects(connection)
 
         def run(session: Session) -> list[str]:
             for row in rows:
@@ -703,12 +705,12 @@ class Corpus:
         reads that one, and the version to replace.
         """
         from unspool.access import projects as naming
-        from unspool.catalog import passages, reading
+        from unspool.catalog import documents, passages
 
         with self._resources.catalog.read() as connection:
             row = naming.find_project(connection, project)
-            passage = passages.read(connection, row, path, first=first, last=last)
-            known = list(reading.records(connection, project_ids=[row.id], path=path))
+            passage = passages.read_passage(connection, row, path, first=first, last=last)
+            known = list(documents.list_documents(connection, project_ids=[row.id], path=path))
         return None if passage is None else (known[0], passage)
 
     def _explain_empty(self, page: Page, request: SearchRequest) -> Page:
@@ -736,7 +738,7 @@ class Corpus:
         request = error.request
         assert isinstance(request, SearchRequest)
         with self._resources.search_catalog.read() as connection:
-            known = {row.name for row in projects.all_projects(connection)}
+            known = {row.name for row in projects.list_projects(connection)}
         names = [project.name for project in request.projects]
         page = self.search(
             request.plan.query,
@@ -770,12 +772,12 @@ class Corpus:
         return rows
 
     def _clones(self) -> Path:
-        return self._resources.catalog.folder("clones")
+        return self._resources.catalog.get_folder("clones")
 
     def _clone(self, project: str) -> Path:
         """Where a project's repository is fetched to; its name is only hashed, so no name can
         lead out of the folder.
         """
-        from unspool.catalog.projects import name_sha
+        from unspool.catalog.projects import hash_name
 
-        return self._clones() / name_sha(project).hex()[:32]
+        return self._clones() / hash_name(project).hex()[:32]

@@ -170,7 +170,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
         job = None
         if isinstance(id, str) and _ID.fullmatch(id):
             with self._catalog.read() as connection:
-                job = rows.find(connection, id, projects=projects, now=self._now(connection))
+                job = rows.find_job(connection, id, projects=projects, now=self._now(connection))
         if job is None:
             raise NotFoundError(f"no job {str(id)[:40]!r}; finished jobs are kept for a week")
         return job
@@ -181,13 +181,13 @@ class JobQueue(AbstractContextManager["JobQueue"]):
             raise InputError(f"limit is {limit}; give a number from 1 to {MAX_LIMIT}")
         with self._catalog.read() as connection:
             names, now = _filter_names(projects), self._now(connection)
-            return rows.newest(connection, projects=names, limit=limit, now=now)
+            return rows.list_jobs(connection, projects=names, limit=limit, now=now)
 
     def count_by_state(self, *, projects: Collection[str] | None = None) -> dict[JobState, int]:
         """Return the number of jobs in every state, over all processes."""
         with self._catalog.read() as connection:
             names, now = _filter_names(projects), self._now(connection)
-            return rows.count(connection, projects=names, now=now)
+            return rows.count_jobs(connection, projects=names, now=now)
 
     def cancel(self, id: str, *, projects: Collection[str] | None = None) -> Job:
         """End a queued job, or ask a running one to stop at its next report of progress.
@@ -196,7 +196,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
         """
         if not self.get(id, projects=projects).state.is_over:
             self._catalog.transact(
-                lambda connection: rows.cancel(connection, id, now=self._now(connection))
+                lambda connection: rows.cancel_job(connection, id, now=self._now(connection))
             )
             with self._changed:
                 self._stop({id})
@@ -235,7 +235,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
 
     def _now(self, connection: Connection) -> datetime:
         """Return the time of the database, because the clocks of other machines may differ."""
-        return rows.now(connection) if self._clock is None else self._clock()
+        return rows.read_clock(connection) if self._clock is None else self._clock()
 
     def _reserve(self, task: _Task) -> None:
         with self._changed:
@@ -257,7 +257,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
     def _store(self, task: _Task, *, join: bool) -> Job:
         def add(connection: Connection) -> Job:
             job = replace(task.job, created_at=self._now(connection))
-            return rows.add(connection, job, worker=self._worker, join=join)
+            return rows.insert_job(connection, job, worker=self._worker, join=join)
 
         return self._catalog.transact(add)
 
@@ -318,14 +318,14 @@ class JobQueue(AbstractContextManager["JobQueue"]):
         """Return True if a task may run now. Otherwise queue it again at its old place."""
         try:
             claim = self._catalog.transact(
-                lambda connection: rows.claim(connection, task.job, now=self._now(connection))
+                lambda connection: rows.claim_job(connection, task.job, now=self._now(connection))
             )
         except ServiceError:
-            claim = rows.Claim.LATER
+            claim = rows.ClaimResult.BUSY
         except UnspoolError:  # the corpus was closed
-            claim = rows.Claim.GONE
-        if claim is not rows.Claim.LATER:
-            return claim is rows.Claim.TAKEN
+            claim = rows.ClaimResult.CANCELLED
+        if claim is not rows.ClaimResult.BUSY:
+            return claim is rows.ClaimResult.CLAIMED
         with self._changed:
             if not self._is_closed and task.stop is None:
                 task.due = time.monotonic() + RETRY_S
@@ -363,7 +363,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
         """Store the end of tasks as soon as the database answers."""
 
         def write(connection: Connection) -> None:
-            rows.finish(
+            rows.finish_jobs(
                 connection,
                 [task.job.id for task in tasks],
                 state,
@@ -424,7 +424,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
         ids = [task.job.id for task in tasks]
         progress = {task.job.id: new for task, new in changed}
         self._catalog.transact(
-            lambda connection: rows.beat(
+            lambda connection: rows.renew_jobs(
                 connection, ids, progress=progress, now=self._now(connection)
             )
         )
@@ -435,7 +435,7 @@ class JobQueue(AbstractContextManager["JobQueue"]):
     def _poll_requests(self, tasks: Collection[_Task]) -> None:
         ids = {task.job.id for task in tasks}
         with self._catalog.read() as connection:
-            cancelled = ids - rows.wanted(connection, ids)
+            cancelled = ids - rows.find_active(connection, ids)
         if cancelled:
             with self._changed:
                 self._stop(cancelled)

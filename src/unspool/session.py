@@ -147,11 +147,11 @@ class Session:
         from unspool.catalog import spaces
 
         with catalog.read() as connection:
-            if spaces.active_id(connection) is not None:
-                return spaces.ensure(connection, self.embedder, self._setting)
+            if spaces.find_active_id(connection) is not None:
+                return spaces.ensure_space(connection, self.embedder, self._setting)
         _ = self.embedder.dimension  # may call a server: not while the catalog is locked
         with catalog.write() as connection:
-            return spaces.ensure(connection, self.embedder, self._setting)
+            return spaces.ensure_space(connection, self.embedder, self._setting)
 
     def _make_proof(self, space_id: int) -> Proof | None:
         """Return the check of an embedder whose name does not identify it; else None."""
@@ -172,7 +172,7 @@ class Session:
         from unspool.indexing.reembedding import rebuild_passage
 
         with self._resources.search_catalog.read() as connection:
-            known = next(spaces.samples(connection, space_id, 1), None)
+            known = next(spaces.sample_embeddings(connection, space_id, 1), None)
         return (
             None
             if known is None
@@ -200,7 +200,7 @@ class Resources:
         self.session = Session(self, settings, opened, setting)
         try:
             if not settings.database.read_address:
-                self.windows = WindowStore(self.search_catalog.home())
+                self.windows = WindowStore(self.search_catalog.open_windows())
             self._open_active_space()
         except BaseException:
             self.close()  # the caller gets no object to close
@@ -267,7 +267,7 @@ class Resources:
         from unspool.catalog import spaces
 
         with (catalog or self.search_catalog).read() as connection:
-            active = spaces.active_id(connection)
+            active = spaces.find_active_id(connection)
         self.follow(active)
 
     def refresh_now_and_then(self) -> None:
@@ -284,7 +284,7 @@ class Resources:
             return
         with self._guard:
             with self.search_catalog.read() as connection:
-                space = spaces.active_space(connection)
+                space = spaces.find_active_space(connection)
             # A replica may not have the new space yet.
             if space is not None and self.session.space_id != space.id:
                 replaced, self.session = self.session, self._switch(space)
@@ -334,13 +334,13 @@ class Resources:
     def _open_search_catalog(self) -> Catalog:
         """Open the replica if the settings name one, else the primary."""
         from unspool.catalog import Catalog
-        from unspool.catalog.database import engine_name
+        from unspool.catalog.database import get_engine_name
 
         options = self.settings.database
         if not options.read_address:
             self._primary = Catalog.open(self.settings.database_address, options=options)
             return self._primary
-        if engine_name(options.read_address) == "sqlite":
+        if get_engine_name(options.read_address) == "sqlite":
             raise AddressError(
                 "UNSPOOL_DATABASE_READ names a file; a replica is one of a database server, "
                 "leave it empty otherwise"
@@ -356,7 +356,7 @@ class Resources:
         from unspool.embedders.model import ModelEmbedder
 
         with self.search_catalog.read() as connection:
-            space = spaces.active_space(connection)
+            space = spaces.find_active_space(connection)
         if space is None:
             return
         own = self.session.embedder
@@ -380,7 +380,7 @@ class Resources:
         except UnspoolError as error:
             raise ConflictError(f"{switched}, which cannot be opened here: {error}") from error
         if not is_same:
-            raise ConflictError(f"{switched}; {spaces.how_to_meet(space, embedder)}")
+            raise ConflictError(f"{switched}; {spaces.advise(space, embedder)}")
         return Session(self, self.settings, embedder, setting)
 
 

@@ -400,7 +400,7 @@ class View:
         more.
         """
         with self._corpus._resources.catalog.read() as connection:
-            return stream_rows.find(connection, self._held(project), stream) is not None
+            return stream_rows.find_stream(connection, self._held(project), stream) is not None
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """The streams of responses that can be seen, or those of one project."""
@@ -434,7 +434,7 @@ class View:
         with self._corpus._resources.search_catalog.read() as connection:
             rows = [
                 row
-                for row in project_rows.all_projects(connection)
+                for row in project_rows.list_projects(connection)
                 if self.scope.contains(row.name)
             ]
         if not rows:

@@ -32,7 +32,7 @@ from support import (
     open_corpus,
     paths,
 )
-from unspool.catalog import Catalog, schema, sqlite
+from unspool.catalog import Catalog, schema, sqlite, sqlite_file
 from unspool.errors import AddressError, ConflictError, InputError, NotFoundError, ServiceError
 
 
@@ -44,7 +44,7 @@ def address(path: Path) -> str:
 def tables_of(place: Place) -> Iterator[sa.Connection]:
     """A connection that sees the catalog's tables and no others."""
     if isinstance(place, Path):
-        engine = sqlite.engine_for(place)
+        engine = sqlite_file.create_engine(place)
     else:
         engine = sa.create_engine(
             place.replace("postgresql:", "postgresql+psycopg:"),
@@ -115,15 +115,6 @@ def test_migrating_down_leaves_nothing_and_up_again_leaves_a_working_catalog(
     assert_no_orphans(database)
 
 
-def test_each_migration_goes_down_and_up_again(database: Place) -> None:
-    Catalog.migrate(address_of(database), "head")
-    for revision in (*reversed(schema.KNOWN_REVISIONS[:-1]), "base"):
-        Catalog.migrate(address_of(database), revision)
-        Catalog.migrate(address_of(database), "head")
-        assert differences(database) == []
-        Catalog.migrate(address_of(database), revision)
-
-
 def test_the_code_knows_every_migration_script_in_order() -> None:
     config = Config()
     config.set_main_option(
@@ -159,28 +150,6 @@ def test_migrating_keeps_the_identity_of_a_catalog_and_each_has_its_own(places: 
 def test_there_is_nothing_to_remove_where_no_catalog_is(database: Place) -> None:
     with pytest.raises(NotFoundError):
         Catalog.migrate(address_of(database), "base")
-
-
-@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_a_catalog_of_an_older_version_is_brought_up_when_it_is_opened(
-    database: Place, revision: str
-) -> None:
-    Catalog.migrate(address_of(database), revision)
-    with open_corpus(database) as corpus:
-        corpus.put(doc("a.md", "walrus"))
-        assert paths(corpus.search("walrus")) == ["a.md"]
-    assert differences(database) == []
-
-
-@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_what_a_catalog_holds_is_found_after_going_down_and_up(
-    database: Place, revision: str
-) -> None:
-    with open_corpus(database) as corpus:
-        corpus.put(doc("a.md", "walrus"))
-    Catalog.migrate(address_of(database), revision)
-    with open_corpus(database) as corpus:
-        assert paths(corpus.search("walrus")) == ["a.md"]
 
 
 # Whose it is
@@ -356,7 +325,7 @@ def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_pas
     bad: str,
 ) -> None:
     with pytest.raises(AddressError, match="sqlite") as caught:
-        sqlite.path_of(bad)
+        sqlite.parse_address(bad)
     assert "hunter2" not in str(caught.value)
 
 
@@ -369,7 +338,7 @@ def test_an_address_that_is_none_is_refused_with_the_form_to_use_and_without_pas
     ],
 )
 def test_an_address_names_a_file(written: str, file: str) -> None:
-    assert sqlite.path_of(written) == Path(file)
+    assert sqlite.parse_address(written) == Path(file)
 
 
 # Sharing and permissions
@@ -425,7 +394,7 @@ os.setgid(65534); os.setuid(65534)
 try:
     catalog = Catalog.open(sys.argv[1])
     with catalog.write() as connection:
-        projects.ensure(connection, "new")
+        projects.ensure_project(connection, "new")
 except UnspoolError as error:
     sys.exit(f"{type(error).__name__} {error.exit_code} {error}")
 """

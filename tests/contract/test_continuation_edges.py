@@ -13,7 +13,7 @@ from click.testing import CliRunner
 import unspool
 from servers import PostgresServer
 from support import Place, Places, address_of, beside, doc, name, open_corpus
-from unspool.catalog.window_file import kept_at
+from unspool.catalog.window_file import get_window_path
 from unspool.domain import continuations
 from unspool.domain.continuations import Cursor
 from unspool.errors import InputError, MalformedContinuationError
@@ -130,7 +130,7 @@ def test_a_hook_may_search_itself_and_need_not_be_hashable(corpus: unspool.Corpu
 def test_a_file_that_is_damaged_inside_is_begun_anew(catalog_file: Path) -> None:
     with filled(catalog_file, 30) as corpus:
         walked(corpus.search("walrus", limit=5))
-    file = kept_at(catalog_file)
+    file = get_window_path(catalog_file)
     with beside(file) as kept:
         kept.run("PRAGMA wal_checkpoint(TRUNCATE)")
     data = file.read_bytes()
@@ -148,7 +148,7 @@ def test_a_page_with_something_rewritten_does_not_wait_for_the_file(catalog_file
         page = corpus.search("walrus", limit=5)
         rewritten = corpus.search("walrus", limit=10).hits[7].chunk.path
         corpus.put(doc(rewritten, "walrus in another form"))
-        kept_at(catalog_file).chmod(0o400)
+        get_window_path(catalog_file).chmod(0o400)
         token = page.continuation
         assert token is not None
         changed = [hit for hit in corpus.more(token).hits if hit.changed]

@@ -25,7 +25,6 @@ from support import (
 )
 from talks import NOON, PROJECT, answer, assert_whole, found, numbers, said, talk, texts
 from unspool import diagnosis
-from unspool.catalog import Catalog
 from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.errors import ConflictError, NotFoundError
 
@@ -437,26 +436,6 @@ def test_going_over_to_another_embedder_takes_conversations_along(
         assert len(corpus.search("walrus", alpha=1, limit=50).hits) == 10
         assert corpus.conversations.delete("c")
     assert_whole(database, embedder=B)
-
-
-def test_a_catalog_taken_back_to_before_conversations_keeps_what_was_said_findable(
-    database: Place,
-) -> None:
-    with open_corpus(database) as corpus:
-        corpus.remember(talk("c", "walrus", "penguin"))
-        corpus.put(doc("a.md", "tomato", PROJECT))
-    address = f"sqlite:///{database}" if isinstance(database, Path) else database
-    Catalog.migrate(address, "0004")
-    Catalog.migrate(address, "head")
-    with open_corpus(database) as corpus:
-        assert (corpus.conversations.count(), corpus.conversations.exists("c")) == (0, False)
-        assert found(corpus.search("penguin", alpha=0))[0] == ("c", 2)
-        with pytest.raises(ConflictError, match="is a document"):
-            corpus.remember(talk("c", "walrus"))
-        corpus.forget(project=PROJECT, path="c")
-        corpus.remember(talk("c", "walrus"))
-        assert texts(corpus, "c") == ["walrus"]
-    assert_whole(database)
 
 
 def test_diagnosis_and_rebuilding_know_conversations(places: Places) -> None:

@@ -256,7 +256,7 @@ def test_the_text_that_was_embedded_is_put_together_again_from_what_is_stored(
     catalog = Catalog.open(address_of(database), create=False)
     try:
         with catalog.read() as connection:
-            stored = spaces.without_vector(connection, -1, after=-1, limit=1000)
+            stored = spaces.list_missing(connection, -1, after=-1, limit=1000)
     finally:
         catalog.close()
     assert len(stored) == corpus.count() > 20

@@ -29,7 +29,7 @@ from support import (
     write,
 )
 from unspool.catalog import Catalog
-from unspool.catalog.spaces import prepare
+from unspool.catalog.spaces import prepare_space
 from unspool.embedders import open_embedder
 from unspool.errors import (
     ConflictError,
@@ -268,7 +268,7 @@ def test_what_was_killed_between_making_and_using_the_first_space_does_not_stop_
 ) -> None:
     open_corpus(database, embedder=A).close()
     with closing(Catalog.open(address_of(database))) as catalog, catalog.write() as connection:
-        prepare(connection, open_embedder(A), A)
+        prepare_space(connection, open_embedder(A), A)
     with open_corpus(database, embedder=A) as corpus:
         corpus.put(*notes(0))
         assert paths(corpus.search("walrus")) == ["0.md"]

@@ -139,7 +139,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         with self.corpus._resources.catalog.read() as connection:
-            found = [row for row in projects.all_projects(connection) if row.name in self.projects]
+            found = [row for row in projects.list_projects(connection) if row.name in self.projects]
         for row in found:
             self.corpus._resources.session.store.catch_up(row)
         options = SearchOptions(alpha=self.alpha, limit=self.limit)
@@ -212,7 +212,7 @@ def corpus(module_places: Places) -> Iterator[unspool.Corpus]:
 
 @pytest.fixture
 def make(corpus: unspool.Corpus) -> Iterator[Any]:
-    windows = WindowStore(corpus._resources.catalog.home())
+    windows = WindowStore(corpus._resources.catalog.open_windows())
     with ThreadPoolExecutor(4) as executor:
         yield lambda index, **more: Desk(corpus, windows, index, executor, **more)
     windows.close()

@@ -77,9 +77,9 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
     (tree / "new.md").write_text("penguin")
     corpus.index(tree, project="tree")
     with corpus._resources.catalog.read() as connection:
-        row = projects.find(connection, "tree")
+        row = projects.find_project(connection, "tree")
         assert row is not None
-        known = documents.states(connection, row.id)
+        known = documents.load_states(connection, row.id)
     plan = changes.plan_run(
         stale_scan.found,
         known,
@@ -103,19 +103,19 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(
 ) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
     with corpus._resources.catalog.write() as connection:
-        row = projects.find(connection, "p")
+        row = projects.find_project(connection, "p")
         assert row is not None
         run = projects.begin_run(connection, row.id, "token")
-        documents.queue(
+        documents.queue_documents(
             connection,
             row.id,
             new=[],
-            stale=[documents.ids_of(connection, row.id, ["a.md"])["a.md"]],
+            stale=[documents.find_ids(connection, row.id, ["a.md"])["a.md"]],
         )
-        assert documents.claim(connection, row.id, run, ["a.md"], frozenset()) != {}
+        assert documents.claim_documents(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
     with corpus._resources.catalog.read() as connection:
-        assert documents.held_by(connection, row.id, ["a.md"], run) == {}
+        assert documents.find_claims(connection, row.id, ["a.md"], run) == {}
 
 
 def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
@@ -123,16 +123,16 @@ def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(
 ) -> None:
     corpus.put(unspool.Document(project="p", path="a.md", text="first"))
     with corpus._resources.catalog.write() as connection:
-        row = projects.find(connection, "p")
+        row = projects.find_project(connection, "p")
         assert row is not None
-        with projects.at_work() as token:
+        with projects.issue_run_token() as token:
             run = projects.begin_run(connection, row.id, token)
-            assert run in projects.live_runs(connection, row.id)
+            assert run in projects.list_live_runs(connection, row.id)
             connection.exec_driver_sql("UPDATE runs SET process = 'another'")
-            assert run not in projects.live_runs(connection, row.id)
+            assert run not in projects.list_live_runs(connection, row.id)
             connection.exec_driver_sql(f"UPDATE runs SET process = '{token}'")
         # it is over, though nobody noted it
-        assert run not in projects.live_runs(connection, row.id)
+        assert run not in projects.list_live_runs(connection, row.id)
 
 
 def test_a_failed_run_lets_go_of_the_folder(

@@ -12,7 +12,7 @@ import pytest
 
 import unspool
 from support import Place, doc, open_corpus, write
-from unspool.catalog.reading import IndexedFile
+from unspool.catalog.chunks import IndexedFile
 from unspool.search.freshness import find_stale
 
 FILES = {

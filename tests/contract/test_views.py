@@ -400,7 +400,7 @@ def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> No
         with corpus._parts.searched.read() as connection:
             row = naming.find_project(connection, "a")
             for first, last in combinations_with_replacement(range(1, len(lines) + 1), 2):
-                passage = passages.read(connection, row, "a.py", first=first, last=last)
+                passage = passages.read_passage(connection, row, "a.py", first=first, last=last)
                 assert passage is not None
                 assert (passage.text.split("\n"), passage.lines) == (
                     whole.split("\n")[first - 1 : last],

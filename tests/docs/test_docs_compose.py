@@ -14,7 +14,7 @@ import yaml
 from documentation import ROOT
 
 from servers import PostgresServer
-from unspool.catalog.postgres import GOOD_PGVECTOR, MIN_SERVER
+from unspool.catalog.postgres_server import GOOD_PGVECTOR, MIN_SERVER
 
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICE: dict[str, Any] = COMPOSE["services"]["postgres"]

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 
 from servers import DISK, PostgresServer, bundled_programs
 from support import Place, Places, doc, open_corpus, paths
-from unspool.catalog import Catalog, schema
+from unspool.catalog import Catalog
 from unspool.catalog.options import DatabaseOptions
 from unspool.errors import (
     AddressError,
@@ -521,14 +521,6 @@ def test_a_catalog_of_a_newer_version_is_refused_and_not_changed(database: str, 
     assert result.exit_code == 2 and "newer unspool" in result.output
     assert everything(database) == before
     assert sql(database, "SELECT version_num FROM unspool.alembic_version") == [("9999",)]
-
-
-@pytest.mark.parametrize("revision", schema.KNOWN_REVISIONS[:-1])
-def test_a_catalog_of_an_older_version_is_brought_up_to_date(database: str, revision: str) -> None:
-    Catalog.migrate(database, revision)
-    assert sql(database, "SELECT version_num FROM unspool.alembic_version") == [(revision,)]
-    fill(database)
-    assert sql(database, "SELECT version_num FROM unspool.alembic_version") == [(schema.HEAD,)]
 
 
 def test_the_catalog_of_another_embedder_is_a_conflict_never_nonsense(

@@ -24,7 +24,7 @@ from support import (
     paths,
     write,
 )
-from unspool.catalog import sqlite as catalog_sqlite
+from unspool.catalog import sqlite_file as catalog_sqlite
 from unspool.errors import ServiceTimeoutError
 
 WORK = """

@@ -266,10 +266,10 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
         )
 
     with catalog.read() as connection:
-        rows = projects.all_projects(connection)
+        rows = projects.list_projects(connection)
     options = SearchOptions(alpha=1.0, limit=100, window=20)
     request = build_request("walrus violin", rows, options, best_alpha=1.0)
-    windows = WindowStore(catalog.home())
+    windows = WindowStore(catalog.open_windows())
     made = open_engine(windows)
     try:
         embedder.pause_s = 0.05

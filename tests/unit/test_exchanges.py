@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspool.catalog.reading import REACH, Candidate
+from unspool.catalog.chunks import REACH, Candidate
 from unspool.domain.conversations import AuthorKind, Conversation, Message, chained, fingerprint
 from unspool.domain.documents import Chunk, Kind, Lines
 from unspool.domain.queries import Form, Said

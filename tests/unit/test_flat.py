@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unspool.catalog.reading import Position
+from unspool.catalog.feed import Position
 from unspool.index.embedded import checksums, flat
 from unspool.index.embedded.checksums import DamagedError
 from unspool.index.embedded.flat import VectorRows, VectorState, VectorView

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from unspool.catalog.passages import blanks, cut, joined
+from unspool.catalog.passages import cut_lines, fill_gap, join_chunks
 from unspool.chunking import chunk, kind_of
 
 quick = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -49,7 +49,7 @@ def plain(text: str) -> list[str]:
 
 def holds_indentation(text: str, rows: list[Row]) -> bool:
     """Whether each chunk that begins a line holds its indentation. One that is longer than a chunk
-    may be, or stands in the way of a cut in a text without other places for it, is in none."""
+    may be, or stands in the way of a cut_lines in a text without other places for it, is in none."""
     before = [text[: row.start_offset].rpartition("\n")[2] for row in rows]
     return not any(blank and blank.isspace() for blank in before)
 
@@ -87,7 +87,7 @@ def after():
 def test_what_has_no_blanks_at_ends_of_lines_comes_back_exactly(text: str) -> None:
     rows = stored(text)
     assert len(rows) > 2
-    assert joined(rows) == (text.rstrip(), 1)
+    assert join_chunks(rows) == (text.rstrip(), 1)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_blanks_at_ends_of_lines_never_become_indentation(old: str, new: str) ->
     text = (CLASS * 3).replace(old, new)
     rows = stored(text)
     assert len(rows) > 2
-    found, at = joined(rows)
+    found, at = join_chunks(rows)
     assert (plain(found), at, len(found)) == (plain(text), 1, len(text.rstrip()))
 
 
@@ -119,21 +119,21 @@ def test_the_parts_of_a_line_stay_on_it() -> None:
     text = "one two three four five six seven   eight nine ten " * 9
     rows = stored(text, language="text", limit=5)
     assert len(rows) > 9
-    assert joined(rows) == (text.rstrip(), 1)
+    assert join_chunks(rows) == (text.rstrip(), 1)
 
 
 def test_some_of_the_chunks_begin_with_the_first_line_of_theirs() -> None:
     text = CLASS * 3
     rows = stored(text)
-    assert joined(rows[2:5]) == (
+    assert join_chunks(rows[2:5]) == (
         text[rows[2].start_offset : rows[4].end_offset],
         rows[2].first_line,
     )
 
 
 def test_no_chunks_are_no_text() -> None:
-    assert joined([]) == ("", 1)
-    assert cut("", 1, 1, 0) == ""
+    assert join_chunks([]) == ("", 1)
+    assert cut_lines("", 1, 1, 0) == ""
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_no_chunks_are_no_text() -> None:
 def test_blanks_stand_before_line_breaks(
     length: int, breaks: int, has_returns: bool, expected: str
 ) -> None:
-    assert blanks(length, breaks, has_returns=has_returns) == expected
+    assert fill_gap(length, breaks, has_returns=has_returns) == expected
 
 
 lines = st.builds(
@@ -184,7 +184,7 @@ lines = st.builds(
 )
 def test_whatever_the_text_its_lines_come_back(text: str, language: str, limit: int) -> None:
     rows = stored(text, language=language, limit=limit)
-    found, at = joined(rows)
+    found, at = join_chunks(rows)
     assert (at, len(found)) == (1, len(text.rstrip()))
     for row in rows:
         assert found[row.start_offset : row.end_offset] == row.text
@@ -209,7 +209,7 @@ def test_a_text_whose_chunks_show_how_lines_end_comes_back_exactly(
         end == "\n"
         or all(end in one.text + other.text for one, other in pairwise([*rows[:1], *rows]))
     )
-    assert joined(rows) == (text.rstrip(), 1)
+    assert join_chunks(rows) == (text.rstrip(), 1)
 
 
 @quick
@@ -217,10 +217,10 @@ def test_a_text_whose_chunks_show_how_lines_end_comes_back_exactly(
 def test_as_many_lines_are_cut_as_were_asked_for(text: str, data: st.DataObject) -> None:
     rows = stored(text)
     assume(holds_indentation(text, rows))
-    found, at = joined(rows)
+    found, at = join_chunks(rows)
     last_line = found.count("\n") + 1
     first = data.draw(st.integers(1, last_line))
     last = data.draw(st.integers(first, last_line))
-    some = cut(found, at, first, last).split("\n")
+    some = cut_lines(found, at, first, last).split("\n")
     assert len(some) == last - first + 1
     assert [line.rstrip() for line in some] == plain(text)[first - 1 : last]

@@ -24,6 +24,8 @@ psycopg = pytest.importorskip(
     "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
 )
 postgres = pytest.importorskip("unspool.catalog.postgres")
+postgres_server = pytest.importorskip("unspool.catalog.postgres_server")
+postgres_errors = pytest.importorskip("unspool.catalog.postgres_errors")
 tables = pytest.importorskip("unspool.index.postgres.tables")
 
 # Addresses
@@ -60,9 +62,9 @@ tables = pytest.importorskip("unspool.index.postgres.tables")
 def test_an_address_names_a_server_a_database_and_a_schema(
     address: str, place: str, schema: str
 ) -> None:
-    target = postgres.target_of(address)
+    target = postgres_server.parse_address(address)
     assert (target.place, target.schema) == (place, schema)
-    assert postgres.place_of(address) == place
+    assert postgres.describe_place(address) == place
     assert "schema" not in target.url.query
     # SQLAlchemy hides its own, not that of an option
     assert "hunter2" not in repr(target) or "password" in target.url.query
@@ -73,14 +75,16 @@ def test_an_address_names_a_server_a_database_and_a_schema(
 )
 def test_a_schema_that_is_not_a_plain_name_is_refused(schema: str) -> None:
     with pytest.raises(AddressError, match="schema"):
-        postgres.target_of(f"postgresql://me:hunter2@db/app?schema={schema.replace(';', '%3B')}")
+        postgres_server.parse_address(
+            f"postgresql://me:hunter2@db/app?schema={schema.replace(';', '%3B')}"
+        )
 
 
 def test_another_schema_of_the_same_database_keeps_everything_else() -> None:
-    address = postgres.with_schema(
+    address = postgres_server.replace_schema(
         "postgresql://me:hunter2@db:5433/app?sslmode=require&schema=a", "b"
     )
-    target = postgres.target_of(address)
+    target = postgres_server.parse_address(address)
     assert (
         target.schema == "b"
         and target.url.password == "hunter2"
@@ -121,7 +125,9 @@ def test_each_state_of_the_server_stands_for_one_of_our_errors(
     state: str, kind: type[UnspoolError]
 ) -> None:
     error = psycopg.errors.lookup(state)("what was stored: hunter2")
-    found = postgres.translation(error, postgres.target_of("postgresql://me:hunter2@db/app"))
+    found = postgres_errors.translate_error(
+        error, postgres_server.parse_address("postgresql://me:hunter2@db/app").place
+    )
     assert type(found) is kind
     assert "hunter2" not in str(found) and "postgresql://db/app" in str(found)
 
@@ -130,8 +136,8 @@ def test_each_state_of_the_server_stands_for_one_of_our_errors(
     ("state", "word"), [("53100", "full"), ("53200", "memory"), ("25006", "read-only")]
 )
 def test_what_an_operator_has_to_mend_is_named(state: str, word: str) -> None:
-    found = postgres.translation(
-        psycopg.errors.lookup(state)(""), postgres.target_of("postgresql://db/app")
+    found = postgres_errors.translate_error(
+        psycopg.errors.lookup(state)(""), postgres_server.parse_address("postgresql://db/app").place
     )
     assert word in str(found) and not found.retryable and found.exit_code == 3
 
@@ -178,8 +184,9 @@ def test_what_an_operator_has_to_mend_is_named(state: str, word: str) -> None:
 def test_what_the_driver_says_while_it_connects_stands_for_one_of_our_errors(
     text: str, kind: type[UnspoolError]
 ) -> None:
-    found = postgres.translation(
-        psycopg.OperationalError(text), postgres.target_of("postgresql://me:hunter2@db/app")
+    found = postgres_errors.translate_error(
+        psycopg.OperationalError(text),
+        postgres_server.parse_address("postgresql://me:hunter2@db/app").place,
     )
     assert type(found) is kind and "hunter2" not in str(found)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspool.catalog.reading import Candidate
+from unspool.catalog.chunks import Candidate
 from unspool.search import ranking
 from unspool.search.plan import make_plan
 from unspool.search.ranking import Ranked, group_copies, rank_candidates

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from unspool.catalog.reading import Position
+from unspool.catalog.feed import Position
 from unspool.index.analysis import PADDING
 from unspool.index.bm25 import AVERAGE_LENGTH, K1, B, compute_idf
 from unspool.index.embedded import checksums, postings, segments

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from support import ENGINES, Place, beside
 from unspool.catalog import Catalog, windows
-from unspool.catalog.database import Home
+from unspool.catalog.database import WindowDatabase
 from unspool.catalog.projects import ProjectVersion
-from unspool.catalog.window_file import WindowFile, kept_at
+from unspool.catalog.window_file import WindowFile, get_window_path
 from unspool.catalog.windows import SegmentRow, WindowRow, WindowStore
 from unspool.domain import continuations, filters
 from unspool.domain.queries import Served
@@ -162,7 +162,7 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-Homes = Callable[[], Home]
+Homes = Callable[[], WindowDatabase]
 
 
 @pytest.fixture
@@ -170,9 +170,9 @@ def homes(database: Place) -> Iterator[Homes]:
     """Where windows are kept, each time as another process gets there."""
     with ExitStack() as opened:
 
-        def home() -> Home:
+        def home() -> WindowDatabase:
             if isinstance(database, Path):
-                return WindowFile(kept_at(database))
+                return WindowFile(get_window_path(database))
             return opened.enter_context(closing(Catalog.open(database))).home()
 
         yield home
@@ -363,7 +363,7 @@ def test_too_many_vectors_cost_those_that_end_first(
 
 @pytest.fixture
 def path(catalog_file: Path) -> Path:
-    return kept_at(catalog_file)
+    return get_window_path(catalog_file)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Keys:
             expires_at=expires_at,
         )
         with self._resources.catalog.write() as connection:
-            table.insert(connection, key, keys.proof(text))
+            table.insert_key(connection, key, keys.proof(text))
         return key, text
 
     def list(self) -> list[Key]:
@@ -65,14 +65,14 @@ class Keys:
         from unspool.catalog import keys as table
 
         with self._key_catalog.read() as connection:
-            return table.every(connection)
+            return table.list_keys(connection)
 
     def revoke(self, id: str) -> Key:
         """Revoke a key. The next request with it is rejected. Repeating this is not an error."""
         from unspool.catalog import keys as table
 
         with self._resources.catalog.write() as connection:
-            revoked = table.revoke(connection, id, datetime.now(UTC))
+            revoked = table.revoke_key(connection, id, datetime.now(UTC))
         if revoked is None:
             raise NotFoundError(f"no key has the id {id[:40]!r}; `unspool key list` shows them")
         return revoked
@@ -85,7 +85,7 @@ class Keys:
         if id_ is None:
             return None
         with self._key_catalog.read() as connection:
-            found = table.find(connection, id_)
+            found = table.find_key(connection, id_)
         if found is None or not keys.proves(text, found[1]):
             return None
         self._were_used = True
@@ -99,7 +99,7 @@ class Keys:
         from unspool.catalog import keys as table
 
         with self._key_catalog.read() as connection:
-            self._were_used = table.has_any(connection) or self._were_used
+            self._were_used = table.has_keys(connection) or self._were_used
         return self._were_used
 
     @property

@@ -18,9 +18,9 @@ SHOWN = 20  # names in a message
 
 def find_project(connection: Connection, name: str) -> projects.ProjectRow:
     """Return the project of that name. An `UnknownProjectError` lists the existing ones."""
-    row = projects.find(connection, name)
+    row = projects.find_project(connection, name)
     if row is None:
-        raise build_unknown_error(name, [row.name for row in projects.all_projects(connection)])
+        raise build_unknown_error(name, [row.name for row in projects.list_projects(connection)])
     return row
 
 
@@ -52,9 +52,9 @@ def resolve_projects(
     if names is not None and not names:
         raise InputError("the list of projects is empty; name at least one, or '*' for all")
     with catalog.read() as connection:
-        active = spaces.active_id(connection)
+        active = spaces.find_active_id(connection)
         if names is None or EVERY_PROJECT in names:
-            rows = projects.all_projects(connection)
+            rows = projects.list_projects(connection)
         else:
             rows = [find_project(connection, name) for name in dict.fromkeys(names)]
     return select_default(rows) if names is None else rows, active
@@ -87,7 +87,7 @@ def find_by_path(catalog: Catalog, path: str | Path) -> str | None:
     """Return the project that was indexed from a path or the nearest folder above it."""
     resolved = Path(path).expanduser().resolve()
     with catalog.read() as connection:
-        names = {row.root: row.name for row in projects.all_projects(connection) if row.root}
+        names = {row.root: row.name for row in projects.list_projects(connection) if row.root}
     roots = (storable(str(folder)) for folder in (resolved, *resolved.parents))
     return next((names[root] for root in roots if root in names), None)
 
@@ -98,7 +98,7 @@ def choose_name(catalog: Catalog, root: Path) -> str:
     It is the folder's own name, if necessary with the parent's name or a number.
     """
     with catalog.read() as connection:
-        used = {row.name for row in projects.all_projects(connection)}
+        used = {row.name for row in projects.list_projects(connection)}
     base = usable_name(storable(root.name), 150) or "root"
     parent = usable_name(storable(root.parent.name), 180)
     with_parent = [usable_name(f"{parent}-{base}", 180)] if parent else []

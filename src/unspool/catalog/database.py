@@ -1,28 +1,23 @@
-"""A catalog, whichever database holds it.
-
-The engines are in modules of their own and loaded when an address names them.
-"""
+"""Catalogs on any engine. An engine's module is imported when an address names it."""
 
 from __future__ import annotations
 
 import importlib
 import secrets
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, cast
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog import schema
 from unspool.catalog.options import DatabaseOptions
 from unspool.errors import AddressError, ConflictError, InputError
 
 IDENTITY, SIGNING_KEY = "catalog", "signing key"  # rows of `meta`
-_ENGINES = {  # the schemes of addresses, and the modules that open them
+_ENGINES = {  # scheme of an address -> module that opens it
     "sqlite": "unspool.catalog.sqlite",
     "postgresql": "unspool.catalog.postgres",
     "postgres": "unspool.catalog.postgres",
@@ -31,12 +26,19 @@ _ENGINES = {  # the schemes of addresses, and the modules that open them
 _T = TypeVar("_T")
 
 
-class Home(Protocol):
-    """Where windows are kept: tables that can be read and written apart from the catalog's own."""
+class Identity(NamedTuple):
+    """Identity of a catalog: a unique id, and the key that signs its continuations."""
 
-    def read(self) -> AbstractContextManager[Connection]: ...
+    id: str
+    signing_key: bytes
 
-    def write(self) -> AbstractContextManager[Connection]: ...
+
+class WindowDatabase(Protocol):
+    """Database of search windows, read and written apart from the catalog's tables."""
+
+    def read(self) -> AbstractContextManager[sa.Connection]: ...
+
+    def write(self) -> AbstractContextManager[sa.Connection]: ...
 
     def close(self) -> None: ...
 
@@ -44,94 +46,88 @@ class Home(Protocol):
 class Catalog(ABC):
     """An open catalog.
 
-    `read()` gives a connection that never waits for a writer, `write()` one transaction.
+    `read()` opens a connection that never waits for a writer, `write()` a transaction.
     """
 
     engine_name: ClassVar[str]
 
     def __init__(
-        self, engine: Engine, *, address: str, options: DatabaseOptions, own: dict[str, str]
+        self, engine: sa.Engine, *, address: str, options: DatabaseOptions, identity: Identity
     ) -> None:
         self._engine = engine
         self.options = options
-        self.address = address  # where it can be opened again; may hold a password
-        self.identity = own[IDENTITY]
-        self.signing_key = bytes.fromhex(own[SIGNING_KEY])
+        self.address = address  # opens the catalog again; may contain a password
+        self.identity = identity.id
+        self.signing_key = identity.signing_key
         self._is_closed = False
 
     @staticmethod
     def open(
         address: str, *, create: bool = True, options: DatabaseOptions | None = None
     ) -> Catalog:
-        """Open the catalog at an address, making or upgrading it first if need be."""
-        opened: Catalog = _module(address).open_catalog(
-            address, create=create, options=options or DatabaseOptions()
-        )
-        return opened
+        """Open the catalog at an address. A missing one is created, an older one upgraded."""
+        engine = _import_engine(address)
+        options = options or DatabaseOptions()
+        return cast("Catalog", engine.open_catalog(address, create=create, options=options))
 
     @staticmethod
     def migrate(address: str, target: str, *, options: DatabaseOptions | None = None) -> str:
-        """Bring a catalog to a revision, up or down: "head" is the newest, "base" removes every
-        table. Returns the one before, or "base".
+        """Migrate a catalog to a revision and return the revision before.
+
+        "head" is the newest revision, "base" an empty database.
         """
         target = schema.HEAD if target == "head" else target
         if target != "base" and target not in schema.KNOWN_REVISIONS:
             raise InputError(
-                f"no catalog version {target!r}; give head, base or one of "
+                f"catalog version {target!r} does not exist; give head, base or one of "
                 f"{', '.join(schema.KNOWN_REVISIONS)}"
             )
-        before: str = _module(address).migrate(
-            address, target, options=options or DatabaseOptions()
-        )
-        return before
+        engine = _import_engine(address)
+        return str(engine.migrate(address, target, options=options or DatabaseOptions()))
 
     @property
     @abstractmethod
     def place(self) -> str:
-        """What people call it: a path, or a server and a database, without a password."""
+        """Path, or server and database, without a password."""
 
     @abstractmethod
-    def read(self) -> AbstractContextManager[Connection]:
-        """A connection for reading; it sees one consistent state."""
+    def read(self) -> AbstractContextManager[sa.Connection]:
+        """Open a connection that reads one consistent state."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Let everything that this thread reads inside it see the same state, where that spares
-        it something.
-        """
+        """Let all reads of this thread inside it see the same state, where that saves time."""
         return nullcontext()
 
     @abstractmethod
-    def write(self) -> AbstractContextManager[Connection]:
-        """One transaction: all of it happens, or none of it."""
+    def write(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction: all of it is committed, or nothing."""
 
-    def transact(self, work: Callable[[Connection], _T]) -> _T:
-        """What a function does, in one transaction.
+    def transact(self, work: Callable[[sa.Connection], _T]) -> _T:
+        """Run a function in a transaction.
 
-        Where it is known that nothing of it has happened, it may be called again.
+        The function may run again if its first transaction certainly changed nothing.
         """
         with self.write() as connection:
             return work(connection)
 
     @abstractmethod
-    def occupy(self, task: str) -> AbstractContextManager[bool]:
-        """Be the only one, in whichever process, who is at a task while this lasts; False where
-        somebody else is.
-        """
+    def try_lock(self, task: str) -> AbstractContextManager[bool]:
+        """Lock a task across processes; False if another process has locked it."""
 
     @abstractmethod
-    def home(self) -> Home:
-        """Where its windows are kept."""
+    def open_windows(self) -> WindowDatabase:
+        """Open the database of search windows."""
 
     @abstractmethod
-    def folder(self, name: str) -> Path:
-        """Where files that belong to it may lie on this machine."""
+    def get_folder(self, name: str) -> Path:
+        """Return the path of a local folder that belongs to the catalog."""
 
     @abstractmethod
-    def size_bytes(self) -> int:
-        """What it takes on disk."""
+    def measure_size(self) -> int:
+        """Return the size on disk in bytes."""
 
     def close(self) -> None:
-        """Give the connections back; the catalog can be opened again at any time."""
+        """Close all connections."""
         self._is_closed = True
         self._engine.dispose()
 
@@ -140,40 +136,37 @@ class Catalog(ABC):
             raise InputError("the corpus is closed; open it again")
 
 
-def engine_name(address: str) -> str:
-    """Which engine an address names."""
-    return str(_module(address).NAME)
+def get_engine_name(address: str) -> str:
+    """Return the name of the engine of an address."""
+    return str(_import_engine(address).NAME)
 
 
-def place_of(address: str) -> str:
-    """What people call the place at an address, without a password."""
-    return str(_module(address).place_of(address))
+def describe_place(address: str) -> str:
+    """Return a readable form of an address, without user and password."""
+    return str(_import_engine(address).describe_place(address))
 
 
-def _module(address: str) -> Any:
+def _import_engine(address: str) -> Any:
     scheme, separator, _ = address.partition("://")
-    if not separator or scheme not in _ENGINES:
-        shown = scheme if separator else address[:40]
-        if scheme in ("http", "https"):
-            raise AddressError(
-                "the catalog's address is that of a service; only unspool.open() in Python takes "
-                "one, commands want the catalog itself"
-            )
+    if separator and scheme in _ENGINES:
+        return importlib.import_module(_ENGINES[scheme])
+    if separator and scheme in ("http", "https"):
         raise AddressError(
-            f"catalog address begins with {shown!r}; give sqlite:///relative.db, "
-            f"sqlite:////absolute.db or postgresql://user@host/name "
-            "in UNSPOOL_DATABASE or with --database"
+            "the catalog's address is the address of a service; only unspool.open() in Python "
+            "accepts one, commands need the catalog itself"
         )
-    return importlib.import_module(_ENGINES[scheme])
+    raise AddressError(
+        f"catalog address begins with {scheme if separator else address[:40]!r}; give "
+        "sqlite:///relative.db, sqlite:////absolute.db or postgresql://user@host/name "
+        "in UNSPOOL_DATABASE or with --database"
+    )
 
 
 def run_migrations(
-    connection: Connection, *, current: str, target: str, schema_name: str | None = None
-) -> None:
-    """Run the scripts between two revisions, and give a new catalog what tells it from every
-    other.
-    """
-    # only here: it takes half a second to import and is needed once in a catalog's life
+    connection: sa.Connection, *, current: str, target: str, schema_name: str | None = None
+) -> Identity | None:
+    """Run the scripts between two revisions and return the catalog's identity, None for "base"."""
+    # Imported here because it takes half a second and is needed once in a catalog's life.
     from alembic import command
     from alembic.config import Config
 
@@ -182,14 +175,15 @@ def run_migrations(
     config.attributes["connection"] = connection
     config.attributes["schema"] = schema_name
     known = schema.KNOWN_REVISIONS
-    downward = target == "base" or (current in known and known.index(target) < known.index(current))
-    (command.downgrade if downward else command.upgrade)(config, target)
-    if target != "base":
-        _make_own(connection)
+    is_downgrade = target == "base" or (
+        current in known and known.index(target) < known.index(current)
+    )
+    (command.downgrade if is_downgrade else command.upgrade)(config, target)
+    return None if target == "base" else _ensure_identity(connection)
 
 
-def known_revision(revision: object, place: str) -> str:
-    """A revision that was read from a catalog; one that is newer than this code is a conflict."""
+def check_revision(revision: object, place: str) -> str:
+    """Return a catalog's revision, '' for none; refuse one that is newer than this code."""
     if revision and revision not in schema.KNOWN_REVISIONS:
         raise ConflictError(
             f"{place} was made by a newer unspool (catalog version {revision}, this one knows "
@@ -198,29 +192,21 @@ def known_revision(revision: object, place: str) -> str:
     return str(revision or "")
 
 
-def read_own(connection: Connection) -> dict[str, str]:
-    """What a catalog says of itself, as far as it does."""
-    return {
-        row[0]: row[1]
-        for row in connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))
-    }
+def read_identity(connection: sa.Connection) -> Identity | None:
+    """Return the catalog's identity; None if a part of it is missing."""
+    rows = connection.execute(sa.select(schema.meta.c.key, schema.meta.c.value))
+    values = {row.key: row.value for row in rows}
+    if IDENTITY not in values or SIGNING_KEY not in values:
+        return None
+    return Identity(values[IDENTITY], bytes.fromhex(values[SIGNING_KEY]))
 
 
-def complete_own(connection: Connection) -> dict[str, str]:
-    """The same, with what is missing made; inside a writing transaction."""
-    _make_own(connection)
-    return read_own(connection)
-
-
-def is_complete(own: dict[str, str]) -> bool:
-    return IDENTITY in own and SIGNING_KEY in own
-
-
-def _make_own(connection: Connection) -> None:
-    """Give a catalog what tells it from every other: its identity, and the key that signs
-    continuations.
-    """
+def _ensure_identity(connection: sa.Connection) -> Identity:
+    """Return the catalog's identity and create its missing parts."""
     known = set(connection.execute(sa.select(schema.meta.c.key)).scalars())
-    for key, value in ((IDENTITY, uuid.uuid4().hex), (SIGNING_KEY, secrets.token_hex(32))):
+    for key, value in ((IDENTITY, secrets.token_hex(16)), (SIGNING_KEY, secrets.token_hex(32))):
         if key not in known:
             connection.execute(sa.insert(schema.meta).values(key=key, value=value))
+    identity = read_identity(connection)
+    assert identity is not None
+    return identity

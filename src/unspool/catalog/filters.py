@@ -1,6 +1,4 @@
-"""Filters as SQL: a filter tree becomes a condition over documents and, if it asks for headings,
-chunks.
-"""
+"""Filters as SQL conditions over documents and, for fields inside documents, chunks."""
 
 from __future__ import annotations
 
@@ -9,21 +7,21 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
-from unspool.catalog import reading
-from unspool.catalog.conversations import speaker_key
+from unspool.catalog.conversations import normalize_speaker
+from unspool.catalog.feed import read_counters
 from unspool.catalog.schema import (
     chunks,
     document_fields,
     documents,
-    field_text,
     messages,
     projects,
+    shorten_field,
 )
 from unspool.domain import globs
 from unspool.domain.documents import Kind, nanoseconds
@@ -40,19 +38,20 @@ from unspool.domain.filters import (
 
 Condition = sa.ColumnElement[bool]
 Glob = Callable[[str], str]
-_REMEMBERED = 16  # filters
+_CACHE_SIZE = 16  # filters
 _GROUP = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What a filter lets through in one project: sorted ids of documents, or of chunks where the
-    filter looks inside documents.
+    """Sorted ids that a filter accepts in one project.
+
+    They are those of documents, or of chunks if the filter has fields inside documents.
     """
 
     documents: npt.NDArray[np.int64] | None = None
     chunks: npt.NDArray[np.int64] | None = None
-    total: int = 0  # how many chunks that comes to
+    total: int = 0  # number of accepted chunks
 
     @property
     def is_empty(self) -> bool:
@@ -62,9 +61,7 @@ class Selection:
     def accepts(
         self, chunk_ids: npt.NDArray[np.int64], document_ids: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Return which of some chunks the filter accepts, given their ids and those of their
-        documents.
-        """
+        """Return a mask of the chunks that the filter accepts."""
         if self.chunks is not None:
             return _contains(self.chunks, chunk_ids)
         assert self.documents is not None
@@ -76,11 +73,9 @@ def _contains(
 ) -> npt.NDArray[np.bool_]:
     if not len(sorted_ids) or not len(ids):
         return np.zeros(len(ids), dtype=np.bool_)
-    lowest, highest = (
-        min(int(sorted_ids[0]), int(ids.min())),
-        max(int(sorted_ids[-1]), int(ids.max())),
-    )
-    # document ids are small numbers: a table is ten times faster than a search
+    lowest = min(int(sorted_ids[0]), int(ids.min()))
+    highest = max(int(sorted_ids[-1]), int(ids.max()))
+    # Document ids are small numbers: a table is ten times faster than a binary search.
     if lowest >= 0 and highest < 16 * len(ids):
         table = np.zeros(highest + 1, dtype=np.bool_)
         table[sorted_ids] = True
@@ -90,46 +85,49 @@ def _contains(
     return found
 
 
-class Selections:
-    """What the last few filters let through, remembered while their projects stay as they are.
-
-    Safe to use from several threads.
-    """
+class SelectionCache:
+    """Selections of the last few filters, valid until their projects change. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._known: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
 
     def get(
-        self, connection: Connection, project_id: int, condition: Filter, *, seq: int | None = None
+        self,
+        connection: sa.Connection,
+        project_id: int,
+        condition: Filter,
+        *,
+        seq: int | None = None,
     ) -> Selection:
-        """What a filter lets through.
+        """Return the selection of a filter.
 
-        `seq` is the project's sequence number, where the caller knows it.
+        `seq` is the project's sequence number, if the caller knows it.
         """
-        known = None if seq is None else self._remembered(project_id, seq, condition)
+        known = None if seq is None else self._look_up(project_id, seq, condition)
         if known is not None:
             return known
-        # as this connection sees it, which may be an older state than the caller knows of
-        seq, _ = reading.counters(connection, project_id)
-        found = self._remembered(project_id, seq, condition) or select(
+        # This connection may see an older state than the caller.
+        seq, _ = read_counters(connection, project_id)
+        selection = self._look_up(project_id, seq, condition) or run_filter(
             connection, project_id, condition
         )
         with self._guard:
-            self._known[(project_id, seq, condition)] = found
-            if len(self._known) > _REMEMBERED:
+            self._known[(project_id, seq, condition)] = selection
+            if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
-        return found
+        return selection
 
-    def _remembered(self, project_id: int, seq: int, condition: Filter) -> Selection | None:
+    def _look_up(self, project_id: int, seq: int, condition: Filter) -> Selection | None:
         with self._guard:
             return self._known.get((project_id, seq, condition))
 
 
-def select(connection: Connection, project_id: int, condition: Filter) -> Selection:
-    """Everything in a project that a filter lets through."""
-    # SQLite asks Python
-    allowed = _sql(condition, globs.steady if connection.dialect.name == "sqlite" else globs.plain)
+def run_filter(connection: sa.Connection, project_id: int, condition: Filter) -> Selection:
+    """Return everything in a project that a filter accepts."""
+    # SQLite matches regular expressions with Python's engine.
+    glob = globs.steady if connection.dialect.name == "sqlite" else globs.plain
+    allowed = _build_condition(condition, glob)
     if fields_of(condition) & INSIDE:
         query = (
             sa.select(chunks.c.id)
@@ -147,61 +145,61 @@ def select(connection: Connection, project_id: int, condition: Filter) -> Select
     return Selection(documents=ids, total=sum(row[1] for row in found))
 
 
-def _sql(condition: Filter, glob: Glob) -> Condition:
+def _build_condition(condition: Filter, glob: Glob) -> Condition:
     if isinstance(condition, Compare):
         return _compare(condition, glob)
     if isinstance(condition, Not):
-        return sa.not_(sa.func.coalesce(_sql(condition.inner, glob), sa.false()))
+        return sa.not_(sa.func.coalesce(_build_condition(condition.inner, glob), sa.false()))
     if isinstance(condition, AllOf):
-        return _together(sa.and_, sa.true(), [_sql(part, glob) for part in condition.parts])
+        return _join(sa.and_, sa.true(), [_build_condition(part, glob) for part in condition.parts])
     assert isinstance(condition, AnyOf)
-    listed = _listed(condition)
-    return (
-        listed
-        if listed is not None
-        else _together(sa.or_, sa.false(), [_sql(part, glob) for part in condition.parts])
-    )
+    known = _match_list(condition)
+    if known is not None:
+        return known
+    return _join(sa.or_, sa.false(), [_build_condition(part, glob) for part in condition.parts])
 
 
-def _listed(condition: AnyOf) -> Condition | None:
-    """A list of values of one field, where a database can look them up as such: a thousand
-    comparisons take a second to write down.
+def _match_list(condition: AnyOf) -> Condition | None:
+    """Return an IN condition for values of one field; None for any other condition.
+
+    SQLAlchemy takes a second to compile a thousand comparisons.
     """
     field = listed_field(condition)
-    values = [part.value for part in condition.parts if isinstance(part, Compare)]
-    texts = [str(value) for value in values if isinstance(value, str)]
-    if field in ("document", "conversation"):
-        known: Condition = documents.c.path.in_(texts)
-        return known if field == "document" else sa.and_(documents.c.kind == Kind.CHAT, known)
-    if field == "language":
-        return documents.c.language.in_([text.lower() for text in texts])
-    if field == "kind":
-        return documents.c.kind.in_(texts)
-    if field == "project":
-        return documents.c.project_id.in_(
-            sa.select(projects.c.id).where(projects.c.name.in_(texts))
-        )
     if not field:
         return None
+    values = [part.value for part in condition.parts if isinstance(part, Compare)]
+    texts = [value for value in values if isinstance(value, str)]
+    known = _match_texts(field, texts)
+    if known is not None:
+        return known
     numbers = [float(value) for value in values if isinstance(value, int | float)]
-    known = sa.or_(
-        document_fields.c.text.in_([field_text(text) for text in texts]),
-        document_fields.c.number.in_(numbers),
-    )
-    return sa.exists().where(
-        document_fields.c.document_id == documents.c.id,
-        document_fields.c.key == field.removeprefix("metadata."),
-        known,
-    )
+    is_text = document_fields.c.text.in_([shorten_field(text) for text in texts])
+    return _match_metadata(field, sa.or_(is_text, document_fields.c.number.in_(numbers)))
 
 
-def _together(
+def _match_texts(field: str, texts: Sequence[str]) -> Condition | None:
+    """Return the condition that a field has one of the values; None for a metadata field."""
+    match field:
+        case "document":
+            return documents.c.path.in_(texts)
+        case "conversation":
+            return sa.and_(documents.c.kind == Kind.CHAT, documents.c.path.in_(texts))
+        case "language":
+            return documents.c.language.in_([text.lower() for text in texts])
+        case "kind":
+            return documents.c.kind.in_(texts)
+        case "project":
+            named = sa.select(projects.c.id).where(projects.c.name.in_(texts))
+            return documents.c.project_id.in_(named)
+    return None
+
+
+def _join(
     join: Callable[..., Condition], empty: Condition, parts: Sequence[Condition]
 ) -> Condition:
-    """Conditions as one.
+    """Join conditions. Long lists are nested in groups, because SQLite limits expression depth.
 
-    Many are grouped, by a function because brackets are taken away: to SQLite a row is a tree, and
-    one of 1000 too deep.
+    A function call keeps each group together: SQLAlchemy removes redundant brackets.
     """
     while len(parts) > _GROUP:
         parts = [
@@ -212,71 +210,58 @@ def _together(
 
 
 def _compare(condition: Compare, glob: Glob) -> Condition:
-    field, value = condition.field, condition.value
-    if field == "path":
-        return documents.c.path.regexp_match(glob(str(value)))
-    if field == "document":
-        return documents.c.path == str(value)
-    if field == "language":
-        return documents.c.language == str(value).lower()
-    if field == "kind":
-        return documents.c.kind == str(value)
-    if field == "heading":
-        above = chunks.c.headings.icontains(str(value), autoescape=True)
-        begins = sa.and_(
-            documents.c.kind == Kind.DOCS, chunks.c.defines.icontains(str(value), autoescape=True)
-        )
-        return sa.or_(above, begins)
-    if field == "conversation":
-        return sa.and_(documents.c.kind == Kind.CHAT, documents.c.path == str(value))
-    if field == "speaker":
-        name = speaker_key(str(value))
-        return _said(sa.or_(messages.c.speaker == name, messages.c.kind == name))
-    if field == "time":
-        assert isinstance(value, datetime)
-        return _said(_ordered(messages.c.at_ns, condition.op, _nanoseconds(value)))
-    if field == "project":
-        return documents.c.project_id.in_(
-            sa.select(projects.c.id).where(projects.c.name == str(value))
-        )
-    if field == "modified":
-        assert isinstance(value, datetime)
-        return _ordered(documents.c.modified_ns, condition.op, _nanoseconds(value))
-    return _metadata(field.removeprefix("metadata."), condition)
+    value, text = condition.value, str(condition.value)
+    match condition.field:
+        case "path":
+            return documents.c.path.regexp_match(glob(text))
+        case "heading":
+            is_above = chunks.c.headings.icontains(text, autoescape=True)
+            begins = chunks.c.defines.icontains(text, autoescape=True)
+            return sa.or_(is_above, sa.and_(documents.c.kind == Kind.DOCS, begins))
+        case "speaker":
+            name = normalize_speaker(text)
+            return _match_message(sa.or_(messages.c.speaker == name, messages.c.kind == name))
+        case "time":
+            return _match_message(_compare_time(messages.c.at_ns, condition))
+        case "modified":
+            return _compare_time(documents.c.modified_ns, condition)
+    known = _match_texts(condition.field, [text])
+    if known is not None:
+        return known
+    # A boolean is stored as 0 or 1.
+    is_match = (
+        _apply_operator(document_fields.c.number, condition.op, float(value))
+        if isinstance(value, int | float)
+        else _apply_operator(document_fields.c.text, condition.op, shorten_field(text))
+    )
+    return _match_metadata(condition.field, is_match)
 
 
-def _said(condition: Condition) -> Condition:
-    """A condition on the message that a chunk is of."""
-    here = sa.and_(
+def _match_message(condition: Condition) -> Condition:
+    """Return a condition on the message of a chunk."""
+    is_message = sa.and_(
         documents.c.kind == Kind.CHAT,
         messages.c.document_id == chunks.c.document_id,
         messages.c.number == chunks.c.first_line,
     )
-    return sa.exists().where(here, condition)
+    return sa.exists().where(is_message, condition)
 
 
-def _nanoseconds(value: datetime) -> int:
-    return min(max(nanoseconds(value), -(2**63)), 2**63 - 1)
+def _compare_time(column: sa.ColumnElement[Any], condition: Compare) -> Condition:
+    assert isinstance(condition.value, datetime)
+    time_ns = min(max(nanoseconds(condition.value), -(2**63)), 2**63 - 1)
+    return _apply_operator(column, condition.op, time_ns)
 
 
-def _metadata(key: str, condition: Compare) -> Condition:
-    number = isinstance(condition.value, int | float)  # a boolean is kept as 0 or 1
-    column: sa.ColumnElement[object] = (
-        document_fields.c.number if number else document_fields.c.text
-    )
-    value = (
-        float(condition.value)
-        if isinstance(condition.value, int | float)
-        else field_text(str(condition.value))
-    )
+def _match_metadata(field: str, is_match: Condition) -> Condition:
     return sa.exists().where(
         document_fields.c.document_id == documents.c.id,
-        document_fields.c.key == key,
-        _ordered(column, condition.op, value),
+        document_fields.c.key == field.removeprefix("metadata."),
+        is_match,
     )
 
 
-def _ordered(column: sa.ColumnElement[object], op: str, value: object) -> Condition:
+def _apply_operator(column: sa.ColumnElement[Any], op: str, value: object) -> Condition:
     return {
         "eq": column == value,
         "lt": column < value,

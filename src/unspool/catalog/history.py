@@ -1,7 +1,4 @@
-"""Streams of records, in SQL: append, read by offset, count, prune, remove.
-
-Each function is part of a caller's transaction.
-"""
+"""Streams of records. Each function is part of the caller's transaction."""
 
 from __future__ import annotations
 
@@ -10,75 +7,72 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import projects
-from unspool.catalog.projects import name_sha
+from unspool.catalog.projects import hash_name
 from unspool.catalog.schema import projects as project_table
 from unspool.catalog.schema import records, streams
-from unspool.catalog.statements import insert_new, keep_order
+from unspool.catalog.statements import count_rows, disable_sort, insert_if_missing
 from unspool.domain.history import Excerpt, Record, Retention, StreamStatus
 
-# records that one append removes at most: nobody waits for a stream that is suddenly to be short
+# Records that one append deletes at most, so that it stays fast after the retention was lowered.
 PRUNED_BY_APPEND = 100
-FAR = 1_000  # an offset from which on it matters how the rows before it are left out
+FAR = 1_000  # from this offset on, the way in which rows are skipped matters
 
 
 class StreamRow(NamedTuple):
-    """A stream: how many records it has had, and how many are kept."""
+    """Row of a stream: the number of its newest record, and the count of its records."""
 
     id: int
     last: int
     kept: int
 
 
-def find(
-    connection: Connection, project: str, stream: str, *, alone: bool = False
+def find_stream(
+    connection: sa.Connection, project: str, stream: str, *, lock: bool = False
 ) -> StreamRow | None:
-    """The stream of that name; `alone`, nobody else may write it until the transaction ends."""
-    row = connection.execute(_FIND_ALONE if alone else _FIND, _names(project, stream)).first()
+    """Return a stream; `lock` excludes other writers until the transaction ends."""
+    row = connection.execute(
+        _FIND_AND_LOCK if lock else _FIND, _build_names(project, stream)
+    ).first()
     return StreamRow(*row) if row else None
 
 
-def append(
-    connection: Connection, project: str, stream: str, *, at: datetime, body: str, sha: bytes
+def append_record(
+    connection: sa.Connection, project: str, stream: str, *, at: datetime, body: str, sha: bytes
 ) -> tuple[Record, StreamRow]:
-    """Add a record.
-
-    The project and the stream are made if need be; until the transaction ends nobody else may write
-    the stream.
-    """
-    row = connection.execute(_NEXT, _names(project, stream)).first()
-    # more than once where another one made it at the same time and it was removed at once
+    """Append a record and lock the stream. Project and stream are created if they are missing."""
+    row = connection.execute(_NEXT, _build_names(project, stream)).first()
+    # It repeats if another writer created the stream and deleted it at once.
     while row is None:
-        owner = projects.ensure(connection, project)
-        insert_new(
+        owner = projects.ensure_project(connection, project)
+        insert_if_missing(
             connection,
             streams,
             {
                 "project_id": owner.id,
                 "name": stream,
-                "name_sha": name_sha(stream),
+                "name_sha": hash_name(stream),
                 "last": 0,
                 "kept": 0,
             },
         )
-        row = connection.execute(_NEXT, _names(project, stream)).first()
-    held = StreamRow(*row)
+        row = connection.execute(_NEXT, _build_names(project, stream)).first()
+    head = StreamRow(*row)
     values = {
-        "stream_id": held.id,
-        "number": held.last,
+        "stream_id": head.id,
+        "number": head.last,
         "at": at,
         "sha": sha,
         "length": len(body),
         "body": body,
     }
     connection.execute(sa.insert(records), values)
-    return Record(stream=stream, number=held.last, at=at, body=body), held
+    return Record(stream=stream, number=head.last, at=at, body=body), head
 
 
-def read(
-    connection: Connection,
+def read_records(
+    connection: sa.Connection,
     stream_id: int,
     stream: str,
     *,
@@ -86,13 +80,15 @@ def read(
     offset: int,
     since: datetime | None,
 ) -> list[Record]:
-    """Whole records, newest first; the database leaves out the first ones."""
-    rows = _newest(connection, stream_id, [records.c.body], limit=limit, offset=offset, since=since)
+    """Return whole records, newest first."""
+    rows = _select_newest(
+        connection, stream_id, [records.c.body], limit=limit, offset=offset, since=since
+    )
     return [Record(stream=stream, number=number, at=at, body=body) for number, at, body in rows]
 
 
-def excerpts(
-    connection: Connection,
+def read_excerpts(
+    connection: sa.Connection,
     stream_id: int,
     *,
     limit: int,
@@ -100,11 +96,11 @@ def excerpts(
     since: datetime | None,
     characters: int | None,
 ) -> list[Excerpt]:
-    """The same with only the beginning of each body; None means all of it."""
+    """Return records with the first characters of their bodies; None means whole bodies."""
     text: sa.ColumnElement[str] = (
         records.c.body if characters is None else sa.func.substring(records.c.body, 1, characters)
     )
-    rows = _newest(
+    rows = _select_newest(
         connection,
         stream_id,
         [records.c.sha, records.c.length, text],
@@ -118,56 +114,50 @@ def excerpts(
     ]
 
 
-def count(
-    connection: Connection, row: StreamRow, *, retention: Retention, since: datetime | None
+def count_records(
+    connection: sa.Connection, row: StreamRow, *, retention: Retention, since: datetime | None
 ) -> int:
-    """How many records a stream shows; those that are past their age but not yet removed are
-    looked for, and they are few.
-    """
+    """Count the records that a stream shows. Only expired ones, which are few, are looked up."""
     kept = row.kept
     if since is not None:
-        old = (
-            sa.select(sa.func.count())
-            .select_from(records)
-            .where(records.c.stream_id == row.id, records.c.at < since)
-        )
-        kept -= connection.execute(old).scalar_one()
+        kept -= count_rows(connection, records.c.stream_id == row.id, records.c.at < since)
     return kept - retention.excess(kept)
 
 
-def prune(
-    connection: Connection,
+def prune_stream(
+    connection: sa.Connection,
     row: StreamRow,
     *,
     retention: Retention,
     since: datetime | None,
     most: int,
 ) -> int:
-    """Remove the oldest of those records that are not to be kept, so many at most; returns how
-    many went. Have the stream alone.
+    """Delete at most `most` records beyond the retention, oldest first, and return their number.
+
+    Lock the stream before.
     """
-    gone = 0
+    deleted = 0
     if since is not None:
-        gone += _remove_oldest(connection, row.id, most, records.c.at < since)
-    excess = min(retention.excess(row.kept - gone), most - gone)
+        deleted += _delete_oldest(connection, row.id, most, records.c.at < since)
+    excess = min(retention.excess(row.kept - deleted), most - deleted)
     if excess:
-        gone += _remove_oldest(connection, row.id, excess)
-    if gone:
+        deleted += _delete_oldest(connection, row.id, excess)
+    if deleted:
         connection.execute(
-            sa.update(streams).where(streams.c.id == row.id).values(kept=streams.c.kept - gone)
+            sa.update(streams).where(streams.c.id == row.id).values(kept=streams.c.kept - deleted)
         )
-    return gone
+    return deleted
 
 
-def remove(connection: Connection, row: StreamRow) -> int:
-    """Remove a stream with its records; returns how many went. Have it alone."""
-    gone = connection.execute(sa.delete(records).where(records.c.stream_id == row.id)).rowcount
+def delete_stream(connection: sa.Connection, row: StreamRow) -> int:
+    """Delete a stream with its records and return their number. Lock the stream before."""
+    deleted = connection.execute(sa.delete(records).where(records.c.stream_id == row.id)).rowcount
     connection.execute(sa.delete(streams).where(streams.c.id == row.id))
-    return gone
+    return deleted
 
 
-def all_streams(connection: Connection, project: str | None = None) -> list[StreamStatus]:
-    """Every stream, or those of one project, by project and name."""
+def list_streams(connection: sa.Connection, project: str | None = None) -> list[StreamStatus]:
+    """Return all streams, or those of one project, by project and name."""
     newest = (
         sa.select(sa.func.max(records.c.at))
         .where(records.c.stream_id == streams.c.id)
@@ -177,7 +167,7 @@ def all_streams(connection: Connection, project: str | None = None) -> list[Stre
         streams, project_table
     )
     if project is not None:
-        query = query.where(project_table.c.name_sha == name_sha(project))
+        query = query.where(project_table.c.name_sha == hash_name(project))
     rows = connection.execute(query.order_by(project_table.c.name, streams.c.name))
     return [
         StreamStatus(project=owner, stream=name, records=kept, newest=at)
@@ -185,8 +175,8 @@ def all_streams(connection: Connection, project: str | None = None) -> list[Stre
     ]
 
 
-def _remove_oldest(
-    connection: Connection, stream_id: int, most: int, *which: sa.ColumnElement[bool]
+def _delete_oldest(
+    connection: sa.Connection, stream_id: int, most: int, *which: sa.ColumnElement[bool]
 ) -> int:
     oldest = (
         sa.select(records.c.number)
@@ -199,8 +189,8 @@ def _remove_oldest(
     ).rowcount
 
 
-def _newest(
-    connection: Connection,
+def _select_newest(
+    connection: sa.Connection,
     stream_id: int,
     columns: Sequence[sa.ColumnElement[Any]],
     *,
@@ -208,12 +198,12 @@ def _newest(
     offset: int,
     since: datetime | None,
 ) -> list[tuple[Any, ...]]:
-    """Records from an offset on, newest first.
+    """Return records from an offset on, newest first.
 
-    Those that are left out are counted in the index alone, without a look at their bodies.
+    Skipped records are counted in the index alone, without reading their bodies.
     """
     if offset >= FAR:
-        keep_order(connection)
+        disable_sort(connection)
     which = [records.c.stream_id == stream_id]
     if since is not None:
         which.append(records.c.at >= since)
@@ -232,11 +222,11 @@ def _newest(
     return sorted((tuple(row) for row in rows), key=lambda row: (row[1], row[0]), reverse=True)
 
 
-def _names(project: str, stream: str) -> dict[str, bytes]:
-    return {"b_project": name_sha(project), "b_name": name_sha(stream)}
+def _build_names(project: str, stream: str) -> dict[str, bytes]:
+    return {"b_project": hash_name(project), "b_name": hash_name(stream)}
 
 
-def _named() -> sa.ColumnElement[bool]:
+def _match_names() -> sa.ColumnElement[bool]:
     owner = (
         sa.select(project_table.c.id)
         .where(project_table.c.name_sha == sa.bindparam("b_project"))
@@ -245,11 +235,11 @@ def _named() -> sa.ColumnElement[bool]:
     return (streams.c.project_id == owner) & (streams.c.name_sha == sa.bindparam("b_name"))
 
 
-_FIND = sa.select(streams.c.id, streams.c.last, streams.c.kept).where(_named())
-_FIND_ALONE = _FIND.with_for_update()
+_FIND = sa.select(streams.c.id, streams.c.last, streams.c.kept).where(_match_names())
+_FIND_AND_LOCK = _FIND.with_for_update()
 _NEXT = (
     sa.update(streams)
-    .where(_named())
+    .where(_match_names())
     .values(last=streams.c.last + 1, kept=streams.c.kept + 1)
     .returning(streams.c.id, streams.c.last, streams.c.kept)
 )

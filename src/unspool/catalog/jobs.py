@@ -1,9 +1,7 @@
-"""Jobs, in SQL: every process of a service reads the same rows, and one that has been silent for
-long counts as gone.
+"""Jobs of a service, shared by all of its processes.
 
-A row says what its process last wrote. Whether that process still lives is told by the heartbeat,
-when the row is read: nobody writes for it, so one that was only held up is at work again once it
-goes on.
+A job whose process is silent for long is reported as interrupted. Its row is not changed: a process
+that was only delayed continues its job.
 """
 
 from __future__ import annotations
@@ -15,61 +13,47 @@ from enum import Enum
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import jobs
-from unspool.catalog.statements import batches, hold
+from unspool.catalog.statements import lock_table, split_batches
 from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import Progress
 
-# six heartbeats; a batch that holds the catalog takes well under a second
+# six heartbeats; a batch that locks the catalog takes well under a second
 SILENCE = timedelta(seconds=30)
 KEPT_FOR = timedelta(days=7)
-KEPT_AT_MOST = 1_000  # of those that are over
+KEPT_AT_MOST = 1_000  # ended jobs
 
 _OPEN = (JobState.QUEUED, JobState.RUNNING)
 _is_open = jobs.c.state.in_(_OPEN)
 _COLUMNS = [jobs.c[name] for name in (*Job.__dataclass_fields__, "heartbeat_at")]
 
 
-class Claim(Enum):
-    """What came of an attempt to begin a job."""
+class ClaimResult(Enum):
+    """Result of an attempt to begin a job."""
 
-    TAKEN = "taken"
-    LATER = "later"  # another job of the project runs
-    GONE = "gone"  # it was cancelled while it waited
+    CLAIMED = "claimed"
+    BUSY = "busy"  # another job of the project runs
+    CANCELLED = "cancelled"  # while it waited
 
 
-def now(connection: Connection) -> datetime:
-    """The time by the clock of the database, or of this machine where that has none of its own."""
+def read_clock(connection: sa.Connection) -> datetime:
+    """Return the time of the database server, or of this machine for SQLite."""
     if connection.dialect.name != "postgresql":
         return datetime.now(UTC)
-    found: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
-    return found.astimezone(UTC)
+    now: datetime = connection.execute(sa.select(sa.func.clock_timestamp())).scalar_one()
+    return now.astimezone(UTC)
 
 
-def add(connection: Connection, job: Job, *, worker: str, join: bool) -> Job:
-    """Store a new job, and remove old ones.
+def insert_job(connection: sa.Connection, job: Job, *, worker: str, join: bool) -> Job:
+    """Store a new job and delete old ones.
 
-    `join`, one for the same project and source that waits already is returned in its place.
+    `join` returns a job that already waits for the same project and source instead.
     """
-    hold(connection, jobs, alone=True)
+    lock_table(connection, jobs, exclusive=True)
     now = job.created_at
-    if join:
-        waits = (
-            jobs.c.project == job.project,
-            jobs.c.source == job.source,
-            jobs.c.state == JobState.QUEUED,
-            ~jobs.c.cancel,
-        )
-        row = connection.execute(
-            sa.select(*_COLUMNS)
-            .where(*waits, jobs.c.heartbeat_at >= now - SILENCE)
-            .order_by(jobs.c.created_at)
-            .limit(1)
-        ).first()
-        if row is not None:
-            return _job(row, now)
+    if join and (waiting := _find_waiting(connection, job, now)) is not None:
+        return waiting
     values = {
         "id": job.id,
         "project": job.project,
@@ -83,94 +67,107 @@ def add(connection: Connection, job: Job, *, worker: str, join: bool) -> Job:
             **values, worker=worker, cancel=False, progress={}, report={}, error_code="", error=""
         )
     )
-    _sweep(connection, now)
+    _delete_old(connection, now)
     return job
 
 
-def find(
-    connection: Connection, id_: str, *, projects: Collection[str] | None, now: datetime
-) -> Job | None:
-    """The job of that id, where it belongs to one of the projects; None stands for all of them."""
-    row = connection.execute(sa.select(*_COLUMNS).where(jobs.c.id == id_)).first()
-    return (
-        None
-        if row is None or (projects is not None and row.project not in projects)
-        else _job(row, now)
+def _find_waiting(connection: sa.Connection, job: Job, now: datetime) -> Job | None:
+    query = sa.select(*_COLUMNS).where(
+        jobs.c.project == job.project,
+        jobs.c.source == job.source,
+        jobs.c.state == JobState.QUEUED,
+        ~jobs.c.cancel,
+        jobs.c.heartbeat_at >= now - SILENCE,
     )
+    row = connection.execute(query.order_by(jobs.c.created_at).limit(1)).first()
+    return None if row is None else _build_job(row, now)
 
 
-def newest(
-    connection: Connection, *, projects: Collection[str] | None, limit: int, now: datetime
+def find_job(
+    connection: sa.Connection, id_: str, *, projects: Collection[str] | None, now: datetime
+) -> Job | None:
+    """Return a job if it belongs to one of the projects. None means all projects."""
+    query = sa.select(*_COLUMNS).where(jobs.c.id == id_, _match_projects(projects))
+    row = connection.execute(query).first()
+    return None if row is None else _build_job(row, now)
+
+
+def list_jobs(
+    connection: sa.Connection, *, projects: Collection[str] | None, limit: int, now: datetime
 ) -> list[Job]:
-    """Jobs of the projects, newest first."""
+    """Return jobs of the projects, newest first."""
     query = (
         sa.select(*_COLUMNS)
-        .where(_within(projects))
+        .where(_match_projects(projects))
         .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
     )
-    return [_job(row, now) for row in connection.execute(query.limit(limit))]
+    return [_build_job(row, now) for row in connection.execute(query.limit(limit))]
 
 
-def count(
-    connection: Connection, *, projects: Collection[str] | None, now: datetime
+def count_jobs(
+    connection: sa.Connection, *, projects: Collection[str] | None, now: datetime
 ) -> dict[JobState, int]:
-    """How many jobs stand where."""
-    lost = sa.case(
+    """Count the jobs by state."""
+    state = sa.case(
         (_is_open & (jobs.c.heartbeat_at < now - SILENCE), JobState.INTERRUPTED.value),
         else_=jobs.c.state,
     )
-    each = sa.select(lost.label("state")).where(_within(projects)).subquery()
+    each = sa.select(state.label("state")).where(_match_projects(projects)).subquery()
     rows = connection.execute(sa.select(each.c.state, sa.func.count()).group_by(each.c.state))
     return {**dict.fromkeys(JobState, 0), **{JobState(state): number for state, number in rows}}
 
 
-def claim(connection: Connection, job: Job, *, now: datetime) -> Claim:
-    """Begin a job, unless another one of its project is running, in whichever process."""
-    hold(connection, jobs, alone=True)
-    runs = (
+def claim_job(connection: sa.Connection, job: Job, *, now: datetime) -> ClaimResult:
+    """Begin a job, unless a process runs another job of its project."""
+    lock_table(connection, jobs, exclusive=True)
+    running = sa.select(jobs.c.id).where(
         jobs.c.project == job.project,
         jobs.c.state == JobState.RUNNING,
         jobs.c.heartbeat_at >= now - SILENCE,
     )
-    if connection.execute(sa.select(jobs.c.id).where(*runs).limit(1)).first() is not None:
-        return Claim.LATER
-    begun = sa.update(jobs).where(
+    if connection.execute(running.limit(1)).first() is not None:
+        return ClaimResult.BUSY
+    queued = sa.update(jobs).where(
         jobs.c.id == job.id, jobs.c.state == JobState.QUEUED, ~jobs.c.cancel
     )
     changed = connection.execute(
-        begun.values(state=JobState.RUNNING.value, started_at=now, heartbeat_at=now)
+        queued.values(state=JobState.RUNNING.value, started_at=now, heartbeat_at=now)
     ).rowcount
-    return Claim.TAKEN if changed else Claim.GONE
+    return ClaimResult.CLAIMED if changed else ClaimResult.CANCELLED
 
 
-def beat(
-    connection: Connection, ids: Iterable[str], *, progress: Mapping[str, Progress], now: datetime
+def renew_jobs(
+    connection: sa.Connection,
+    ids: Iterable[str],
+    *,
+    progress: Mapping[str, Progress],
+    now: datetime,
 ) -> None:
-    """Say that these jobs are alive, and how far some of them are."""
-    for some in batches(sorted(ids)):
+    """Renew the heartbeats of jobs, and store the progress of some."""
+    for batch in split_batches(sorted(ids)):
         connection.execute(
-            sa.update(jobs).where(jobs.c.id.in_(some), _is_open).values(heartbeat_at=now)
+            sa.update(jobs).where(jobs.c.id.in_(batch), _is_open).values(heartbeat_at=now)
         )
-    for id_, one in progress.items():
+    for id_, value in progress.items():
         connection.execute(
-            sa.update(jobs).where(jobs.c.id == id_, _is_open).values(progress=asdict(one))
+            sa.update(jobs).where(jobs.c.id == id_, _is_open).values(progress=asdict(value))
         )
 
 
-def wanted(connection: Connection, ids: Iterable[str]) -> frozenset[str]:
-    """Those of the jobs that are neither over nor asked to stop."""
+def find_active(connection: sa.Connection, ids: Iterable[str]) -> frozenset[str]:
+    """Return the ids of those jobs that have neither ended nor been cancelled."""
     found: set[str] = set()
-    for some in batches(ids):
+    for batch in split_batches(ids):
         found.update(
             connection.execute(
-                sa.select(jobs.c.id).where(jobs.c.id.in_(some), _is_open, ~jobs.c.cancel)
+                sa.select(jobs.c.id).where(jobs.c.id.in_(batch), _is_open, ~jobs.c.cancel)
             ).scalars()
         )
     return frozenset(found)
 
 
-def finish(
-    connection: Connection,
+def finish_jobs(
+    connection: sa.Connection,
     ids: Iterable[str],
     state: JobState,
     *,
@@ -180,7 +177,7 @@ def finish(
     error_code: str = "",
     error: str = "",
 ) -> None:
-    """Say how jobs ended; what is over already stays as it is."""
+    """Store how jobs ended. Jobs that have ended before are not changed."""
     values: dict[str, Any] = {
         "state": state.value,
         "finished_at": now,
@@ -190,15 +187,12 @@ def finish(
     }
     values |= {} if progress is None else {"progress": asdict(progress)}
     values |= {} if report is None else {"report": dict(report)}
-    for some in batches(sorted(ids)):
-        connection.execute(sa.update(jobs).where(jobs.c.id.in_(some), _is_open).values(**values))
+    for batch in split_batches(sorted(ids)):
+        connection.execute(sa.update(jobs).where(jobs.c.id.in_(batch), _is_open).values(**values))
 
 
-def cancel(connection: Connection, id_: str, *, now: datetime) -> None:
-    """End a job that waits, and ask one that runs to stop.
-
-    One whose process is gone stays interrupted.
-    """
+def cancel_job(connection: sa.Connection, id_: str, *, now: datetime) -> None:
+    """End a waiting job, and ask a running one to stop. An interrupted job stays interrupted."""
     alive = (jobs.c.id == id_, jobs.c.heartbeat_at >= now - SILENCE)
     waits = sa.update(jobs).where(*alive, jobs.c.state == JobState.QUEUED)
     connection.execute(waits.values(state=JobState.CANCELLED.value, cancel=True, finished_at=now))
@@ -207,11 +201,8 @@ def cancel(connection: Connection, id_: str, *, now: datetime) -> None:
     )
 
 
-def forget(connection: Connection, project: str) -> None:
-    """Remove the jobs of a project that goes.
-
-    One that runs is asked to stop, and is seen until it is swept; one that waits never begins.
-    """
+def delete_jobs(connection: sa.Connection, project: str) -> None:
+    """Delete the jobs of a project. A running one is asked to stop and deleted later."""
     connection.execute(
         sa.update(jobs)
         .where(jobs.c.project == project, jobs.c.state == JobState.RUNNING)
@@ -222,8 +213,8 @@ def forget(connection: Connection, project: str) -> None:
     )
 
 
-def _sweep(connection: Connection, now: datetime) -> None:
-    """Remove jobs that are over: those of long ago, and the oldest where there are many."""
+def _delete_old(connection: sa.Connection, now: datetime) -> None:
+    """Delete ended jobs: those of long ago, and the oldest if there are many."""
     over = ~_is_open | (jobs.c.heartbeat_at < now - SILENCE)
     connection.execute(sa.delete(jobs).where(over, jobs.c.heartbeat_at < now - KEPT_FOR))
     many = (
@@ -232,15 +223,15 @@ def _sweep(connection: Connection, now: datetime) -> None:
         .order_by(jobs.c.created_at.desc(), jobs.c.id.desc())
         .offset(KEPT_AT_MOST)
     )
-    for some in batches(connection.execute(many).scalars().all()):
-        connection.execute(sa.delete(jobs).where(jobs.c.id.in_(some)))
+    for batch in split_batches(connection.execute(many).scalars().all()):
+        connection.execute(sa.delete(jobs).where(jobs.c.id.in_(batch)))
 
 
-def _within(projects: Collection[str] | None) -> sa.ColumnElement[bool]:
+def _match_projects(projects: Collection[str] | None) -> sa.ColumnElement[bool]:
     return sa.true() if projects is None else jobs.c.project.in_(sorted(projects))
 
 
-def _job(row: Any, now: datetime) -> Job:
+def _build_job(row: Any, now: datetime) -> Job:
     values = dict(row._mapping)
     heartbeat, state = values.pop("heartbeat_at"), JobState(values["state"])
     if not state.is_over and heartbeat < now - SILENCE:

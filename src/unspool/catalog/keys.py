@@ -1,4 +1,4 @@
-"""Keys, in SQL. Each function is part of a caller's transaction."""
+"""Access keys of a service. Each function is part of the caller's transaction."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog.schema import keys
 from unspool.domain.keys import Key, Role
 
 
-def insert(connection: Connection, key: Key, sha: bytes) -> None:
-    """Store a new key by what proves it."""
+def insert_key(connection: sa.Connection, key: Key, sha: bytes) -> None:
+    """Store a new key with the hash of its secret."""
     connection.execute(
         sa.insert(keys).values(
             id=key.id,
@@ -27,31 +26,29 @@ def insert(connection: Connection, key: Key, sha: bytes) -> None:
     )
 
 
-def find(connection: Connection, id_: str) -> tuple[Key, bytes] | None:
-    """A key by its id, with what proves it."""
+def find_key(connection: sa.Connection, id_: str) -> tuple[Key, bytes] | None:
+    """Return a key and the hash of its secret."""
     row = connection.execute(_FIND, {"b_id": id_}).first()
-    return None if row is None else (_key(row), bytes(row.sha))
+    return None if row is None else (_build_key(row), bytes(row.sha))
 
 
-def every(connection: Connection) -> list[Key]:
-    """All keys, oldest first."""
-    return [
-        _key(row)
-        for row in connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id))
-    ]
+def list_keys(connection: sa.Connection) -> list[Key]:
+    """Return all keys, oldest first."""
+    rows = connection.execute(sa.select(keys).order_by(keys.c.created_at, keys.c.id))
+    return [_build_key(row) for row in rows]
 
 
-def revoke(connection: Connection, id_: str, now: datetime) -> Key | None:
-    """End a key now, unless it has been ended before; None where there is none."""
+def revoke_key(connection: sa.Connection, id_: str, now: datetime) -> Key | None:
+    """Revoke a key, unless it is revoked already, and return it; None if it does not exist."""
     connection.execute(
         sa.update(keys).where(keys.c.id == id_, keys.c.revoked_at.is_(None)).values(revoked_at=now)
     )
-    found = find(connection, id_)
+    found = find_key(connection, id_)
     return None if found is None else found[0]
 
 
-def has_any(connection: Connection) -> bool:
-    """Whether there has ever been a key."""
+def has_keys(connection: sa.Connection) -> bool:
+    """Return true if a key has ever existed."""
     return connection.execute(_ANY).first() is not None
 
 
@@ -59,7 +56,7 @@ _FIND = sa.select(keys).where(keys.c.id == sa.bindparam("b_id"))
 _ANY = sa.select(keys.c.id).limit(1)
 
 
-def _key(row: Any) -> Key:
+def _build_key(row: Any) -> Key:
     return Key(
         id=row.id,
         name=row.name,

@@ -1,4 +1,4 @@
-"""Lines of a document, put together again from its chunks; of a conversation, what was said."""
+"""Lines of a document, assembled from its chunks, and messages of a conversation."""
 
 from __future__ import annotations
 
@@ -6,50 +6,40 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
-from unspool.catalog.projects import ProjectRow, name_sha
+from unspool.catalog.projects import ProjectRow, hash_name
 from unspool.catalog.schema import chunks, conversations, documents, messages
 from unspool.domain.documents import Kind, Lines, Passage
 from unspool.errors import InputError, NotFoundError
 
 
-def read(
-    connection: Connection, project: ProjectRow, path: str, *, first: int, last: int | None
+def read_passage(
+    connection: sa.Connection, project: ProjectRow, path: str, *, first: int, last: int | None
 ) -> Passage | None:
-    """The lines of a document from one to another, or to its end; None where there is no such
-    document.
+    """Return lines of a document, or its messages, up to `last` or its end.
+
+    None means that the document does not exist.
     """
-    if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
-        raise InputError(
-            f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1"
-        )
-    if last is not None and last < first:
-        raise InputError(
-            f"line {last} is before line {first}; give the first line and then the last"
-        )
+    _check_lines(first, last)
     query = sa.select(
         documents.c.id, documents.c.path, documents.c.title, documents.c.language, documents.c.kind
     )
     head = connection.execute(
-        query.where(documents.c.project_id == project.id, documents.c.path_sha == name_sha(path))
+        query.where(documents.c.project_id == project.id, documents.c.path_sha == hash_name(path))
     ).first()
     if head is None:
         return None
     is_chat = head.kind == Kind.CHAT
-    end = (
-        connection.execute((_LAST_MESSAGE if is_chat else _LAST_LINE), {"b_id": head.id}).scalar()
-        or 0
-    )
+    count = _LAST_MESSAGE if is_chat else _LAST_LINE
+    end = connection.execute(count, {"b_id": head.id}).scalar() or 0
     if first > max(end, 1):
         raise NotFoundError(
             f"{path} has {end} {'messages' if is_chat else 'lines'}, {first} is behind its end; "
             f"give a first one up to {end}"
         )
     stop = end if last is None else min(last, end)
-    wanted = {"b_id": head.id, "b_first": first, "b_last": stop}
-    rows = connection.execute(_MESSAGES if is_chat else _CHUNKS, wanted).all()
-    text = _said(rows) if is_chat else cut(*joined(rows), first, stop)
+    values = {"b_id": head.id, "b_first": first, "b_last": stop}
+    rows = connection.execute(_MESSAGES if is_chat else _CHUNKS, values).all()
     return Passage(
         project=project.name,
         path=head.path,
@@ -58,13 +48,25 @@ def read(
         kind=Kind(head.kind),
         lines=Lines(first if end else 0, stop),
         last_line=end,
-        text=text,
+        text=_format_messages(rows) if is_chat else cut_lines(*join_chunks(rows), first, stop),
     )
 
 
-def joined(rows: Sequence[Any]) -> tuple[str, int]:
-    """The text that neighbouring chunks were cut from, and the number of its first line: the
-    document's first if they begin with its first chunk.
+def _check_lines(first: int, last: int | None) -> None:
+    if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
+        raise InputError(
+            f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1"
+        )
+    if last is not None and last < first:
+        raise InputError(
+            f"line {last} is before line {first}; give the first line and then the last"
+        )
+
+
+def join_chunks(rows: Sequence[Any]) -> tuple[str, int]:
+    """Return the original text of adjacent chunks, and the number of its first line.
+
+    The document's first chunk brings the blank lines before it.
     """
     if not rows:
         return "", 1
@@ -74,20 +76,19 @@ def joined(rows: Sequence[Any]) -> tuple[str, int]:
     for row in rows:
         has_returns = "\r\n" in before or "\r\n" in row.text
         pieces += [
-            blanks(row.start_offset - offset, row.first_line - line, has_returns=has_returns),
+            fill_gap(row.start_offset - offset, row.first_line - line, has_returns=has_returns),
             row.text,
         ]
         line, offset, before = row.first_line + row.text.count("\n"), row.end_offset, row.text
     return "".join(pieces), at
 
 
-def blanks(length: int, breaks: int, *, has_returns: bool) -> str:
-    """What lies between two chunks: white space, of which only the length and the number of line
-    breaks are kept.
+def fill_gap(length: int, breaks: int, *, has_returns: bool) -> str:
+    """Return the white space between two chunks, from its length and number of line breaks.
 
-    A chunk begins where its first line does, with the indentation, unless that was too long to
-    keep; so what is not a line break stood at the end of a line, or on a blank one. Where lines
-    around it end with a carriage return, its own do, too.
+    A chunk begins with the indentation of its first line, unless that was too long to keep. So
+    other white space was at the end of a line, or on a blank one. Lines end with a carriage return
+    if those around do.
     """
     spare = max(length - breaks, 0)
     if has_returns and spare >= breaks:
@@ -95,12 +96,12 @@ def blanks(length: int, breaks: int, *, has_returns: bool) -> str:
     return " " * spare + "\n" * breaks
 
 
-def cut(text: str, at: int, first: int, last: int) -> str:
-    """Lines of a text whose first line has a number."""
+def cut_lines(text: str, at: int, first: int, last: int) -> str:
+    """Return lines of a text whose first line has the number `at`."""
     return "\n".join(text.split("\n")[first - at : last - at + 1])
 
 
-def _said(rows: Iterable[Any]) -> str:
+def _format_messages(rows: Iterable[Any]) -> str:
     return "\n".join(f"{row.author or row.kind}: {row.text}" for row in rows)
 
 
@@ -110,8 +111,7 @@ _LAST_LINE = sa.select(sa.func.max(chunks.c.last_line)).where(
 _LAST_MESSAGE = sa.select(conversations.c.message_count).where(
     conversations.c.document_id == sa.bindparam("b_id")
 )
-# Also the chunk before the lines and the one behind them: blank lines between two chunks are known
-# by both.
+# With the chunk before the lines and the one behind: blank lines between two chunks need both.
 _other = chunks.alias("other")
 _before = sa.select(sa.func.max(_other.c.position)).where(
     _other.c.document_id == sa.bindparam("b_id"), _other.c.last_line < sa.bindparam("b_first")

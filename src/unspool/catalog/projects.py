@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import jobs
 from unspool.catalog.schema import (
@@ -25,19 +24,35 @@ from unspool.catalog.schema import (
     runs,
     sequences,
 )
-from unspool.catalog.statements import hold, insert_new
+from unspool.catalog.statements import count_rows, insert_if_missing, lock_table
 from unspool.errors import ConflictError, NotFoundError
 
-# A run says that it lives with every batch, which is every few seconds; three minutes of silence is
-# a dead run.
+# A run renews its heartbeat with every batch, every few seconds. After three minutes it is dead.
 HEARTBEAT_LIMIT = timedelta(minutes=3)
-# the tokens of this process's own runs; in a container every process may have the same number
-_at_work: set[str] = set()
+# Tokens of the runs of this process. In a container every process may have the same pid.
+_own_runs: set[str] = set()
+
+_SELECT = sa.select(
+    projects.c.id,
+    projects.c.name,
+    projects.c.root,
+    projects.c.seq,
+    projects.c.floor,
+    projects.c.created_at,
+)
+_FIND = _SELECT.where(projects.c.name_sha == sa.bindparam("b_sha"))
+_FIND_AND_LOCK = _FIND.with_for_update()
+_NEXT_SEQ = (
+    sa.update(projects)
+    .where(projects.c.id == sa.bindparam("b_id"))
+    .values(seq=projects.c.seq + 1)
+    .returning(projects.c.seq)
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRow:
-    """A project as the catalog knows it. `seq` counts the changes of its chunks."""
+    """Row of a project. `seq` counts the changes of its chunks."""
 
     id: int
     name: str
@@ -55,63 +70,51 @@ class ProjectVersion(NamedTuple):
     seq: int
 
 
-def name_sha(name: str) -> bytes:
-    """The key of a project's or document's name."""
+def hash_name(name: str) -> bytes:
+    """Return the key of a project's or document's name."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
 
 
-def all_projects(connection: Connection) -> list[ProjectRow]:
-    """Every project, by name."""
-    return [_row(row) for row in connection.execute(_select().order_by(projects.c.name))]
+def list_projects(connection: sa.Connection, ids: Sequence[int] | None = None) -> list[ProjectRow]:
+    """Return all projects, or those of the ids that exist, by name."""
+    query = _SELECT if ids is None else _SELECT.where(projects.c.id.in_(ids))
+    rows = connection.execute(query.order_by(projects.c.name))
+    return [ProjectRow(**row._mapping) for row in rows]
 
 
-def by_ids(connection: Connection, ids: Sequence[int]) -> list[ProjectRow]:
-    """Those of the projects that still exist, by name."""
-    return [
-        _row(row)
-        for row in connection.execute(
-            _select().where(projects.c.id.in_(ids)).order_by(projects.c.name)
-        )
-    ]
+def find_project(connection: sa.Connection, name: str, *, lock: bool = False) -> ProjectRow | None:
+    """Return a project; `lock` excludes other writers until the transaction ends."""
+    row = connection.execute(_FIND_AND_LOCK if lock else _FIND, {"b_sha": hash_name(name)}).first()
+    return ProjectRow(**row._mapping) if row else None
 
 
-def find(connection: Connection, name: str, *, alone: bool = False) -> ProjectRow | None:
-    """The project of that name; `alone`, nobody else may write it until the transaction ends."""
-    row = connection.execute(_FIND_ALONE if alone else _FIND, {"b_sha": name_sha(name)}).first()
-    return _row(row) if row else None
+def lock_project(connection: sa.Connection, project_id: int) -> bool:
+    """Exclude other writers of a project until the transaction ends; False if it is deleted.
 
-
-def take(connection: Connection, project_id: int) -> bool:
-    """Have a project to oneself for writing until the transaction ends; False where it is gone.
-
-    One writer at a time is what all that is written here relies on.
+    All writes to a project rely on having one writer at a time.
     """
-    return (
-        connection.execute(
-            sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update()
-        ).first()
-        is not None
-    )
+    query = sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update()
+    return connection.execute(query).first() is not None
 
 
-def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
-    """The project of that name, made if need be, to oneself.
+def ensure_project(connection: sa.Connection, name: str, *, root: str = "") -> ProjectRow:
+    """Return a project, created if it is missing, and lock it.
 
-    A root given for a project without one is noted; another root is a conflict.
+    A project without a root gets the given one. Another root is a conflict.
     """
-    known = find(connection, name, alone=True)
-    # more than once where another one made it at the same time and it was forgotten at once
+    known = find_project(connection, name, lock=True)
+    # It repeats if another writer created the project and deleted it at once.
     while known is None:
         values = {
             "name": name,
-            "name_sha": name_sha(name),
+            "name_sha": hash_name(name),
             "root": root,
             "seq": 0,
             "floor": 0,
             "created_at": datetime.now(UTC),
         }
-        insert_new(connection, projects, values)
-        known = find(connection, name, alone=True)
+        insert_if_missing(connection, projects, values)
+        known = find_project(connection, name, lock=True)
     if root and known.root and known.root != root:
         raise ConflictError(
             f"project {name!r} was indexed from {known.root}, not {root}; give this one another "
@@ -123,53 +126,40 @@ def ensure(connection: Connection, name: str, *, root: str = "") -> ProjectRow:
     return known
 
 
-def next_seq(connection: Connection, project_id: int, *, feeds: bool) -> int:
-    """The next sequence number; call it inside the transaction that changes chunks.
+def advance_seq(connection: sa.Connection, project_id: int, *, log_changes: bool) -> int:
+    """Return the next sequence number, inside the transaction that changes chunks.
 
-    `feeds`, there is something that catches up by it.
+    `log_changes` stores its stamp for derived indexes that catch up.
     """
     seq = connection.execute(_NEXT_SEQ, {"b_id": project_id}).scalar()
     if seq is None:
         raise NotFoundError(
-            "the project was forgotten while it was being written; index it again if that was "
-            "not meant"
+            "the project was deleted while it was being written; index it again if that was not "
+            "intended"
         )
-    if feeds:
+    if log_changes:
         connection.execute(
             sa.insert(sequences).values(project_id=project_id, seq=seq, stamp=secrets.randbits(62))
         )
     return int(seq)
 
 
-_NEXT_SEQ = (
-    sa.update(projects)
-    .where(projects.c.id == sa.bindparam("b_id"))
-    .values(seq=projects.c.seq + 1)
-    .returning(projects.c.seq)
-)
-
-
-def drop(connection: Connection, project_id: int) -> int:
-    """Remove a project with everything under it, and its jobs, which know it by name; returns
-    how many documents went.
-    """
+def drop_project(connection: sa.Connection, project_id: int) -> int:
+    """Delete a project with its jobs and all rows, and return the number of its documents."""
     name = connection.execute(
         sa.select(projects.c.name).where(projects.c.id == project_id)
     ).scalar()
     if name is not None:
-        jobs.forget(connection, name)
-    count = connection.execute(
-        sa.select(sa.func.count()).where(documents.c.project_id == project_id)
-    ).scalar_one()
-    connection.execute(sa.delete(chunks).where(chunks.c.project_id == project_id))
-    connection.execute(sa.delete(removals).where(removals.c.project_id == project_id))
-    connection.execute(sa.delete(documents).where(documents.c.project_id == project_id))
+        jobs.delete_jobs(connection, name)
+    count = count_rows(connection, documents.c.project_id == project_id)
+    for table in (chunks, removals, documents):
+        connection.execute(sa.delete(table).where(table.c.project_id == project_id))
     connection.execute(sa.delete(projects).where(projects.c.id == project_id))
-    return int(count)
+    return count
 
 
-def prune_removals(connection: Connection, project_id: int, *, upto: int) -> None:
-    """Forget removals that have been absorbed; whoever is further behind starts anew."""
+def prune_removals(connection: sa.Connection, project_id: int, *, upto: int) -> None:
+    """Delete removals that the derived index contains; one that is behind has to be rebuilt."""
     if connection.execute(
         sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)
     ).rowcount:
@@ -181,9 +171,10 @@ def prune_removals(connection: Connection, project_id: int, *, upto: int) -> Non
     )
 
 
-def prune_embeddings(connection: Connection) -> int:
-    """Drop the embeddings of texts that no chunk holds any more; returns how many went."""
-    hold(connection, embeddings, alone=True)  # nobody may be about to rely on one that goes
+def prune_embeddings(connection: sa.Connection) -> int:
+    """Delete the embeddings of texts that no chunk contains, and return their number."""
+    # No writer may be about to rely on an embedding that is deleted here.
+    lock_table(connection, embeddings, exclusive=True)
     unused = sa.except_(sa.select(embeddings.c.text_sha), sa.select(chunks.c.text_sha))
     return connection.execute(
         sa.delete(embeddings).where(embeddings.c.text_sha.in_(unused))
@@ -191,21 +182,21 @@ def prune_embeddings(connection: Connection) -> int:
 
 
 @contextmanager
-def at_work() -> Iterator[str]:
-    """The token of a run that this process begins.
+def issue_run_token() -> Iterator[str]:
+    """Provide the token of a run of this process.
 
-    It is over when this ends, also where that could not be noted.
+    The run is over when this ends, even if that could not be stored.
     """
     token = secrets.token_hex(8)
-    _at_work.add(token)
+    _own_runs.add(token)
     try:
         yield token
     finally:
-        _at_work.discard(token)
+        _own_runs.discard(token)
 
 
-def begin_run(connection: Connection, project_id: int, token: str) -> int:
-    """Note that this process indexes a project; returns the run's id."""
+def begin_run(connection: sa.Connection, project_id: int, token: str) -> int:
+    """Store that this process indexes a project, and return the run's id."""
     now = datetime.now(UTC)
     connection.execute(
         sa.delete(runs).where(runs.c.project_id == project_id, runs.c.finished_at.is_not(None))
@@ -225,41 +216,35 @@ def begin_run(connection: Connection, project_id: int, token: str) -> int:
     return int(key[0])
 
 
-def beat(connection: Connection, run_id: int, *, finished: bool = False) -> None:
-    """Say that a run is alive, or that it has ended."""
+def renew_run(connection: sa.Connection, run_id: int, *, finished: bool = False) -> None:
+    """Renew the heartbeat of a run, or end it."""
     now = datetime.now(UTC)
     values = {"heartbeat_at": now, "finished_at": now} if finished else {"heartbeat_at": now}
     connection.execute(sa.update(runs).where(runs.c.id == run_id).values(**values))
 
 
-def live_runs(connection: Connection, project_id: int) -> frozenset[int]:
-    """The runs that are still at work: not ended, heard of lately and, on this machine, with a
-    process that exists.
+def list_live_runs(connection: sa.Connection, project_id: int | None = None) -> frozenset[int]:
+    """Return the ids of live runs, of one project or of all.
+
+    A live run has not ended, has a recent heartbeat and, on this machine, an existing process.
     """
-    return _live(connection, runs.c.project_id == project_id)
-
-
-def any_live_run(connection: Connection) -> bool:
-    """Whether anything is being indexed at the moment, in whichever project."""
-    return bool(_live(connection, sa.true()))
-
-
-def _live(connection: Connection, which: sa.ColumnElement[bool]) -> frozenset[int]:
-    query = sa.select(
-        runs.c.id, runs.c.host, runs.c.pid, runs.c.process, runs.c.heartbeat_at
-    ).where(which, runs.c.finished_at.is_(None))
+    query = sa.select(runs).where(runs.c.finished_at.is_(None))
+    if project_id is not None:
+        query = query.where(runs.c.project_id == project_id)
     now, host = datetime.now(UTC), socket.gethostname()
     return frozenset(
-        run_id
-        for run_id, run_host, pid, process, heartbeat in connection.execute(query)
-        if now - heartbeat < HEARTBEAT_LIMIT and (run_host != host or _exists(pid, process))
+        run.id
+        for run in connection.execute(query)
+        if now - run.heartbeat_at < HEARTBEAT_LIMIT
+        and (run.host != host or _is_running(run.pid, run.process))
     )
 
 
-def _exists(pid: int, process: str) -> bool:
+def _is_running(pid: int, process: str) -> bool:
     if pid == os.getpid():
-        return process in _at_work
-    if os.name == "nt":  # signal 0 would end the process there; the heartbeat alone decides
+        return process in _own_runs
+    # On Windows signal 0 would end the process; there the heartbeat alone decides.
+    if os.name == "nt":
         return True
     try:
         os.kill(pid, 0)
@@ -268,29 +253,3 @@ def _exists(pid: int, process: str) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _select() -> sa.Select[tuple[int, str, str, int, int, datetime]]:
-    return sa.select(
-        projects.c.id,
-        projects.c.name,
-        projects.c.root,
-        projects.c.seq,
-        projects.c.floor,
-        projects.c.created_at,
-    )
-
-
-_FIND = _select().where(projects.c.name_sha == sa.bindparam("b_sha"))
-_FIND_ALONE = _FIND.with_for_update()
-
-
-def _row(row: sa.Row[tuple[int, str, str, int, int, datetime]]) -> ProjectRow:
-    return ProjectRow(
-        id=row.id,
-        name=row.name,
-        root=row.root,
-        seq=row.seq,
-        floor=row.floor,
-        created_at=row.created_at,
-    )

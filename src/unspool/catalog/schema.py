@@ -1,15 +1,12 @@
-"""The tables, once, for SQLite, PostgreSQL and SQL Server.
+"""Tables of the catalog, written once for SQLite, PostgreSQL and SQL Server.
 
-What shapes them:
-- A path may be longer than an index key may be on SQL Server, and its collations may ignore case,
-  so documents are unique by the SHA-256
-  of the path, not by the path.
-- Chunk ids are a function of their content (`domain.documents.chunk_id`), so a chunk row can be
-  written again without anything
-  derived from it noticing. `seq` is the project's sequence number at which the chunk last changed;
-  what is derived catches up by it.
-- Vectors are kept by content, not by chunk: `embeddings` is keyed by vector space and SHA-256 of
-  the embedded text.
+- Documents are unique by the SHA-256 of the path. A path may exceed the length of an index key on
+  SQL Server, where collations may also ignore case.
+- A chunk's id depends on its content (`domain.documents.chunk_id`), so writing the same chunk again
+  changes nothing for derived indexes. `seq` is the project's sequence number of the chunk's last
+  change: derived indexes catch up by it.
+- Vectors belong to texts, not to chunks: the key of `embeddings` is the vector space and the
+  SHA-256 of the embedded text.
 """
 
 from __future__ import annotations
@@ -19,52 +16,62 @@ from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Dialect
 
-HEAD = "0006"  # the newest migration; a test compares it with the scripts
-KNOWN_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006")
-APPLICATION_ID = 0x756E7370  # "unsp", in the header of an SQLite file that is ours
+KNOWN_REVISIONS = ("0001",)  # oldest first; a test compares them with the migration scripts
+HEAD = KNOWN_REVISIONS[-1]
+WORD_TABLES = ("words", "word_counts", "word_totals")  # of PostgreSQL, made by the migration
+APPLICATION_ID = 0x756E7370  # "unsp", in the header of our SQLite files
 
 metadata = sa.MetaData()
 
-# SQLite only counts up by itself on a column of type INTEGER.
+# SQLite generates ids only for a column of type INTEGER.
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _Sha = sa.LargeBinary(32)
 
 
-def plain_text(length: int | None = None) -> sa.types.TypeEngine[str]:
-    """Text that is compared by its characters' numbers on every engine, whatever language a
-    server was set up for.
-    """
+def _create_text_type(length: int | None = None) -> sa.types.TypeEngine[str]:
+    """Create a text type that compares by code point, whatever the server's locale is."""
     kind = sa.Text if length is None else sa.String
     return kind(length).with_variant(kind(length, collation="C"), "postgresql")
 
 
+def _create_reference(name: str, target: str, *, primary_key: bool = False) -> sa.Column[int]:
+    """Create a column that refers to a row of another table and is deleted with it."""
+    return sa.Column(
+        name,
+        sa.BigInteger,
+        sa.ForeignKey(target, ondelete="CASCADE"),
+        primary_key=primary_key,
+        nullable=False,
+    )
+
+
 class UtcTime(sa.TypeDecorator[datetime]):
-    """An aware datetime in UTC, whatever the database makes of time zones."""
+    """Aware datetime in UTC on every engine."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
         if value is None:
             return None
         moment = value.astimezone(UTC)
         return moment if dialect.name == "postgresql" else moment.replace(tzinfo=None)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> datetime | None:
         if value is None:
             return None
         moment: datetime = value
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-_FIELD_LENGTH = 400  # what an index key of SQL Server holds beside the name
+_FIELD_LENGTH = 400  # fits into an index key of SQL Server beside the name
 
 
-def field_text(value: str) -> str:
-    """A metadata string as it is compared: whole, or its beginning and a fingerprint, so that
-    long ones are told apart to their end.
+def shorten_field(value: str) -> str:
+    """Return a metadata string as filters compare it.
+
+    A long one becomes its beginning and a fingerprint, so that two with the same beginning differ.
     """
     if len(value) <= _FIELD_LENGTH:
         return value
@@ -87,7 +94,7 @@ spaces = sa.Table(
     sa.Column("dimension", sa.Integer, nullable=False),
     sa.Column("active", sa.Boolean, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
-    # what its embedder was opened by
+    # the setting that names its embedder
     sa.Column("setting", sa.String(1000), nullable=False, server_default=sa.text("''")),
     sa.UniqueConstraint("embedder", "revision", "dimension", name="uq_spaces_embedder"),
 )
@@ -96,16 +103,16 @@ projects = sa.Table(
     "projects",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column("name", plain_text(200), nullable=False),
+    sa.Column("name", _create_text_type(200), nullable=False),
     sa.Column("name_sha", _Sha, nullable=False),
-    # where it was indexed from; empty for documents given as text
+    # the indexed folder; empty if documents are given as text
     sa.Column("root", sa.Text, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),  # the last change of a chunk
-    # removals up to here are forgotten; who is behind starts anew
+    # removals up to here are deleted; an index that is behind has to be rebuilt
     sa.Column("floor", sa.BigInteger, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("name_sha", name="uq_projects_name"),
-    # an id is never used twice, so a folder derived from a forgotten project can't be mistaken
+    # ids are never reused: a derived folder of a deleted project must not match a new one
     sqlite_autoincrement=True,
 )
 
@@ -113,15 +120,10 @@ runs = sa.Table(
     "runs",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column(
-        "project_id",
-        sa.BigInteger,
-        sa.ForeignKey("projects.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
+    _create_reference("project_id", "projects.id"),
     sa.Column("host", sa.String(255), nullable=False),
     sa.Column("pid", sa.Integer, nullable=False),
-    # tells a process from an earlier one of the same number
+    # distinguishes a process from an earlier one with the same pid
     sa.Column("process", sa.String(32), nullable=False),
     sa.Column("started_at", UtcTime, nullable=False),
     sa.Column("heartbeat_at", UtcTime, nullable=False),
@@ -134,13 +136,8 @@ documents = sa.Table(
     "documents",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column(
-        "project_id",
-        sa.BigInteger,
-        sa.ForeignKey("projects.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    sa.Column("path", plain_text(), nullable=False),
+    _create_reference("project_id", "projects.id"),
+    sa.Column("path", _create_text_type(), nullable=False),
     sa.Column("path_sha", _Sha, nullable=False),
     sa.Column("sha256", sa.String(64), nullable=False),
     sa.Column("title", sa.Text, nullable=False),
@@ -153,29 +150,24 @@ documents = sa.Table(
     sa.Column("language", sa.String(40), nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("metadata", sa.JSON, nullable=False),
-    # a file of the project's folder, or text that was given
+    # a file of the project's folder, or a given text
     sa.Column("origin", sa.String(10), nullable=False),
-    # how it was cut; another recipe makes it stale
+    # how it was chunked; another recipe makes it stale
     sa.Column("recipe", sa.String(64), nullable=False),
     sa.Column("version", sa.Integer, nullable=False),
-    sa.Column("run_id", sa.BigInteger),  # who is indexing it
+    sa.Column("run_id", sa.BigInteger),  # the run that indexes it
     sa.UniqueConstraint("project_id", "path_sha", name="uq_documents_path"),
     sa.Index("ix_documents_status", "project_id", "status"),
     sqlite_autoincrement=True,
 )
 
 document_fields = sa.Table(
-    # the metadata again, one row per key, so that filters can use an index on every engine
+    # the metadata once more, one row per key, so that filters can use an index on every engine
     "document_fields",
     metadata,
-    sa.Column(
-        "document_id",
-        sa.BigInteger,
-        sa.ForeignKey("documents.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _create_reference("document_id", "documents.id", primary_key=True),
     sa.Column("key", sa.String(200), primary_key=True),
-    sa.Column("text", plain_text(_FIELD_LENGTH)),
+    sa.Column("text", _create_text_type(_FIELD_LENGTH)),
     sa.Column("number", sa.Double),
     sa.Index("ix_document_fields_text", "key", "text"),
     sa.Index("ix_document_fields_number", "key", "number"),
@@ -184,16 +176,11 @@ document_fields = sa.Table(
 chunks = sa.Table(
     "chunks",
     metadata,
-    # BIGINT also on SQLite, so that it is not the row's place there: ids are random, and rows of a
-    # kilobyte are best written one after the other.
+    # BIGINT also on SQLite, where INTEGER would be the rowid: ids are random, and rows of a
+    # kilobyte are written fastest one after the other.
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("project_id", sa.BigInteger, nullable=False),
-    sa.Column(
-        "document_id",
-        sa.BigInteger,
-        sa.ForeignKey("documents.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
+    _create_reference("document_id", "documents.id"),
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("start_offset", sa.Integer, nullable=False),
     sa.Column("end_offset", sa.Integer, nullable=False),
@@ -202,30 +189,25 @@ chunks = sa.Table(
     sa.Column("headings", sa.Text, nullable=False),  # outermost first, one per line
     sa.Column("level", sa.Integer, nullable=False),
     sa.Column("symbol", sa.Text, nullable=False),
-    # bare names, or headings, that begin in it; one per line
+    # bare names or headings that begin in the chunk, one per line
     sa.Column("defines", sa.Text, nullable=False),
     sa.Column("token_count", sa.Integer, nullable=False),
-    # of what was embedded, which is more than the text: title and headings too
+    # of the embedded text, which includes title and headings
     sa.Column("text_sha", _Sha, nullable=False),
     sa.Column("seq", sa.BigInteger, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
-    # the same for the same text, wherever it stands
+    # equal for duplicate texts
     sa.Column("copy_key", sa.BigInteger, nullable=False, server_default="0"),
     sa.UniqueConstraint("document_id", "position", name="uq_chunks_position"),
     sa.Index("ix_chunks_seq", "project_id", "seq"),
 )
 
 sequences = sa.Table(
-    # a random stamp per sequence number: a catalog restored from a back-up counts on, but never
-    # with the same stamps
+    # a random stamp per sequence number: a catalog restored from a backup reuses numbers, but not
+    # stamps
     "sequences",
     metadata,
-    sa.Column(
-        "project_id",
-        sa.BigInteger,
-        sa.ForeignKey("projects.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _create_reference("project_id", "projects.id", primary_key=True),
     sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("stamp", sa.BigInteger, nullable=False),
 )
@@ -233,12 +215,7 @@ sequences = sa.Table(
 removals = sa.Table(
     "removals",
     metadata,
-    sa.Column(
-        "project_id",
-        sa.BigInteger,
-        sa.ForeignKey("projects.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _create_reference("project_id", "projects.id", primary_key=True),
     sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("chunk_id", sa.BigInteger, primary_key=True),
 )
@@ -247,23 +224,16 @@ embeddings = sa.Table(
     "embeddings",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column(
-        "space_id", sa.BigInteger, sa.ForeignKey("spaces.id", ondelete="CASCADE"), nullable=False
-    ),
+    _create_reference("space_id", "spaces.id"),
     sa.Column("text_sha", _Sha, nullable=False),
     sa.Column("vector", sa.LargeBinary, nullable=False),  # float32, little-endian
     sa.UniqueConstraint("space_id", "text_sha", name="uq_embeddings_text"),
 )
 
 skipped = sa.Table(
-    "skipped",  # files whose content said no, so that the next run need not read them again
+    "skipped",  # files rejected by their content, so that the next run need not read them
     metadata,
-    sa.Column(
-        "project_id",
-        sa.BigInteger,
-        sa.ForeignKey("projects.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _create_reference("project_id", "projects.id", primary_key=True),
     sa.Column("path_sha", _Sha, primary_key=True),
     sa.Column("path", sa.Text, nullable=False),
     sa.Column("size_bytes", sa.BigInteger, nullable=False),
@@ -274,14 +244,9 @@ skipped = sa.Table(
 )
 
 conversations = sa.Table(
-    "conversations",  # what a document has beside its own row where it is a conversation
+    "conversations",  # further columns of documents that are conversations
     metadata,
-    sa.Column(
-        "document_id",
-        sa.BigInteger,
-        sa.ForeignKey("documents.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _create_reference("document_id", "documents.id", primary_key=True),
     sa.Column("project_id", sa.BigInteger, nullable=False),
     sa.Column("scenario_title", sa.Text, nullable=False),
     sa.Column("url", sa.Text, nullable=False),
@@ -293,18 +258,13 @@ conversations = sa.Table(
 messages = sa.Table(
     "messages",  # the line of a chunk is the number of its message
     metadata,
-    sa.Column(
-        "document_id",
-        sa.BigInteger,
-        sa.ForeignKey("documents.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
+    _create_reference("document_id", "documents.id", primary_key=True),
     sa.Column("number", sa.Integer, primary_key=True),  # from 1
-    # as it is called where it comes from; may be empty
-    sa.Column("name", plain_text(250), nullable=False),
+    # the message's id in its source; may be empty
+    sa.Column("name", _create_text_type(250), nullable=False),
     sa.Column("author", sa.Text, nullable=False),
-    # the author, or the kind where there is none, as it is compared: in lower case
-    sa.Column("speaker", plain_text(200), nullable=False),
+    # the author, or else the kind, in lower case for comparison
+    sa.Column("speaker", _create_text_type(200), nullable=False),
     sa.Column("kind", sa.String(10), nullable=False),
     sa.Column("at_ns", sa.BigInteger),  # nanoseconds since 1970
     sa.Column("sha", _Sha, nullable=False),
@@ -318,16 +278,11 @@ streams = sa.Table(
     "streams",
     metadata,
     sa.Column("id", _Id, primary_key=True, autoincrement=True),
-    sa.Column(
-        "project_id",
-        sa.BigInteger,
-        sa.ForeignKey("projects.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    sa.Column("name", plain_text(), nullable=False),
+    _create_reference("project_id", "projects.id"),
+    sa.Column("name", _create_text_type(), nullable=False),
     sa.Column("name_sha", _Sha, nullable=False),
     sa.Column("last", sa.BigInteger, nullable=False),  # the number of the newest record
-    # how many records there are, so that nobody has to count them
+    # the number of records, so that nobody has to count them
     sa.Column("kept", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("project_id", "name_sha", name="uq_streams_name"),
     sqlite_autoincrement=True,
@@ -336,13 +291,8 @@ streams = sa.Table(
 records = sa.Table(
     "records",
     metadata,
-    sa.Column(
-        "stream_id",
-        sa.BigInteger,
-        sa.ForeignKey("streams.id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
-    sa.Column("number", sa.BigInteger, primary_key=True),  # in the order in which they came
+    _create_reference("stream_id", "streams.id", primary_key=True),
+    sa.Column("number", sa.BigInteger, primary_key=True),  # in order of arrival
     sa.Column("at", UtcTime, nullable=False),
     sa.Column("sha", _Sha, nullable=False),
     sa.Column("length", sa.Integer, nullable=False),  # characters of the body
@@ -351,11 +301,11 @@ records = sa.Table(
 )
 
 keys = sa.Table(
-    "keys",  # who may ask through a service; what is secret of a key is not here
+    "keys",  # access to a service; the secrets themselves are not stored
     metadata,
     sa.Column("id", sa.String(16), primary_key=True),
     sa.Column("name", sa.Text, nullable=False),
-    # of the whole key, which is random enough to need no salt
+    # SHA-256 of the whole key, which is random enough to need no salt
     sa.Column("sha", _Sha, nullable=False),
     sa.Column("role", sa.String(10), nullable=False),
     sa.Column("projects", sa.JSON, nullable=False),  # names; "*" is all of them
@@ -368,7 +318,7 @@ jobs = sa.Table(
     "jobs",
     metadata,
     sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("project", plain_text(200), nullable=False),
+    sa.Column("project", _create_text_type(200), nullable=False),
     sa.Column("source", sa.Text, nullable=False),
     sa.Column("state", sa.String(12), nullable=False),
     sa.Column("worker", sa.String(64), nullable=False),  # the process that runs it
@@ -386,9 +336,9 @@ jobs = sa.Table(
 )
 
 
-# What lives for hours, not for good. With SQLite it lies in a file of its own, so that keeping a
-# search's window never waits for an indexing run that has the catalog locked; that file may be
-# deleted at any time, and only continuations go with it. A server has them among its other tables.
+# Tables whose rows live for hours. With SQLite they are in a file of their own, so that storing a
+# search's window never waits for an indexing run that locks the catalog. Deleting that file loses
+# only continuations. PostgreSQL has them in the catalog's schema.
 short_lived = sa.MetaData()
 
 windows = sa.Table(
@@ -396,7 +346,7 @@ windows = sa.Table(
     short_lived,
     sa.Column("name", sa.LargeBinary(10), primary_key=True),
     sa.Column("caller", sa.String(64), nullable=False),
-    sa.Column("question", sa.Text, nullable=False),
+    sa.Column("request", sa.Text, nullable=False),
     sa.Column("created_at", sa.BigInteger, nullable=False),  # seconds since 1970
     sa.Column("expires_at", sa.BigInteger, nullable=False),
     sa.Index("ix_windows_created", "created_at"),
@@ -404,7 +354,7 @@ windows = sa.Table(
 )
 
 segments = sa.Table(
-    # gone before their window is: what was asked is known for longer than what was answered
+    # deleted before their window: a query is kept for longer than its results
     "segments",
     short_lived,
     sa.Column(
@@ -422,7 +372,7 @@ segments = sa.Table(
 )
 
 substitutes = sa.Table(
-    # which chunk was shown in place of one that was rewritten after the window was frozen
+    # the chunk shown in place of one that was rewritten after the window was frozen
     "substitutes",
     short_lived,
     sa.Column(
@@ -436,8 +386,7 @@ substitutes = sa.Table(
 )
 
 query_vectors = sa.Table(
-    # queries by their fingerprint, so that one that was embedded in another process need not be
-    # embedded again
+    # by fingerprint of the query, so that another process need not embed it again
     "query_vectors",
     short_lived,
     sa.Column("key", _Sha, primary_key=True),

@@ -1,42 +1,55 @@
-"""Vector spaces: which embedder's vectors are in use, which are being made beside them, and
-which are kept to go back to.
+"""Vector spaces and their embeddings.
+
+One space is active. Others are being filled, or kept to switch back to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.engine import Connection
 
 from unspool.catalog import projects
 from unspool.catalog.database import IDENTITY
 from unspool.catalog.schema import chunks, documents, embeddings, meta, spaces
-from unspool.catalog.statements import hold
+from unspool.catalog.statements import count_rows, insert_missing, lock_table, split_batches
 from unspool.errors import ConflictError, SwitchedError
 
+if TYPE_CHECKING:
+    from unspool.embedders.base import Embedder
 
-class Owner(Protocol):
-    """What a vector space belongs to: an embedder."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def revision(self) -> str: ...
-
-    @property
-    def dimension(self) -> int: ...
+_ALL_IDS = 2**63
+_LAST_ID = "last_space"  # row of `meta`
+_SELECT = sa.select(
+    spaces.c.id,
+    spaces.c.embedder,
+    spaces.c.revision,
+    spaces.c.dimension,
+    spaces.c.active,
+    spaces.c.setting,
+)
+_ACTIVE_ID = sa.select(spaces.c.id).where(spaces.c.active)
+_INPUTS = sa.select(
+    chunks.c.id,
+    chunks.c.text_sha,
+    documents.c.path,
+    chunks.c.first_line,
+    documents.c.kind,
+    documents.c.title,
+    chunks.c.headings,
+    chunks.c.symbol,
+    chunks.c.text,
+).join_from(chunks, documents, documents.c.id == chunks.c.document_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """A vector space.
+    """Vectors of one embedder.
 
-    `setting` is what its embedder was opened by; empty for an object that no setting names.
+    `setting` names the embedder; it is empty for an embedder given as an object.
     """
 
     id: int
@@ -49,19 +62,17 @@ class Space:
     def __str__(self) -> str:
         return f"{self.embedder} (revision {self.revision}, {self.dimension} dimensions)"
 
-    def belongs_to(self, owner: Owner) -> bool:
-        """Whether an embedder makes vectors of this space.
+    def belongs_to(self, embedder: Embedder) -> bool:
+        """Return true if an embedder makes vectors of this space.
 
-        Its dimension is asked for last: it may have to embed something to know.
+        The dimension is compared last: an embedder may have to embed a text to know it.
         """
-        return (self.embedder, self.revision) == (
-            owner.name,
-            owner.revision,
-        ) and self.dimension == owner.dimension
+        names = (embedder.name, embedder.revision)
+        return (self.embedder, self.revision) == names and self.dimension == embedder.dimension
 
 
-class Passage(NamedTuple):
-    """What was embedded for a chunk, in its parts."""
+class EmbeddingInput(NamedTuple):
+    """Text to embed for a chunk, in parts."""
 
     id: int
     text_sha: bytes
@@ -74,181 +85,158 @@ class Passage(NamedTuple):
     text: str
 
 
-class Missing(NamedTuple):
-    """How many different texts have no vector in a space, and about how many tokens they have."""
+class MissingEmbeddings(NamedTuple):
+    """Number of distinct texts without a vector in a space, and their approximate tokens."""
 
     texts: int
     tokens: int
 
 
-def all_spaces(connection: Connection) -> list[Space]:
-    """Every vector space, oldest first."""
-    return [_space(row) for row in connection.execute(_SELECT.order_by(spaces.c.id))]
+def list_spaces(connection: sa.Connection) -> list[Space]:
+    """Return all vector spaces, oldest first."""
+    return [Space(**row._mapping) for row in connection.execute(_SELECT.order_by(spaces.c.id))]
 
 
-def active_space(connection: Connection) -> Space | None:
-    """The vector space in use, if anything was ever indexed."""
-    row = connection.execute(_ACTIVE).first()
-    return None if row is None else _space(row)
+def find_active_space(connection: sa.Connection) -> Space | None:
+    """Return the active vector space; None before anything is indexed."""
+    return next((space for space in list_spaces(connection) if space.active), None)
 
 
-def active_id(connection: Connection) -> int | None:
-    """The same, by its number alone: asked before every search."""
-    found = connection.execute(_ACTIVE_ID).scalar()
-    return None if found is None else int(found)
+def find_active_id(connection: sa.Connection) -> int | None:
+    """Return the id of the active vector space. Every search asks for it first."""
+    return connection.execute(_ACTIVE_ID).scalar()
 
 
-def ensure(connection: Connection, owner: Owner, setting: str) -> int:
-    """The vector space of an embedder.
-
-    A catalog that was filled by another one is a conflict, never silent nonsense.
-    """
-    active = active_space(connection)
+def ensure_space(connection: sa.Connection, embedder: Embedder, setting: str) -> int:
+    """Return the id of the active space, or create it; refuse the space of another embedder."""
+    active = find_active_space(connection)
     if active is None:
-        # one at a time makes the first
+        # The lock lets one writer at a time create the first space.
         connection.execute(sa.select(meta.c.value).where(meta.c.key == IDENTITY).with_for_update())
-        active = active_space(connection)
+        active = find_active_space(connection)
     if active is None:
-        switch(connection, prepare(connection, owner, setting).id)
-        active = active_space(connection)
+        activate_space(connection, prepare_space(connection, embedder, setting).id)
+        active = find_active_space(connection)
         assert active is not None
-    if not active.belongs_to(owner):
+    if not active.belongs_to(embedder):
         raise ConflictError(
-            f"this catalog was made with embedder {active}, not {owner.name} (revision "
-            f"{owner.revision}, {owner.dimension}); "
-            f"{how_to_meet(active, owner)}, or change over with `unspool reembed --embedder "
-            f"{setting or 'NAME'}`"
+            f"this catalog was made with embedder {active}, not {embedder.name} (revision "
+            f"{embedder.revision}, {embedder.dimension}); {advise(active, embedder)}, or switch "
+            f"with `unspool reembed --embedder {setting or 'NAME'}`"
         )
     return active.id
 
 
-def how_to_meet(space: Space, owner: Owner) -> str:
-    """What to change for an embedder to be the one that a space belongs to."""
-    if space.embedder != owner.name:
+def advise(space: Space, embedder: Embedder) -> str:
+    """Return the change that makes an embedder match a space, for an error message."""
+    if space.embedder != embedder.name:
         return (
-            f"set UNSPOOL_EMBEDDER={space.setting} to go on with it"
+            f"set UNSPOOL_EMBEDDER={space.setting} to continue with it"
             if space.setting
-            else "open it with that one to go on"
+            else "open it with that one to continue"
         )
-    if space.revision == owner.revision:
-        return f"set UNSPOOL_EMBEDDER_DIMENSION={space.dimension} to go on with it"
-    return (
-        "put back what has changed since: the model's files, UNSPOOL_EMBEDDER_REVISION, or a prefix"
-    )
+    if space.revision == embedder.revision:
+        return f"set UNSPOOL_EMBEDDER_DIMENSION={space.dimension} to continue with it"
+    return "undo what has changed since: the model's files, UNSPOOL_EMBEDDER_REVISION, or a prefix"
 
 
-def prepare(connection: Connection, owner: Owner, setting: str) -> Space:
-    """The vector space of an embedder beside the one in use, made if need be."""
-    known = next((space for space in all_spaces(connection) if space.belongs_to(owner)), None)
+def prepare_space(connection: sa.Connection, embedder: Embedder, setting: str) -> Space:
+    """Return the vector space of an embedder, created inactive if it is missing."""
+    known = next((space for space in list_spaces(connection) if space.belongs_to(embedder)), None)
     if known is None:
-        _insert(connection, owner, setting)
-        known = next(space for space in all_spaces(connection) if space.belongs_to(owner))
+        _insert_space(connection, embedder, setting)
+        known = next(space for space in list_spaces(connection) if space.belongs_to(embedder))
     elif known.setting != setting:
         connection.execute(sa.update(spaces).where(spaces.c.id == known.id).values(setting=setting))
     return known
 
 
-def check_active(connection: Connection, space_id: int) -> None:
-    """Refuse to go on in a space that is not in use any more.
+def check_active(connection: sa.Connection, space_id: int) -> None:
+    """Refuse a space that is no longer active.
 
-    Who writes calls it in a transaction that holds the embeddings.
+    Writers call it in a transaction that locks the embeddings.
     """
-    active = active_space(connection)
+    active = find_active_space(connection)
     if active is not None and active.id != space_id:
         raise SwitchedError(
-            f"the catalog has gone over to embedder {active} meanwhile; try again, which follows it"
+            f"the catalog was switched to embedder {active} meanwhile; try again, which uses it"
         )
 
 
-def switch(connection: Connection, space_id: int) -> None:
-    """Put another space in use; in a transaction that has every project and the embeddings to
-    itself.
-    """
+def activate_space(connection: sa.Connection, space_id: int) -> None:
+    """Activate another space, in a transaction that locks all projects and the embeddings."""
     connection.execute(sa.update(spaces).where(spaces.c.active).values(active=False))
-    switched = connection.execute(
+    activated = connection.execute(
         sa.update(spaces).where(spaces.c.id == space_id).values(active=True)
     )
-    if switched.rowcount != 1:
-        raise ConflictError(
-            "the vectors that were made have been dropped by another process; begin again"
-        )
+    if activated.rowcount != 1:
+        raise ConflictError("the new vectors have been deleted by another process; start again")
 
 
-def take_all(connection: Connection) -> list[int]:
-    """Have every project, and the embeddings, to oneself until the transaction ends; returns the
-    projects' ids.
-    """
-    ids = [row.id for row in sorted(projects.all_projects(connection), key=lambda row: row.id)]
-    taken = [id_ for id_ in ids if projects.take(connection, id_)]
-    hold(connection, embeddings, alone=True)
-    return taken
+def lock_all_projects(connection: sa.Connection) -> list[int]:
+    """Lock all projects and the embeddings until the transaction ends, and return the ids."""
+    ids = sorted(row.id for row in projects.list_projects(connection))
+    locked = [id_ for id_ in ids if projects.lock_project(connection, id_)]
+    lock_table(connection, embeddings, exclusive=True)
+    return locked
 
 
-def drop(connection: Connection, space_id: int) -> int:
-    """Forget a space that is not in use, with its vectors; returns how many went."""
-    gone = connection.execute(
+def drop_space(connection: sa.Connection, space_id: int) -> int:
+    """Delete an inactive space with its vectors, and return their number."""
+    deleted = connection.execute(
         sa.delete(embeddings).where(embeddings.c.space_id == space_id)
     ).rowcount
     connection.execute(sa.delete(spaces).where(spaces.c.id == space_id, sa.not_(spaces.c.active)))
-    return gone
+    return deleted
 
 
-def embedding_count(connection: Connection, space_id: int) -> int:
-    """How many vectors are kept in a space."""
-    return int(
-        connection.execute(
-            sa.select(sa.func.count()).where(embeddings.c.space_id == space_id)
-        ).scalar_one()
-    )
+def count_embeddings(connection: sa.Connection, space_id: int) -> int:
+    """Count the vectors of a space."""
+    return count_rows(connection, embeddings.c.space_id == space_id)
 
 
-def missing(connection: Connection, space_id: int | None) -> Missing:
-    """What has no vector in a space; everything, for a space that does not exist yet."""
+def count_missing(connection: sa.Connection, space_id: int | None) -> MissingEmbeddings:
+    """Count the texts without a vector in a space; None means a space that does not exist yet."""
     texts = sa.select(sa.func.min(chunks.c.token_count).label("tokens")).group_by(chunks.c.text_sha)
     if space_id is not None:
-        texts = texts.where(_has_none(space_id))
-    found = texts.subquery()
-    row = connection.execute(
-        sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(found.c.tokens), 0)).select_from(
-            found
-        )
-    ).one()
-    return Missing(int(row[0]), int(row[1]))
+        texts = texts.where(_lacks_vector(space_id))
+    missing = texts.subquery()
+    total = sa.func.coalesce(sa.func.sum(missing.c.tokens), 0)
+    query = sa.select(sa.func.count(), total).select_from(missing)
+    count, tokens = connection.execute(query).one()
+    return MissingEmbeddings(int(count), int(tokens))
 
 
-def longest_over(connection: Connection, tokens: int) -> int:
-    """How many chunks have more tokens than so many."""
-    return int(
-        connection.execute(
-            sa.select(sa.func.count()).select_from(chunks).where(chunks.c.token_count > tokens)
-        ).scalar_one()
-    )
+def count_longer_chunks(connection: sa.Connection, tokens: int) -> int:
+    """Count the chunks with more tokens than a limit."""
+    return count_rows(connection, chunks.c.token_count > tokens)
 
 
-def lacks_any(connection: Connection, space_id: int, project_id: int | None = None) -> bool:
-    """Whether a chunk, of one project or of any, has no vector in a space."""
-    query = sa.select(chunks.c.id).where(_has_none(space_id)).limit(1)
+def has_missing(connection: sa.Connection, space_id: int, project_id: int | None = None) -> bool:
+    """Return true if a chunk, of one project or of any, has no vector in a space."""
+    query = sa.select(chunks.c.id).where(_lacks_vector(space_id)).limit(1)
     if project_id is not None:
         query = query.where(chunks.c.project_id == project_id)
     return connection.execute(query).first() is not None
 
 
-def without_vector(
-    connection: Connection, space_id: int, *, after: int, limit: int
-) -> list[Passage]:
-    """Chunks without a vector in a space, by id."""
-    query = (
-        _PASSAGES.where(chunks.c.id > after, _has_none(space_id)).order_by(chunks.c.id).limit(limit)
-    )
-    return [Passage(*row) for row in connection.execute(query)]
+def list_missing(
+    connection: sa.Connection, space_id: int, *, after: int, limit: int
+) -> list[EmbeddingInput]:
+    """Return chunks without a vector in a space, by id."""
+    query = _INPUTS.where(chunks.c.id > after, _lacks_vector(space_id))
+    rows = connection.execute(query.order_by(chunks.c.id).limit(limit))
+    return [EmbeddingInput(*row) for row in rows]
 
 
-def samples(connection: Connection, space_id: int, count: int) -> Iterator[tuple[Passage, bytes]]:
-    """Up to so many chunks from all over the catalog, with their vectors in a space.
+def sample_embeddings(
+    connection: sa.Connection, space_id: int, count: int
+) -> Iterator[tuple[EmbeddingInput, bytes]]:
+    """Yield up to `count` chunks from all over the catalog, with their vectors in a space.
 
-    Ids are spread evenly, so looking for one is one step.
+    Ids are distributed evenly, so each sample takes one step in the index.
     """
-    query = _PASSAGES.add_columns(embeddings.c.vector).join(
+    query = _INPUTS.add_columns(embeddings.c.vector).join(
         embeddings,
         sa.and_(embeddings.c.text_sha == chunks.c.text_sha, embeddings.c.space_id == space_id),
     )
@@ -259,87 +247,86 @@ def samples(connection: Connection, space_id: int, count: int) -> Iterator[tuple
         ).first()
         if row is not None and row.id not in seen:
             seen.add(row.id)
-            yield Passage(*row[:-1]), row[-1]
+            yield EmbeddingInput(*row[:-1]), row[-1]
 
 
-def odd_vectors(connection: Connection, space_id: int, dimension: int) -> int:
-    """How many vectors of a space do not have its dimension."""
-    wrong = sa.func.length(embeddings.c.vector) != 4 * dimension
-    return int(
-        connection.execute(
-            sa.select(sa.func.count()).where(embeddings.c.space_id == space_id, wrong)
-        ).scalar_one()
-    )
+def count_wrong_dimensions(connection: sa.Connection, space_id: int, dimension: int) -> int:
+    """Count the vectors of a space that have another dimension."""
+    is_wrong = sa.func.length(embeddings.c.vector) != 4 * dimension
+    return count_rows(connection, embeddings.c.space_id == space_id, is_wrong)
 
 
-def _has_none(space_id: int) -> sa.ColumnElement[bool]:
+def insert_embeddings(
+    connection: sa.Connection, space_id: int, vectors: Mapping[bytes, bytes]
+) -> int:
+    """Store the vectors of texts that have none, and return their number."""
+    rows = sorted((space_id, sha, vector) for sha, vector in vectors.items())
+    return insert_missing(connection, embeddings, ("space_id", "text_sha", "vector"), rows)
+
+
+def store_embeddings(
+    connection: sa.Connection,
+    shas: Collection[bytes],
+    vectors: Mapping[bytes, bytes],
+    space_id: int,
+) -> int:
+    """Store vectors, check that each of the texts has one, and return the number of new ones."""
+    lock_table(connection, embeddings, exclusive=False)
+    check_active(connection, space_id)
+    count = insert_embeddings(connection, space_id, vectors)
+    needed = set(shas) - vectors.keys()
+    missing = needed - find_known_texts(connection, space_id, needed)
+    if missing:  # they existed when the batch was prepared
+        raise ConflictError(
+            f"{len(missing)} embeddings were deleted while they were needed; run again"
+        )
+    return count
+
+
+def find_known_texts(connection: sa.Connection, space_id: int, shas: Iterable[bytes]) -> set[bytes]:
+    """Return those of the texts that have a vector."""
+    known: set[bytes] = set()
+    for batch in split_batches(shas):
+        query = sa.select(embeddings.c.text_sha).where(
+            embeddings.c.space_id == space_id, embeddings.c.text_sha.in_(batch)
+        )
+        known.update(connection.execute(query).scalars())
+    return known
+
+
+def _lacks_vector(space_id: int) -> sa.ColumnElement[bool]:
     return ~sa.exists().where(
         embeddings.c.space_id == space_id, embeddings.c.text_sha == chunks.c.text_sha
     )
 
 
-def _insert(connection: Connection, owner: Owner, setting: str) -> None:
+def _insert_space(connection: sa.Connection, embedder: Embedder, setting: str) -> None:
     values: dict[str, Any] = {
-        "embedder": owner.name,
-        "revision": owner.revision,
-        "dimension": owner.dimension,
+        "embedder": embedder.name,
+        "revision": embedder.revision,
+        "dimension": embedder.dimension,
         "active": False,
         "setting": setting,
+        "created_at": datetime.now(UTC),
     }
     if connection.dialect.name == "sqlite":
-        values["id"] = _unused_id(connection)
-    connection.execute(sa.insert(spaces).values(**values, created_at=datetime.now(UTC)))
+        values["id"] = _allocate_id(connection)
+    connection.execute(sa.insert(spaces).values(**values))
 
 
-def _unused_id(connection: Connection) -> int:
-    """One that no space has had.
+def _allocate_id(connection: sa.Connection) -> int:
+    """Return an id that no space has had.
 
-    SQLite gives the number of a dropped space to the next one, which who is still open would take
-    for his own.
+    SQLite reuses the id of a dropped space. A process that still uses the old space would mistake
+    the new one for its own.
     """
     noted = connection.execute(sa.select(meta.c.value).where(meta.c.key == _LAST_ID)).scalar()
     newest = connection.execute(
         sa.select(sa.func.coalesce(sa.func.max(spaces.c.id), 0))
     ).scalar_one()
-    found = max(int(noted or 0), int(newest)) + 1
+    id_ = max(int(noted or 0), int(newest)) + 1
     if noted is None:
-        connection.execute(sa.insert(meta).values(key=_LAST_ID, value=str(found)))
+        connection.execute(sa.insert(meta).values(key=_LAST_ID, value=str(id_)))
     else:
-        connection.execute(sa.update(meta).where(meta.c.key == _LAST_ID).values(value=str(found)))
-    return found
-
-
-def _space(row: Any) -> Space:
-    return Space(
-        id=row.id,
-        embedder=row.embedder,
-        revision=row.revision,
-        dimension=row.dimension,
-        active=row.active,
-        setting=row.setting,
-    )
-
-
-_ALL_IDS = 2**63
-_LAST_ID = "last_space"
-_SELECT = sa.select(
-    spaces.c.id,
-    spaces.c.embedder,
-    spaces.c.revision,
-    spaces.c.dimension,
-    spaces.c.active,
-    spaces.c.setting,
-)
-_ACTIVE = _SELECT.where(spaces.c.active)
-_ACTIVE_ID = sa.select(spaces.c.id).where(spaces.c.active)
-_PASSAGES = sa.select(
-    chunks.c.id,
-    chunks.c.text_sha,
-    documents.c.path,
-    chunks.c.first_line,
-    documents.c.kind,
-    documents.c.title,
-    chunks.c.headings,
-    chunks.c.symbol,
-    chunks.c.text,
-).join_from(chunks, documents, documents.c.id == chunks.c.document_id)
+        connection.execute(sa.update(meta).where(meta.c.key == _LAST_ID).values(value=str(id_)))
+    return id_

@@ -1,5 +1,6 @@
-"""The windows of an SQLite catalog: a file of their own, which may be deleted at any time, and
-only continuations go with it.
+"""Search windows of an SQLite catalog, in a file of their own.
+
+The file may be deleted at any time: only continuations are lost with it.
 """
 
 from __future__ import annotations
@@ -12,81 +13,78 @@ from pathlib import Path
 
 import sqlalchemy as sa
 from filelock import FileLock
-from sqlalchemy.engine import Connection, Engine
 
 from unspool.catalog.schema import APPLICATION_ID, short_lived
-from unspool.catalog.sqlite import engine_for, transaction, translated, use_log
+from unspool.catalog.sqlite_file import (
+    begin_write,
+    create_engine,
+    enable_wal,
+    translate_errors,
+)
 from unspool.errors import ConflictError, ServiceError
 
-FORMAT = 1  # of the file; another one is thrown away
+FORMAT = 1  # of the file; tables of another format are replaced
 
 
 class WindowFile:
-    """The file, made when it is first read or written. Several processes may share it."""
+    """File of windows, created by the first read or write. Several processes may share it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._engine: Engine | None = None
+        self._engine: sa.Engine | None = None
         self._opening = threading.Lock()
         self._writing = threading.Lock()
 
     @contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A connection for reading."""
-        with self._guarded(), self._ready().connect() as connection:
+    def read(self) -> Iterator[sa.Connection]:
+        """Open a connection for reading."""
+        with self._handle_damage(), self._get_engine().connect() as connection:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """One transaction."""
-        with self._writing, self._guarded(), transaction(self._ready()) as connection:
+    def write(self) -> Iterator[sa.Connection]:
+        """Open a transaction."""
+        with self._writing, self._handle_damage(), begin_write(self._get_engine()) as connection:
             yield connection
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._opening:
             if self._engine is not None:
                 self._engine.dispose()
                 self._engine = None
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Errors as ours.
-
-        A file that turns out to be damaged inside is moved aside, so that the next call finds a new
-        one.
-        """
+    def _handle_damage(self) -> Iterator[None]:
+        """Translate errors, and move a damaged file aside so that the next call creates one."""
         try:
-            with translated(self._path, what="file of continuations"):
+            with translate_errors(self._path, what="file of continuations"):
                 yield
         except (ServiceError, ConflictError) as error:
             if isinstance(error.__cause__, Exception) and _is_damage(error.__cause__):
                 self.close()
                 _set_aside(self._path)
                 raise ServiceError(
-                    f"{self._path} was damaged and is begun anew; continuations that it held are "
-                    f"gone, search again"
+                    f"{self._path} was damaged and is replaced by a new file; its continuations "
+                    f"are lost, search again"
                 ) from error
             raise
 
-    def _ready(self) -> Engine:
+    def _get_engine(self) -> sa.Engine:
         with self._opening:
             if self._engine is None:
                 self._engine = _open_file(self._path)
             return self._engine
 
 
-def kept_at(catalog: Path) -> Path:
-    """The file beside a catalog's."""
+def get_window_path(catalog: Path) -> Path:
+    """Return the path of the windows of a catalog."""
     return catalog.with_name(catalog.name + ".windows")
 
 
-def _open_file(path: Path) -> Engine:
-    """Open the file, and create it if it is missing.
-
-    A damaged one is moved aside: its content is short-lived.
-    """
-    engine = engine_for(path)
+def _open_file(path: Path) -> sa.Engine:
+    """Open the file, and create it if it is missing. A damaged one is moved aside."""
+    engine = create_engine(path)
     try:
         return _prepare(engine, path)
     except (sa.exc.DatabaseError, sqlite3.DatabaseError) as error:
@@ -94,7 +92,7 @@ def _open_file(path: Path) -> Engine:
         if not _is_damage(error):
             raise
         _set_aside(path)
-        return _prepare(engine_for(path), path)
+        return _prepare(create_engine(path), path)
 
 
 def _is_damage(error: Exception) -> bool:
@@ -105,21 +103,21 @@ def _is_damage(error: Exception) -> bool:
 def _set_aside(path: Path) -> None:
     """Move a damaged file out of the way, unless another process has done so already."""
     with FileLock(path.with_name(path.name + ".lock"), timeout=10):
-        engine = engine_for(path)
+        engine = create_engine(path)
         try:
             with engine.connect() as connection:
-                sound = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one() == "ok"
+                is_sound = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar() == "ok"
         except sa.exc.DatabaseError:
-            sound = False
+            is_sound = False
         finally:
             engine.dispose()
-        if not sound:
+        if not is_sound:
             for suffix in ("-wal", "-shm"):
                 path.with_name(path.name + suffix).unlink(missing_ok=True)
             path.replace(path.with_name(path.name + ".damaged"))
 
 
-def _prepare(engine: Engine, path: Path) -> Engine:
+def _prepare(engine: sa.Engine, path: Path) -> sa.Engine:
     """Create the tables if they are missing or of another format."""
     if not path.exists():
         path.touch(mode=0o600)  # private, because it contains queries
@@ -128,18 +126,18 @@ def _prepare(engine: Engine, path: Path) -> Engine:
             connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
             for name in ("application_id", "user_version")
         )
-        foreign = application != APPLICATION_ID and (
+        is_foreign = application != APPLICATION_ID and (
             application
             or connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar_one()
         )
         if (application, version) == (APPLICATION_ID, FORMAT):
             return engine
-    if foreign:
+    if is_foreign:
         raise ServiceError(
             f"{path} belongs to another program; move it away, unspool keeps continuations there"
         )
-    use_log(path)
-    with transaction(engine) as connection:
+    enable_wal(path)
+    with begin_write(engine) as connection:
         if connection.exec_driver_sql("PRAGMA user_version").scalar_one() != FORMAT:
             short_lived.drop_all(connection)
             short_lived.create_all(connection)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.database import Home
+from unspool.catalog.database import WindowDatabase
 from unspool.catalog.schema import query_vectors, segments, substitutes, windows
-from unspool.catalog.statements import Prepared, insert_missing
+from unspool.catalog.statements import PreparedQuery, insert_missing
 from unspool.errors import ConflictError, ServiceError
 
 MAX_WINDOWS = 10_000  # about 80 MB; the oldest are deleted
@@ -46,7 +46,7 @@ class WindowRow(NamedTuple):
 class WindowStore:
     """Stored windows. Safe to use from several threads; several processes may share the tables."""
 
-    def __init__(self, home: Home, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, home: WindowDatabase, *, clock: Callable[[], float] = time.time) -> None:
         self._home = home
         self._clock = clock
         self._guard = threading.Lock()
@@ -80,7 +80,7 @@ class WindowStore:
         if recent is not None and recent.segments[0].start <= position < recent.segments[-1].stop:
             return recent
         with self._home.read() as connection:
-            rows = _FIND.rows(connection, {"name": name, "position": position})
+            rows = _FIND.fetch(connection, {"name": name, "position": position})
         if not rows:
             return None
         found = tuple(SegmentRow(*row[3:]) for row in rows if row[3] is not None)
@@ -92,7 +92,7 @@ class WindowStore:
     def list_segments(self, name: bytes) -> list[SegmentRow]:
         """Return every segment of a window."""
         with self._home.read() as connection:
-            return [SegmentRow(*row) for row in _SEGMENTS.rows(connection, {"name": name})]
+            return [SegmentRow(*row) for row in _SEGMENTS.fetch(connection, {"name": name})]
 
     def append(self, name: bytes, segment: SegmentRow) -> None:
         """Append a segment. If another caller has appended one, that one stays."""
@@ -125,7 +125,7 @@ class WindowStore:
     def find_vector(self, key: bytes) -> bytes | None:
         """Return the vector of a query that was embedded before."""
         with self._home.read() as connection:
-            rows = _VECTOR.rows(connection, {"key": key, "now": int(self._clock())})
+            rows = _VECTOR.fetch(connection, {"key": key, "now": int(self._clock())})
         return bytes(rows[0][0]) if rows else None
 
     def insert_vectors(self, vectors: Mapping[bytes, bytes], *, lifetime_s: int) -> None:
@@ -195,7 +195,7 @@ def _insert_vector(connection: Connection, key: bytes, vector: bytes, *, expires
         )
 
 
-_COLUMNS = ("name", "caller", "question", "created_at", "expires_at")
+_COLUMNS = ("name", "caller", "request", "created_at", "expires_at")
 _EXTEND_VECTOR = (
     sa.update(query_vectors)
     .where(query_vectors.c.key == sa.bindparam("b_key"))
@@ -206,7 +206,7 @@ _EXTEND_VECTOR = (
         )
     )
 )
-_VECTOR = Prepared(
+_VECTOR = PreparedQuery(
     sa.select(query_vectors.c.vector).where(
         query_vectors.c.key == sa.bindparam("key"), query_vectors.c.expires_at > sa.bindparam("now")
     )
@@ -219,8 +219,8 @@ _PACKED = (
     segments.c.ids,
     segments.c.state,
 )
-_FIND = Prepared(
-    sa.select(windows.c.question, windows.c.caller, windows.c.expires_at, *_PACKED)
+_FIND = PreparedQuery(
+    sa.select(windows.c.request, windows.c.caller, windows.c.expires_at, *_PACKED)
     .join(
         segments,
         sa.and_(segments.c.window == windows.c.name, segments.c.stop >= sa.bindparam("position")),
@@ -229,6 +229,6 @@ _FIND = Prepared(
     .where(windows.c.name == sa.bindparam("name"))
     .order_by(segments.c.number)
 )
-_SEGMENTS = Prepared(
+_SEGMENTS = PreparedQuery(
     sa.select(*_PACKED).where(segments.c.window == sa.bindparam("name")).order_by(segments.c.number)
 )

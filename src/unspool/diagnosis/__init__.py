@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.catalog import projects, schema, spaces
-from unspool.catalog.database import engine_name
+from unspool.catalog.database import get_engine_name
 from unspool.corpus import Corpus
 from unspool.domain.documents import Status
 from unspool.domain.reports import Check, ProjectStatus
@@ -181,7 +181,7 @@ def _import_engine(settings: Settings) -> Any:
     address = (
         settings.database.address or settings.database.read_address or settings.database_address
     )
-    return importlib.import_module(_ENGINES[engine_name(address)])
+    return importlib.import_module(_ENGINES[get_engine_name(address)])
 
 
 def _check_content(settings: Settings, engine: Any) -> Iterator[Check]:
@@ -205,8 +205,8 @@ def _check_spaces(corpus: Corpus) -> Check:
     """Report the vectors of other embedders that the catalog still contains."""
     with corpus._resources.catalog.read() as connection:
         others = ", ".join(
-            f"{spaces.embedding_count(connection, space.id)} vectors of {space}"
-            for space in spaces.all_spaces(connection)
+            f"{spaces.count_embeddings(connection, space.id)} vectors of {space}"
+            for space in spaces.list_spaces(connection)
             if not space.active
         )
     return Check(
@@ -228,7 +228,7 @@ def _check_documents(corpus: Corpus, project_id: int, status: ProjectStatus) -> 
         )
         return Check(name=name, ok=False, detail=detail, cure=cure)
     with corpus._resources.catalog.read() as connection:
-        is_running = bool(projects.live_runs(connection, project_id))
+        is_running = bool(projects.list_live_runs(connection, project_id))
     if is_running:
         return Check(name=name, ok=True, detail=f"{detail}; a run is at work")
     if any(counts.get(one) for one in (Status.PENDING, Status.INDEXING, Status.STALE)):

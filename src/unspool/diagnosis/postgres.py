@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import postgres
-from unspool.catalog.postgres import PostgresCatalog, Target
+from unspool.catalog import postgres, postgres_errors, postgres_server
+from unspool.catalog.postgres import PostgresCatalog
+from unspool.catalog.postgres_server import Target
 from unspool.catalog.projects import ProjectRow
 from unspool.diagnosis import check_revision, make_failure
 from unspool.domain.reports import Check, ProjectStatus
@@ -21,7 +22,9 @@ REQUIRED = ("server", "migrations")  # checks that must pass before projects are
 
 def check_catalog(settings: Settings) -> Iterator[Check]:
     """Check the server and its catalog; create and upgrade nothing."""
-    target = postgres.target_of(settings.database.address or settings.database.read_address)
+    target = postgres_server.parse_address(
+        settings.database.address or settings.database.read_address
+    )
     try:
         with _connect(target, settings) as connection:
             yield _check_server(connection, target)
@@ -42,9 +45,12 @@ def check_catalog(settings: Settings) -> Iterator[Check]:
 
 @contextmanager
 def _connect(target: Target, settings: Settings) -> Iterator[Connection]:
-    engine = postgres.engine_for(target, settings.database)
+    engine = postgres_server.create_engine(target, settings.database)
     try:
-        with postgres.translated(target), postgres.connected(engine) as connection:
+        with (
+            postgres_errors.translate_errors(target.place),
+            postgres_server.connect(engine) as connection,
+        ):
             yield connection
     finally:
         engine.dispose()
@@ -56,8 +62,8 @@ def _check_server(connection: Connection, target: Target) -> Check:
         for name in ("server_version", "server_version_num", "server_encoding")
     )
     cure = ""
-    if int(number) < postgres.MIN_SERVER:
-        cure = f"use PostgreSQL {postgres.MIN_SERVER // 10_000} or newer"
+    if int(number) < postgres_server.MIN_SERVER:
+        cure = f"use PostgreSQL {postgres_server.MIN_SERVER // 10_000} or newer"
     elif encoding != "UTF8":
         cure = "create a database with ENCODING 'UTF8' and name that in UNSPOOL_DATABASE"
     detail = f"PostgreSQL {version} at {target.place}, encoded as {encoding}"
@@ -65,15 +71,15 @@ def _check_server(connection: Connection, target: Target) -> Check:
 
 
 def _check_pgvector(connection: Connection, *, is_new: bool) -> Check:
-    version = postgres.pgvector_version(connection)
+    version = postgres_server.read_pgvector_version(connection)
     if version is None:
         return _check_missing_pgvector(connection, is_new=is_new)
     detail = ".".join(map(str, version))
-    if version >= postgres.GOOD_PGVECTOR:
+    if version >= postgres_server.GOOD_PGVECTOR:
         return Check(name="pgvector", ok=True, detail=detail)
-    wanted = ".".join(map(str, postgres.GOOD_PGVECTOR))
+    wanted = ".".join(map(str, postgres_server.GOOD_PGVECTOR))
     why = "a vacuum may damage HNSW indexes"
-    if version < postgres.MIN_PGVECTOR:
+    if version < postgres_server.MIN_PGVECTOR:
         why = "filtered searches return too few hits"
     cure = f"install {wanted} or newer on the server and run ALTER EXTENSION vector UPDATE"
     return Check(name="pgvector", ok=False, detail=f"{detail}: {why}", cure=cure)
@@ -122,7 +128,7 @@ def _check_connections(connection: Connection, settings: Settings) -> Check:
 
 def _check_migrations(connection: Connection, target: Target) -> Iterator[Check]:
     try:
-        revision = postgres.revision_of(connection, target)
+        revision = postgres.read_revision(connection, target)
     except UnspoolError as error:
         yield make_failure("migrations", error)
         return
@@ -138,7 +144,7 @@ def _check_migrations(connection: Connection, target: Target) -> Iterator[Check]
 
 def _check_replica(settings: Settings) -> Check:
     """Check the replica that answers searches, and report its delay."""
-    target = postgres.target_of(settings.database.read_address)
+    target = postgres_server.parse_address(settings.database.read_address)
     query = (
         "SELECT pg_is_in_recovery(), coalesce(extract(epoch FROM now() - "
         "pg_last_xact_replay_timestamp()), 0)"

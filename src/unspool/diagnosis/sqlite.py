@@ -11,10 +11,10 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from unspool.catalog import sqlite
+from unspool.catalog import sqlite, sqlite_file
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.sqlite import SqliteCatalog
-from unspool.catalog.window_file import kept_at
+from unspool.catalog.window_file import get_window_path
 from unspool.diagnosis import check_revision
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
@@ -28,7 +28,7 @@ REQUIRED = ("catalog", "migrations", "integrity")  # checks that must pass befor
 
 def check_catalog(settings: Settings) -> Iterator[Check]:
     """Check the disk and the file."""
-    path = sqlite.path_of(settings.database_address)
+    path = sqlite.parse_address(settings.database_address)
     yield _check_disk(path)
     if path.exists():
         yield from _check_file(path)
@@ -62,7 +62,10 @@ def _check_file(path: Path) -> Iterator[Check]:
     It is opened read-only, because opening a catalog in the usual way would upgrade an old one.
     """
     try:
-        with sqlite.translated(path), closing(sqlite.open_read_only(path)) as connection:
+        with (
+            sqlite_file.translate_errors(path),
+            closing(sqlite_file.open_read_only(path)) as connection,
+        ):
             revision = _read_revision(connection, path)
             yield _check_access(path)
             yield check_revision(revision)
@@ -81,7 +84,7 @@ def _check_file(path: Path) -> Iterator[Check]:
 
 def _check_access(path: Path) -> Check:
     """Report the size of the catalog, and whether it is read-only, which may be intended."""
-    detail, cure = f"{path}, {sqlite.size_bytes(path) / 1e6:.1f} MB", ""
+    detail, cure = f"{path}, {sqlite_file.measure_size(path) / 1e6:.1f} MB", ""
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         detail += ", read-only: it can be searched, but nothing can be indexed"
         cure = "to index, mount its disk writable and give this user write permission"
@@ -93,11 +96,11 @@ def _check_windows(path: Path) -> Check:
 
     It is opened read-only, because a damaged file would otherwise be replaced.
     """
-    name, file = "continuations", kept_at(path)
+    name, file = "continuations", get_window_path(path)
     if not file.exists():
         return Check(name=name, ok=True, detail="none stored yet")
     try:
-        with closing(sqlite.open_read_only(file)) as connection:
+        with closing(sqlite_file.open_read_only(file)) as connection:
             count, size = connection.execute(
                 "SELECT (SELECT count(*) FROM windows), page_count * page_size "
                 "FROM pragma_page_count(), pragma_page_size()"
@@ -115,7 +118,7 @@ def _read_revision(connection: sqlite3.Connection, path: Path) -> str:
         "sqlite+pysqlite://", creator=lambda: connection, poolclass=sa.pool.StaticPool
     )
     with engine.connect() as wrapped:
-        return sqlite.revision_of(wrapped, path)
+        return sqlite.read_revision(wrapped, path)
 
 
 def check_index(
@@ -125,7 +128,7 @@ def check_index(
 
     Searches read a short tail from the catalog.
     """
-    folder = catalog.folder("derived") / f"p{row.id}"
+    folder = catalog.get_folder("derived") / f"p{row.id}"
     # every run creates a folder, a few small writes do not need one
     is_expected = bool(status.chunks > TAIL_LIMIT or (status.chunks and row.root))
     if problem := _find_problem(folder, store, row, status, is_expected=is_expected):

@@ -101,21 +101,21 @@ def _temporary(server: str) -> Iterator[str]:
         with tempfile.TemporaryDirectory(prefix="unspool-eval-") as folder:
             yield f"sqlite:///{folder}/eval.db"
         return
-    from unspool.catalog.database import engine_name
+    from unspool.catalog.database import get_engine_name
     from unspool.catalog.options import DatabaseOptions
 
-    if engine_name(server) != "postgresql":
+    if get_engine_name(server) != "postgresql":
         raise InputError(
             "the server is none of PostgreSQL; give postgresql://user@host/name, or leave it out "
             "to measure in a temporary file"
         )
-    from unspool.catalog import postgres
+    from unspool.catalog import postgres, postgres_server
 
-    address = postgres.with_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
+    address = postgres_server.replace_schema(server, f"unspool_eval_{secrets.token_hex(6)}")
     try:
         yield address
     finally:
-        postgres.remove(address, options=DatabaseOptions())
+        postgres.drop_catalog(address, options=DatabaseOptions())
 
 
 def _fill(corpus: Corpus, folder: Path, tell: OnProgress) -> dict[tuple[str, str], str]:

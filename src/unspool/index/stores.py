@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog
-from unspool.catalog.documents import Changes
+from unspool.catalog.content import Changes
 from unspool.catalog.projects import ProjectRow, ProjectVersion
 from unspool.domain.reports import OnProgress
 from unspool.index.options import VectorOptions

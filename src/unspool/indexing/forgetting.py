@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, spaces
+from unspool.catalog import Catalog, content, projects, spaces
 from unspool.index.stores import IndexStore
 
 
@@ -16,9 +16,11 @@ def forget_documents(
     """Remove documents, and return how many of them still existed."""
 
     def forget(connection: Connection) -> int:
-        projects.take(connection, project_id)
+        projects.lock_project(connection, project_id)
         spaces.check_active(connection, store.space_id)
-        removed = documents.remove(connection, project_id, ids, feeds=store.catches_up)
+        removed = content.delete_documents(
+            connection, project_id, ids, log_changes=store.catches_up
+        )
         store.apply_changes(connection, project_id, removed.changes)
         return removed.documents
 
@@ -29,14 +31,14 @@ def forget_project(catalog: Catalog, store: IndexStore, project_id: int) -> int:
     """Remove a project, and return how many documents it had."""
 
     def forget(connection: Connection) -> int:
-        projects.take(connection, project_id)
+        projects.lock_project(connection, project_id)
         spaces.check_active(connection, store.space_id)
         store.delete_project(connection, project_id)
-        return projects.drop(connection, project_id)
+        return projects.drop_project(connection, project_id)
 
     def prune(connection: Connection) -> None:
         # a live run may rely on an embedding that it has seen
-        if not projects.any_live_run(connection):
+        if not projects.list_live_runs(connection):
             projects.prune_embeddings(connection)
 
     count = catalog.transact(forget)

@@ -9,9 +9,9 @@ from itertools import chain
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, spaces
+from unspool.catalog import Catalog, content, documents, projects, spaces
 from unspool.catalog.schema import embeddings
-from unspool.catalog.statements import hold
+from unspool.catalog.statements import lock_table
 from unspool.domain.documents import Document
 from unspool.domain.prepared import PreparedConversation, PreparedDocument
 from unspool.domain.reports import IndexReport, Masked
@@ -71,21 +71,21 @@ class Indexer:
     def look_up(self, shas: Iterable[bytes]) -> set[bytes]:
         """Return the fingerprints of passages that have a vector."""
         with self.catalog.read() as connection:
-            return documents.known_embeddings(connection, self.store.space_id, shas)
+            return spaces.find_known_texts(connection, self.store.space_id, shas)
 
     def save_vectors(self, vectors: Mapping[bytes, bytes]) -> None:
         """Save vectors before the documents that need them."""
 
         def save(connection: Connection) -> None:
-            hold(connection, embeddings, alone=False)
+            lock_table(connection, embeddings, exclusive=False)
             # an inactive space may be dropped already
             spaces.check_active(connection, self.store.space_id)
-            documents.keep_embeddings(connection, self.store.space_id, vectors)
+            spaces.insert_embeddings(connection, self.store.space_id, vectors)
 
         self.catalog.transact(save)
 
     def apply_changes(
-        self, connection: Connection, project_id: int, changes: documents.Changes
+        self, connection: Connection, project_id: int, changes: content.Changes
     ) -> None:
         """Update the store within the transaction of a short write."""
         self.store.apply_changes(connection, project_id, changes)
@@ -118,19 +118,19 @@ def put_documents(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
     paths = [document.path for document in given]
     versions = {one.path: one.version for one in given if one.version is not None}
 
-    def write(connection: Connection) -> tuple[int, int, documents.Stored]:
-        row = projects.ensure(connection, given[0].project)
+    def write(connection: Connection) -> tuple[int, int, content.StoredDocuments]:
+        row = projects.ensure_project(connection, given[0].project)
         documents.check_versions(connection, row.id, versions)
-        documents.check_free(connection, row.id, paths)
+        documents.check_not_conversations(connection, row.id, paths)
         ids, new = documents.ensure_documents(connection, row.id, paths)
-        stored = documents.store(
+        stored = content.store_documents(
             connection,
             row,
             prepared,
-            held=ids,
+            claimed=ids,
             new=new,
             space_id=indexer.store.space_id,
-            feeds=indexer.store.catches_up,
+            log_changes=indexer.store.catches_up,
         )
         indexer.apply_changes(connection, row.id, stored.changes)
         return row.id, len(new), stored

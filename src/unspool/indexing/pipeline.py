@@ -1,4 +1,4 @@
-"""Indexing of a folder: scan, compare, prepare in workers, embed in batches, write, settle.
+"""Indexing of a folder: scan, compare, prepare in workers, embed in split_batches, write, settle.
 
 A run can be killed at any time and repeated.
 """
@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import documents, projects, spaces
-from unspool.catalog.statements import batches
+from unspool.catalog import content, documents, projects, spaces
+from unspool.catalog.statements import split_batches
 from unspool.domain.prepared import PreparedDocument
 from unspool.domain.reports import Failure, IndexReport, OnProgress, Progress
 from unspool.embedders.tokens import TokenCounting
@@ -66,7 +66,7 @@ def index_folder(
     """
     started = time.monotonic()
     emit = on_progress or (lambda progress: None)
-    with projects.at_work() as token:
+    with projects.issue_run_token() as token:
         scanned_at = datetime.now(UTC)
         scanned = scan(
             root,
@@ -116,14 +116,14 @@ class FolderRun:
         """Compare the folder with the catalog, and register the run and its files."""
 
         def begin(connection: Connection) -> int:
-            self.project = projects.ensure(connection, project, root=root)
+            self.project = projects.ensure_project(connection, project, root=root)
             spaces.check_active(connection, self.store.space_id)
             self.run_id = projects.begin_run(connection, self.project.id, token)
-            self.known = documents.states(connection, self.project.id)
+            self.known = documents.load_states(connection, self.project.id)
             self.plan = self._compare(connection, scanned, scanned_at)
             stale = [self.known[file.found.path].id for file in self.plan.suspect]
             new = [file.found.path for file in self.plan.new]
-            documents.queue(connection, self.project.id, new=new, stale=stale)
+            documents.queue_documents(connection, self.project.id, new=new, stale=stale)
             return self._remove(connection, [state.id for state in self.plan.removed])
 
         removed = self.indexer.catalog.transact(begin)
@@ -136,14 +136,14 @@ class FolderRun:
 
     def _compare(self, connection: Connection, scanned: Scan, scanned_at: datetime) -> RunPlan:
         project_id, recipe = self.project.id, self.indexer.chunker.recipe
-        known_skips = documents.known_skips(connection, project_id, recipe=recipe)
+        known_skips = documents.load_skips(connection, project_id, recipe=recipe)
         vanished = known_skips.keys() - {file.path for file in scanned.found}
-        documents.forget_skips(connection, project_id, list(vanished))
+        documents.delete_skips(connection, project_id, list(vanished))
         return plan_run(
             scanned.found,
             self.known,
             recipe=recipe,
-            live_runs=projects.live_runs(connection, project_id) - {self.run_id},
+            live_runs=projects.list_live_runs(connection, project_id) - {self.run_id},
             unread=scanned.unread,
             scanned_at=scanned_at,
             known_skips=known_skips,
@@ -171,17 +171,17 @@ class FolderRun:
 
     def _claim(self, files: Sequence[PendingFile]) -> Iterator[list[PendingFile]]:
         """Claim files, and yield them in tasks of about the same size."""
-        for group in batches(files, CLAIM_FILES):
+        for group in split_batches(files, CLAIM_FILES):
             paths = [file.found.path for file in group]
             claimed = self.indexer.catalog.transact(partial(self._claim_paths, paths))
             self._report(busy=len(group) - len(claimed))
             yield from _split([file for file in group if file.found.path in claimed])
 
     def _claim_paths(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
-        projects.take(connection, self.project.id)
-        live = projects.live_runs(connection, self.project.id)
-        claimed = documents.claim(connection, self.project.id, self.run_id, paths, live)
-        projects.beat(connection, self.run_id)
+        projects.lock_project(connection, self.project.id)
+        live = projects.list_live_runs(connection, self.project.id)
+        claimed = documents.claim_documents(connection, self.project.id, self.run_id, paths, live)
+        projects.renew_run(connection, self.run_id)
         return claimed
 
     def _prepare_inline(
@@ -216,7 +216,7 @@ class FolderRun:
     def _save_vectors(self, vectors: Mapping[bytes, bytes]) -> None:
         """Save a batch of vectors, and renew the run: a large document can take minutes."""
         self.indexer.save_vectors(vectors)
-        self.indexer.catalog.transact(partial(projects.beat, run_id=self.run_id))
+        self.indexer.catalog.transact(partial(projects.renew_run, run_id=self.run_id))
         self._emit_progress(unwritten=len(vectors))
 
     def _write_all(self, results: Iterable[list[Outcome]]) -> None:
@@ -235,30 +235,30 @@ class FolderRun:
 
     def _write(
         self, outcomes: Sequence[Outcome], connection: Connection
-    ) -> tuple[list[Outcome], documents.Stored]:
+    ) -> tuple[list[Outcome], content.StoredDocuments]:
         """Write the outcomes of documents that this run still owns.
 
         Another process may have removed or replaced the others since they were claimed.
         """
         project_id = self.project.id
-        projects.take(connection, project_id)
+        projects.lock_project(connection, project_id)
         spaces.check_active(connection, self.store.space_id)
-        ids = documents.held_by(connection, project_id, [o.path for o in outcomes], self.run_id)
+        ids = documents.find_claims(connection, project_id, [o.path for o in outcomes], self.run_id)
         owned = [outcome for outcome in outcomes if outcome.path in ids]
-        stored = documents.store(
+        stored = content.store_documents(
             connection,
             self.project,
             _select(owned, PreparedDocument),
-            held=ids,
+            claimed=ids,
             space_id=self.store.space_id,
-            feeds=self.store.catches_up,
+            log_changes=self.store.catches_up,
         )
         self.store.apply_changes(connection, project_id, stored.changes)
         self._touch(connection, ids, _select(owned, UnchangedFile))
         self._skip(connection, ids, _select(owned, SkippedFile))
         failed = _select(owned, FailedFile)
-        documents.fail(connection, [(ids[one.path], one.error) for one in failed])
-        projects.beat(connection, self.run_id)
+        documents.record_failures(connection, [(ids[one.path], one.error) for one in failed])
+        projects.renew_run(connection, self.run_id)
         return owned, stored
 
     def _touch(
@@ -266,8 +266,8 @@ class FolderRun:
     ) -> None:
         if unchanged:
             # filters may compare the modification times, which have changed
-            projects.next_seq(connection, self.project.id, feeds=self.store.catches_up)
-        documents.refresh(
+            projects.advance_seq(connection, self.project.id, log_changes=self.store.catches_up)
+        documents.refresh_documents(
             connection, [(ids[one.path], one.modified_ns, one.size_bytes) for one in unchanged]
         )
 
@@ -280,16 +280,20 @@ class FolderRun:
             for one in skipped
             if one.skip.reason != NEEDS_EXTRA
         ]
-        documents.skip(connection, self.project.id, lasting, recipe=self.indexer.chunker.recipe)
+        documents.record_skips(
+            connection, self.project.id, lasting, recipe=self.indexer.chunker.recipe
+        )
         self._remove(connection, [ids[one.path] for one in skipped])
 
     def _remove(self, connection: Connection, ids: Sequence[int]) -> int:
-        removed = documents.remove(connection, self.project.id, ids, feeds=self.store.catches_up)
+        removed = content.delete_documents(
+            connection, self.project.id, ids, log_changes=self.store.catches_up
+        )
         self.store.apply_changes(connection, self.project.id, removed.changes)
         return removed.documents
 
     def _report_batch(
-        self, owned: Sequence[Outcome], stored: documents.Stored, *, lost: int
+        self, owned: Sequence[Outcome], stored: content.StoredDocuments, *, lost: int
     ) -> None:
         prepared = _select(owned, PreparedDocument)
         skips = [one.skip for one in _select(owned, SkippedFile)]
@@ -328,7 +332,9 @@ class FolderRun:
 
     def finish(self) -> None:
         """Record the end of the run."""
-        self.indexer.catalog.transact(partial(projects.beat, run_id=self.run_id, finished=True))
+        self.indexer.catalog.transact(
+            partial(projects.renew_run, run_id=self.run_id, finished=True)
+        )
 
     def settle(self, *, unread: int) -> list[str]:
         """Let the store catch up, and return warnings. `unread` counts folders."""

@@ -16,7 +16,8 @@ from itertools import count
 import numpy as np
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, projects, reading, spaces
+from unspool.catalog import Catalog, projects, spaces
+from unspool.catalog import chunks as chunk_rows
 from unspool.domain.reports import OnProgress, Progress, ReembedPlan, ReembedReport
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
@@ -51,14 +52,14 @@ def plan_reembedding(resources: Reembedder) -> ReembedPlan:
     """Estimate the cost of a switch."""
     embedder, facts = resources.embedder, resources.embedder.facts
     with resources.catalog.read() as connection:
-        active = spaces.active_space(connection)
-        known = spaces.all_spaces(connection)
+        active = spaces.find_active_space(connection)
+        known = spaces.list_spaces(connection)
         target = next((space for space in known if space.belongs_to(embedder)), None)
-        missing = spaces.missing(connection, None if target is None else target.id)
+        missing = spaces.count_missing(connection, None if target is None else target.id)
         too_long = (
             0
             if facts.over_limit is OverLimit.WHOLE
-            else spaces.longest_over(connection, embedder.max_tokens)
+            else spaces.count_longer_chunks(connection, embedder.max_tokens)
         )
     new = f"{facts.name} (revision {facts.revision}, {embedder.dimension} dimensions)"
     return ReembedPlan(
@@ -77,11 +78,11 @@ def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> Ree
     catalog, embedder = resources.catalog, resources.embedder
     with _occupy(catalog):
         with catalog.read() as connection:
-            before = spaces.active_space(connection)
+            before = spaces.find_active_space(connection)
         # A call to the model may be necessary. It must not block writers.
         _ = embedder.dimension
         space = catalog.transact(
-            lambda connection: spaces.prepare(connection, embedder, resources.setting)
+            lambda connection: spaces.prepare_space(connection, embedder, resources.setting)
         )
         passages = PassageEmbedder(
             embedder=embedder, cache=None if embedder.is_cheap else resources.cache
@@ -90,9 +91,9 @@ def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> Ree
         if not space.active:
             ReembedRun(catalog, space, passages, emit).switch(resources.open_store)
     with catalog.read() as connection:
-        kept = [str(one) for one in spaces.all_spaces(connection) if not one.active]
-        rows = projects.all_projects(connection)
-        chunks = sum(reading.chunk_count(connection, row.id) for row in rows)
+        kept = [str(one) for one in spaces.list_spaces(connection) if not one.active]
+        rows = projects.list_projects(connection)
+        chunks = sum(chunk_rows.count_chunks(connection, row.id) for row in rows)
     return ReembedReport(
         before="" if before is None else str(before),
         after=str(space),
@@ -111,7 +112,7 @@ def drop_inactive_spaces(catalog: Catalog, open_store: OpenStore) -> list[str]:
     """Delete the vectors of every embedder but the active one, and return the embedders."""
     with _occupy(catalog):
         with catalog.read() as connection:
-            known = spaces.all_spaces(connection)
+            known = spaces.list_spaces(connection)
         # The active one last: its sweep also removes files of an attempt that was killed here.
         for space in sorted(known, key=lambda one: one.active):
             with closing(open_store(space)) as store:
@@ -124,13 +125,13 @@ def drop_inactive_spaces(catalog: Catalog, open_store: OpenStore) -> list[str]:
 
 def _drop(space: spaces.Space, store: IndexStore, connection: Connection) -> None:
     store.drop_space(connection)
-    spaces.drop(connection, space.id)
+    spaces.drop_space(connection, space.id)
 
 
 @contextmanager
 def _occupy(catalog: Catalog) -> Iterator[None]:
     """Exclude other processes that change the embedder."""
-    with catalog.occupy(TASK) as is_alone:
+    with catalog.try_lock(TASK) as is_alone:
         if not is_alone:
             raise ConflictError(
                 "another process is changing this catalog's embedder; wait until it is done"
@@ -146,7 +147,7 @@ class ReembedRun:
     space: spaces.Space
     passages: PassageEmbedder
     emit: OnProgress
-    rejected: list[tuple[spaces.Passage, InputError]] = field(default_factory=list)
+    rejected: list[tuple[spaces.EmbeddingInput, InputError]] = field(default_factory=list)
 
     def switch(self, open_store: OpenStore) -> None:
         """Embed, build, verify and activate. Repeat while others write faster."""
@@ -165,7 +166,7 @@ class ReembedRun:
 
     def _embed_all(self) -> None:
         with self.catalog.read() as connection:
-            total = spaces.missing(connection, self.space.id).texts
+            total = spaces.count_missing(connection, self.space.id).texts
         done = 0
         for page in self._read_pages():
             done += self._embed_page(page)
@@ -179,19 +180,19 @@ class ReembedRun:
                 "kept: forget or shorten what it rejects, and begin again"
             )
 
-    def _read_pages(self) -> Iterator[list[spaces.Passage]]:
+    def _read_pages(self) -> Iterator[list[spaces.EmbeddingInput]]:
         after = -1
         # texts in a transaction
         limit = CHEAP_PAGE if self.passages.embedder.is_cheap else self.passages.batch_size
         while True:
             with self.catalog.read() as connection:
-                page = spaces.without_vector(connection, self.space.id, after=after, limit=limit)
+                page = spaces.list_missing(connection, self.space.id, after=after, limit=limit)
             if not page:
                 return
             yield page
             after = page[-1].id
 
-    def _embed_page(self, page: Sequence[spaces.Passage]) -> int:
+    def _embed_page(self, page: Sequence[spaces.EmbeddingInput]) -> int:
         """Embed passages, save their vectors and return how many.
 
         If the embedder rejects a passage, it is found by bisection.
@@ -205,23 +206,23 @@ class ReembedRun:
             middle = len(page) // 2
             return self._embed_page(page[:middle]) + self._embed_page(page[middle:])
         self.catalog.transact(
-            lambda connection: documents.keep_embeddings(connection, self.space.id, vectors)
+            lambda connection: spaces.insert_embeddings(connection, self.space.id, vectors)
         )
         return len(vectors)
 
-    def _embed(self, page: Sequence[spaces.Passage]) -> dict[bytes, bytes]:
+    def _embed(self, page: Sequence[spaces.EmbeddingInput]) -> dict[bytes, bytes]:
         return self.passages.embed_missing({one.text_sha: rebuild_passage(one) for one in page})
 
     def _build(self, store: IndexStore) -> bool:
         with self.catalog.read() as connection:
-            rows = projects.all_projects(connection)
+            rows = projects.list_projects(connection)
         return all(store.build_space(row.id, on_progress=self.emit) for row in rows)
 
     def _verify(self) -> None:
         """Check the length of every vector, and embed a sample again to compare."""
         with self.catalog.read() as connection:
-            odd = spaces.odd_vectors(connection, self.space.id, self.space.dimension)
-            sample = list(spaces.samples(connection, self.space.id, SAMPLE))
+            odd = spaces.count_wrong_dimensions(connection, self.space.id, self.space.dimension)
+            sample = list(spaces.sample_embeddings(connection, self.space.id, SAMPLE))
         if odd:
             raise ServiceError(
                 f"{odd} vectors of {self.space} have the wrong length; drop them with `unspool "
@@ -248,19 +249,19 @@ class ReembedRun:
 
         Return False if others have written passages without a vector, except in the last round.
         """
-        spaces.take_all(connection)
+        spaces.lock_all_projects(connection)
         limit = self.passages.batch_size
-        while page := spaces.without_vector(connection, self.space.id, after=-1, limit=limit):
+        while page := spaces.list_missing(connection, self.space.id, after=-1, limit=limit):
             if not is_last:
                 return False
-            documents.keep_embeddings(connection, self.space.id, self._embed(page))
-        for row in projects.all_projects(connection):
+            spaces.insert_embeddings(connection, self.space.id, self._embed(page))
+        for row in projects.list_projects(connection):
             store.complete_space(connection, row.id)
-        spaces.switch(connection, self.space.id)
+        spaces.activate_space(connection, self.space.id)
         return True
 
 
-def rebuild_passage(stored: spaces.Passage) -> str:
+def rebuild_passage(stored: spaces.EmbeddingInput) -> str:
     """Return the text that was embedded for a stored chunk."""
     headings = stored.headings.split("\n") if stored.headings else ()
     return build_passage(stored.kind, stored.title, headings, stored.symbol, stored.text)

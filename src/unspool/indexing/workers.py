@@ -227,7 +227,7 @@ def open_preparer(config: WorkerConfig) -> Prepare:
 
 def _open_passage_embedder(config: WorkerConfig) -> PassageEmbedder:
     """Open the embedder and a connection to the catalog in this process."""
-    from unspool.catalog import Catalog, documents
+    from unspool.catalog import Catalog, spaces
     from unspool.embedders import open_embedder
     from unspool.indexing.embedding import PassageEmbedder
 
@@ -236,7 +236,7 @@ def _open_passage_embedder(config: WorkerConfig) -> PassageEmbedder:
 
     def look_up(shas: Iterable[bytes]) -> set[bytes]:
         with catalog.read() as connection:
-            return documents.known_embeddings(connection, config.space_id, shas)
+            return spaces.find_known_texts(connection, config.space_id, shas)
 
     embedder.embed_passages(["load the weights"])
     return PassageEmbedder(embedder=embedder, look_up=look_up)

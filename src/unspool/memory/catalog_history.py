@@ -53,7 +53,7 @@ class CatalogHistory:
         sha = fingerprint(new.body)
 
         def work(connection: Connection) -> Record:
-            record, row = history.append(
+            record, row = history.append_record(
                 connection, self.project, self.stream, at=new.at, body=new.body, sha=sha
             )
             self._prune(connection, row, history.PRUNED_BY_APPEND)
@@ -66,10 +66,10 @@ class CatalogHistory:
         check_range(limit, offset, most=MAX_READ)
         within = self._retention.within(limit, offset)
         with self._catalog.read() as connection:
-            row = history.find(connection, self.project, self.stream)
+            row = history.find_stream(connection, self.project, self.stream)
             if row is None:
                 return []
-            return history.read(
+            return history.read_records(
                 connection, row.id, self.stream, limit=within, offset=offset, since=self._since()
             )
 
@@ -77,11 +77,11 @@ class CatalogHistory:
         """Return a few records for an agent. With `full`, every body is complete."""
         most, begin = span(limit, offset)
         with self._catalog.read() as connection:
-            row = history.find(connection, self.project, self.stream)
+            row = history.find_stream(connection, self.project, self.stream)
             excerpts = (
                 []
                 if row is None
-                else history.excerpts(
+                else history.read_excerpts(
                     connection,
                     row.id,
                     limit=self._retention.within(most, begin),
@@ -95,10 +95,12 @@ class CatalogHistory:
     def count(self) -> int:
         """Return the number of readable records."""
         with self._catalog.read() as connection:
-            row = history.find(connection, self.project, self.stream)
+            row = history.find_stream(connection, self.project, self.stream)
             if row is None:
                 return 0
-            return history.count(connection, row, retention=self._retention, since=self._since())
+            return history.count_records(
+                connection, row, retention=self._retention, since=self._since()
+            )
 
     def prune(self) -> int:
         """Remove every record past the retention, and return how many."""
@@ -109,19 +111,19 @@ class CatalogHistory:
 
     def clear(self) -> int:
         """Remove every record with the stream, and return how many. The next gets number 1."""
-        return self._change(history.remove)
+        return self._change(history.delete_stream)
 
     def _change(self, work: Callable[[Connection, history.StreamRow], int]) -> int:
         """Change the stream in a transaction that no other writer of the stream enters."""
 
         def change(connection: Connection) -> int:
-            row = history.find(connection, self.project, self.stream, alone=True)
+            row = history.find_stream(connection, self.project, self.stream, lock=True)
             return 0 if row is None else work(connection, row)
 
         return self._catalog.transact(change)
 
     def _prune(self, connection: Connection, row: history.StreamRow, most: int) -> int:
-        return history.prune(
+        return history.prune_stream(
             connection, row, retention=self._retention, since=self._since(), most=most
         )
 

@@ -104,7 +104,9 @@ class Conversations:
             )
         check_path(id, "conversation id")
         return self._read(
-            project, lambda connection, row: conversations.get(connection, row, id, last=last), None
+            project,
+            lambda connection, row: conversations.load_conversation(connection, row, id, last=last),
+            None,
         )
 
     def exists(self, id: str, *, project: str | None = None) -> bool:
@@ -114,7 +116,9 @@ class Conversations:
         check_path(id, "conversation id")
         return self._read(
             project,
-            lambda connection, row: conversations.document_id(connection, row.id, id) is not None,
+            lambda connection, row: (
+                conversations.find_document_id(connection, row.id, id) is not None
+            ),
             False,
         )
 
@@ -132,7 +136,7 @@ class Conversations:
             raise InputError(f"limit is {limit!r}; give a whole number from 1 to {MAX_LIMIT}")
         return self._read(
             project,
-            lambda connection, row: conversations.records(
+            lambda connection, row: conversations.list_conversations(
                 connection, [row.id], skip=skip, limit=limit
             ),
             [],
@@ -143,18 +147,20 @@ class Conversations:
         from unspool.catalog import conversations
 
         return self._read(
-            project, lambda connection, row: conversations.count(connection, [row.id]), 0
+            project,
+            lambda connection, row: conversations.count_conversations(connection, [row.id]),
+            0,
         )
 
     def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
         """What is searched of a conversation, in order: a chunk for each message, several for a
         long one.
         """
-        from unspool.catalog import reading
+        from unspool.catalog import chunks as chunk_rows
 
         check_path(id, "conversation id")
         found: Sequence[Chunk] = self._read(
-            project, lambda connection, row: reading.chunks_in(connection, row.id, id), []
+            project, lambda connection, row: chunk_rows.list_chunks(connection, row.id, id), []
         )
         return [chunk for chunk in found if chunk.kind is Kind.CHAT]
 
@@ -162,13 +168,13 @@ class Conversations:
         """Return one of these chunks by its id, as a hit names it; None if the project has no
         such chunk.
         """
-        from unspool.catalog import reading
+        from unspool.catalog import chunks as chunk_rows
 
         if not 0 <= chunk_id < MAX_NUMBER:
             return None  # no database could look for it
         stored = self._read(
             project,
-            lambda connection, row: reading.hydrate(connection, [chunk_id]).get(chunk_id),
+            lambda connection, row: chunk_rows.load_chunks(connection, [chunk_id]).get(chunk_id),
             None,
         )
         found = None if stored is None else stored.chunk
@@ -186,7 +192,7 @@ class Conversations:
         from unspool.indexing import forgetting
 
         def found(connection: Connection, row: ProjectRow) -> tuple[int, int] | None:
-            known = conversations.document_id(connection, row.id, id)
+            known = conversations.find_document_id(connection, row.id, id)
             return None if known is None else (row.id, known)
 
         check_path(id, "conversation id")
@@ -213,7 +219,7 @@ class Conversations:
         name = project or self._project
         check_project(name)
         with self._resources.catalog.read() as connection:
-            row = projects.find(connection, name)
+            row = projects.find_project(connection, name)
             return otherwise if row is None else read(connection, row)
 
 
@@ -226,6 +232,6 @@ def describe_unknown_names(
     names = [filters.values_of(condition, field) for field in ("conversation", "speaker")]
     if any(names):
         with catalog.read() as connection:
-            missing, silent = conversations.unknown(connection, project_ids, *names)
+            missing, silent = conversations.find_unknown(connection, project_ids, *names)
         yield from (f"there is no conversation {name!r} here" for name in missing)
         yield from (f"nobody called {name!r} says anything here" for name in silent)

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import conversations as stored
 from unspool.catalog import projects
+from unspool.catalog.conversation_content import StoredConversations, store_conversations
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
 from unspool.domain.reports import BadRecord, OnProgress, RememberReport
@@ -38,7 +39,7 @@ class SaveResult(NamedTuple):
 
     project_id: int
     existing: int  # conversations that existed before
-    written: stored.Written
+    written: StoredConversations
 
 
 def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
@@ -141,8 +142,10 @@ def _prepare_changes(indexer: Indexer, given: Sequence[Conversation]) -> list[Pr
     chunker = indexer.chunker
     prepared: list[PreparedConversation] = []
     with indexer.catalog.read() as connection:
-        row = projects.find(connection, given[0].project)
-        heads = {} if row is None else stored.heads(connection, row.id, [one.id for one in given])
+        row = projects.find_project(connection, given[0].project)
+        heads = (
+            {} if row is None else stored.load_heads(connection, row.id, [one.id for one in given])
+        )
         for one in given:
             head = heads.get(one.id)
             if head is None:
@@ -159,8 +162,10 @@ def _find_first_change(
 ) -> int:
     if (head.title, head.recipe) != (messages.build_title(conversation), recipe):
         return 0
-    known = stored.fingerprints(connection, head.document_id)
-    return stored.kept(known, [fingerprint(message) for message in conversation.messages])
+    known = stored.load_fingerprints(connection, head.document_id)
+    return stored.count_common_prefix(
+        known, [fingerprint(message) for message in conversation.messages]
+    )
 
 
 def _embed(
@@ -188,15 +193,19 @@ def _append(
     connection: Connection,
 ) -> SaveResult:
     """Write the messages that are not stored yet."""
-    row = projects.ensure(connection, project)
-    heads = stored.heads(connection, row.id, [prepared.path])
+    row = projects.ensure_project(connection, project)
+    heads = stored.load_heads(connection, row.id, [prepared.path])
     head = heads.get(prepared.path)
-    new = prepared.messages if head is None else stored.news(connection, head, prepared)
+    new = (
+        prepared.messages
+        if head is None
+        else stored.select_new_messages(connection, head, prepared)
+    )
     if not new:
-        return SaveResult(row.id, 1, stored.Written())
+        return SaveResult(row.id, 1, StoredConversations())
     size_bytes = sum(len(one.message.text.encode()) for one in new)
     appended = [replace(prepared, messages=new, size_bytes=size_bytes)]
-    return _write(connection, indexer, row, appended, heads, vectors, appends=True)
+    return _write(connection, indexer, row, appended, heads, vectors, append=True)
 
 
 def _replace(
@@ -207,8 +216,8 @@ def _replace(
     connection: Connection,
 ) -> SaveResult:
     """Write conversations in place of those with the same ids."""
-    row = projects.ensure(connection, project)
-    heads = stored.heads(connection, row.id, [one.path for one in prepared])
+    row = projects.ensure_project(connection, project)
+    heads = stored.load_heads(connection, row.id, [one.path for one in prepared])
     for one in prepared:
         head = heads.get(one.path)
         if one.start and (head is None or head.sha256 != one.follows):
@@ -224,17 +233,17 @@ def _write(
     heads: Mapping[str, stored.Head],
     vectors: Mapping[bytes, bytes],
     *,
-    appends: bool = False,
+    append: bool = False,
 ) -> SaveResult:
-    written = stored.write(
+    written = store_conversations(
         connection,
         row,
         prepared,
         heads,
         vectors,
         space_id=indexer.store.space_id,
-        feeds=indexer.store.catches_up,
-        appends=appends,
+        log_changes=indexer.store.catches_up,
+        append=append,
     )
     indexer.apply_changes(connection, row.id, written.changes)
     return SaveResult(row.id, len(heads), written)

@@ -173,7 +173,7 @@ class SearchEngine:
     def _list_current(self, request: SearchRequest) -> tuple[ProjectVersion, ...]:
         """Return the projects of a request as they are now, with everything in them findable."""
         with self._catalog.read() as connection:
-            rows = projects.by_ids(connection, list(request.versions))
+            rows = projects.list_projects(connection, list(request.versions))
         for row in rows:
             self._store.catch_up(row)
         return list_versions(rows)

@@ -9,7 +9,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from unspool.catalog.reading import IndexedFile
+from unspool.catalog.chunks import IndexedFile
 
 
 def find_stale(files: Sequence[IndexedFile | None]) -> list[bool | None]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from unspool.catalog import Catalog, reading
+from unspool.catalog import Catalog
+from unspool.catalog import chunks as chunk_rows
 from unspool.catalog.projects import ProjectRow
 from unspool.domain.documents import Chunk
 from unspool.domain.filters import Filter
@@ -39,7 +40,7 @@ def find_nearest(
         key=lambda pair: (-pair[0], pair[1]),
     )[:k]
     with catalog.read() as connection:
-        chunks = reading.hydrate(connection, [id_ for _, id_ in pairs])
+        chunks = chunk_rows.load_chunks(connection, [id_ for _, id_ in pairs])
     present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
     around = pages.load_exchanges(catalog, [chunk for _, (chunk, _) in present])
     stale = freshness.find_stale([file for _, (_, file) in present])
@@ -77,7 +78,7 @@ def find_related(
 ) -> Page:
     """Return the chunks nearest to a chunk, without that chunk."""
     with catalog.read() as connection:
-        stored = reading.vector_of(connection, chunk.id, space_id)
+        stored = chunk_rows.find_vector(connection, chunk.id, space_id)
     if stored is None:
         raise NotFoundError(f"{chunk.location} has no vector; index again")
     vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)

@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from unspool.catalog import Catalog, conversations, reading
-from unspool.catalog.reading import IndexedFile, StoredChunk
+from unspool.catalog import Catalog, conversations
+from unspool.catalog import chunks as chunk_rows
+from unspool.catalog.chunks import IndexedFile, StoredChunk
 from unspool.domain.continuations import Cursor
 from unspool.domain.documents import Chunk, Kind, Lines, Status
 from unspool.domain.queries import (
@@ -204,8 +205,8 @@ def _load_segment(
     rows, leads = rows[:stop], leads[leads < stop]
     copy_ids = rows["id"][rows["is_copy"]].tolist()
     with catalog.read() as connection:
-        chunks = reading.hydrate(connection, rows["id"][leads].tolist())
-        copies = reading.places(connection, copy_ids) if copy_ids else {}
+        chunks = chunk_rows.load_chunks(connection, rows["id"][leads].tolist())
+        copies = chunk_rows.load_locations(connection, copy_ids) if copy_ids else {}
     ids = dict(zip(leads.tolist(), rows["id"][leads].tolist(), strict=True))
     found = {at: chunks[id_] for at, id_ in ids.items() if id_ in chunks}
     deleted = [at for at in ids if at not in found]
@@ -234,7 +235,7 @@ def _load_segment(
         )
 
 
-def _format_place(place: reading.Place) -> str:
+def _format_place(place: chunk_rows.ChunkLocation) -> str:
     return f"{place.path}:{Lines(place.first_line, place.last_line)}"
 
 
@@ -243,7 +244,7 @@ def _find_substitutes(
     window: ResultWindow,
     rows: Entries,
     deleted: Sequence[int],
-    copies: Mapping[int, reading.Place],
+    copies: Mapping[int, chunk_rows.ChunkLocation],
     *,
     start: int,
 ) -> dict[int, StoredChunk]:
@@ -259,8 +260,10 @@ def _find_substitutes(
     chosen: dict[int, int] = {}
     # One snapshot for all reads: a substitute must still exist when it is loaded.
     with catalog.read() as connection:
-        now = reading.chunks_of(connection, sorted({int(rows["document"][at]) for at in deleted}))
-        still = reading.present(connection, sorted(taken)) if taken else set()
+        now = chunk_rows.load_positions(
+            connection, sorted({int(rows["document"][at]) for at in deleted})
+        )
+        still = chunk_rows.find_existing(connection, sorted(taken)) if taken else set()
         for at in deleted:
             copy = next((other for other in _list_copies(rows, at) if other in copies), None)
             successor = now.get((int(rows["document"][at]), int(rows["position"][at])))
@@ -270,7 +273,7 @@ def _find_substitutes(
                 chosen[at] = copy
             elif successor is not None and successor not in seen | taken | set(chosen.values()):
                 chosen[at] = successor
-        chunks = reading.hydrate(connection, list(chosen.values())) if chosen else {}
+        chunks = chunk_rows.load_chunks(connection, list(chosen.values())) if chosen else {}
     new = {
         start + at: id_
         for at, id_ in chosen.items()
@@ -294,7 +297,9 @@ def load_exchanges(catalog: Catalog, chunks: Sequence[Chunk]) -> list[Exchange]:
     if not ids:
         return [exchanges.NONE] * len(chunks)
     with catalog.read() as connection:
-        return exchanges.build_exchanges(chunks, conversations.around(connection, ids))
+        return exchanges.build_exchanges(
+            chunks, conversations.load_adjacent_messages(connection, ids)
+        )
 
 
 def _fit_to_budget(

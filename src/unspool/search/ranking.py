@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple
 
-from unspool.catalog.reading import REACH, Candidate
+from unspool.catalog.chunks import REACH, Candidate
 from unspool.domain.documents import Kind
 from unspool.index import analysis
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unspool.catalog import Catalog, reading
+from unspool.catalog import Catalog
+from unspool.catalog import chunks as chunk_rows
 from unspool.catalog.projects import ProjectVersion
 from unspool.index.bm25 import compute_idf
 from unspool.index.ports import Candidates, Ids, VectorIndex, Vectors, WordIndex
@@ -27,11 +28,11 @@ class CandidateCache:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._state: tuple[tuple[int, int], ...] = ()
-        self._cached: dict[int, reading.Candidate] = {}
+        self._cached: dict[int, chunk_rows.Candidate] = {}
 
     def get(
         self, catalog: Catalog, projects: Sequence[ProjectVersion], ids: Sequence[int]
-    ) -> dict[int, reading.Candidate]:
+    ) -> dict[int, chunk_rows.Candidate]:
         """Return the chunks that exist, by id."""
         state = _describe_state(projects)
         with self._guard:
@@ -41,7 +42,7 @@ class CandidateCache:
         missing = [id_ for id_ in ids if id_ not in cached]
         if missing:
             with catalog.read() as connection:
-                cached.update(reading.candidates(connection, missing))
+                cached.update(chunk_rows.load_candidates(connection, missing))
         return {id_: cached[id_] for id_ in ids if id_ in cached}
 
     def clear(self) -> None:
@@ -50,7 +51,7 @@ class CandidateCache:
             self._state, self._cached = (), {}
 
     def add(
-        self, projects: Sequence[ProjectVersion], candidates: Mapping[int, reading.Candidate]
+        self, projects: Sequence[ProjectVersion], candidates: Mapping[int, chunk_rows.Candidate]
     ) -> None:
         """Add candidates that were read in another way."""
         with self._guard:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unspool.catalog import reading
-from unspool.catalog.reading import Candidate
+from unspool.catalog import chunks as chunk_rows
+from unspool.catalog.chunks import Candidate
 from unspool.domain.documents import Kind
 from unspool.domain.filters import INSIDE, fields_of
 from unspool.domain.queries import Served
@@ -168,7 +168,9 @@ def _add_neighbours(
     if not messages:
         return ids, {}
     with retrievers.catalog.read() as connection:
-        near = reading.neighbours(connection, [id_ for id_ in leading.tolist() if id_ in messages])
+        near = chunk_rows.load_neighbours(
+            connection, [id_ for id_ in leading.tolist() if id_ in messages]
+        )
     retrievers.cache.add(request.projects, near)
     messages |= near
     if request.filter is not None and fields_of(request.filter) & INSIDE:
@@ -252,7 +254,7 @@ def _drop_replacements(
     if not ids:
         return list(candidates)
     with retrievers.catalog.read() as connection:
-        present = reading.present(connection, ids)
+        present = chunk_rows.find_existing(connection, ids)
     return [
         one for one, id_ in zip(candidates, earlier, strict=True) if id_ is None or id_ in present
     ]

@@ -1,6 +1,4 @@
-"""Alembic's entry: the connection comes from `database.migrate`, which also owns the
-transaction.
-"""
+"""Entry point of Alembic. `database.run_migrations` provides the connection and its transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ context.configure(
     connection=attributes["connection"],
     target_metadata=schema.metadata,
     transactional_ddl=True,
-    # another program's table of that name may be in sight
+    # another program's table of that name may be visible in another schema
     version_table_schema=attributes["schema"],
 )
 context.run_migrations()

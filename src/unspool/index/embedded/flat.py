@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unspool.catalog.reading import Position
+from unspool.catalog.feed import Position
 from unspool.index.embedded import checksums
 from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
 from unspool.index.ports import Candidates, Ids, Vectors, rank_candidates

@@ -14,8 +14,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, reading
-from unspool.catalog.reading import Position
+from unspool.catalog import Catalog, feed
+from unspool.catalog.feed import Position
 from unspool.index.embedded import checksums, flat, segments
 from unspool.index.embedded.checksums import DamagedError
 from unspool.index.embedded.flat import VectorState, VectorView
@@ -85,7 +85,7 @@ class Partition:
         warn: Callable[[str], None],
     ) -> None:
         self.project = project
-        self.folder = catalog.folder("derived") / f"p{project}"
+        self.folder = catalog.get_folder("derived") / f"p{project}"
         # each space has its own vectors, so that one is built while another is searched
         self.folders = {
             Half.WORDS: self.folder / "words",
@@ -219,7 +219,7 @@ class Partition:
         return (
             floor <= position.seq <= seq
             and position.stamp >= 0
-            and position == reading.position_at(connection, self.project, position.seq)
+            and position == feed.read_position(connection, self.project, position.seq)
         )
 
     def find_damage(self) -> dict[Half, list[str]]:

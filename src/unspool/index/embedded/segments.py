@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unspool.catalog.reading import Position
+from unspool.catalog.feed import Position
 from unspool.index.embedded import checksums, postings
 from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
 from unspool.index.embedded.postings import ChunkTerms, LiveSegment, TermPostings, WordSegment

@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, reading, spaces
-from unspool.catalog.documents import Changes
-from unspool.catalog.filters import Selection, Selections
+from unspool.catalog import Catalog, feed, spaces
+from unspool.catalog import chunks as chunk_rows
+from unspool.catalog.content import Changes
+from unspool.catalog.filters import Selection, SelectionCache
 from unspool.catalog.projects import ProjectRow, ProjectVersion
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
@@ -46,14 +47,14 @@ class EmbeddedStore:
     capabilities = Capabilities(max_k=100_000, stability=Stability.DETERMINISTIC)
 
     def __init__(self, catalog: Catalog, *, space_id: int, space: str, dimension: int) -> None:
-        self.folder = catalog.folder("derived")
+        self.folder = catalog.get_folder("derived")
         self.space_id = space_id
         self.words = EmbeddedWords(self)
         self._catalog = catalog
         self._space = space
         self._dimension = dimension
         self._partitions: dict[int, Partition] = {}
-        self._selections = Selections()
+        self._selections = SelectionCache()
         self._guard = threading.Lock()
         self._warnings: list[str] = []
 
@@ -118,7 +119,7 @@ class EmbeddedStore:
         Returns the number of chunks that are still not searchable, and whether the folder was
         derived from this catalog.
         """
-        seq, floor = reading.counters(connection, part.project)
+        seq, floor = feed.read_counters(connection, part.project)
         now, is_derived = part.now, part.is_derived(connection, seq, floor)
         start = now.position if is_derived else -1
         if start == seq:
@@ -126,11 +127,11 @@ class EmbeddedStore:
             return 0, True
         if now.tail is not None and (now.tail.position, now.tail.seq) == (start, seq):
             return now.tail.missing, is_derived
-        pending = reading.changed_count(connection, part.project, after=start)
-        removed = reading.removed(connection, part.project, after=start) if is_derived else []
+        pending = feed.count_changes(connection, part.project, after=start)
+        removed = feed.list_removals(connection, part.project, after=start) if is_derived else []
         if pending + len(removed) > limit == TAIL_LIMIT:
             return max(pending, 1), is_derived
-        changed = reading.changed(
+        changed = feed.list_changes(
             connection,
             part.project,
             space_id=self.space_id,
@@ -147,16 +148,16 @@ class EmbeddedStore:
         with part.guard, self._catalog.read() as connection:
             start = part.reload().position
             if start <= 0 or not part.is_derived(
-                connection, *reading.counters(connection, part.project)
+                connection, *feed.read_counters(connection, part.project)
             ):
                 return False
-            changed = reading.changed_count(connection, part.project, after=start)
-            removed = reading.removed(connection, part.project, after=start)
+            changed = feed.count_changes(connection, part.project, after=start)
+            removed = feed.list_removals(connection, part.project, after=start)
             return changed + len(removed) <= TAIL_LIMIT // 2
 
     def count_pending(self, connection: Connection, project: int) -> int:
         """Return the number of chunks that are not written to the folder."""
-        return reading.changed_count(connection, project, after=self.get_position(project))
+        return feed.count_changes(connection, project, after=self.get_position(project))
 
     def get_position(self, project: int) -> int:
         """Return the sequence number of the last change that the folder contains."""
@@ -240,11 +241,11 @@ class EmbeddedStore:
             # While another space was active, this one may have skipped chunks without a vector.
             # Then the second attempt builds all.
             for rebuild in ((), (Half.VECTORS,)):
-                if spaces.lacks_any(connection, self.space_id, project):
+                if spaces.has_missing(connection, self.space_id, project):
                     return False
                 writing.write_changes(connection, part, self.space_id, on_progress, rebuild=rebuild)
                 state = part.now.vectors.state
-                if state.rows - state.dead == reading.chunk_count(connection, project):
+                if state.rows - state.dead == chunk_rows.count_chunks(connection, project):
                     break
         return True
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unspool.catalog.feed import ChangedChunk
 from unspool.catalog.filters import Selection
-from unspool.catalog.reading import ChangedChunk
 from unspool.index import analysis
 from unspool.index.embedded import postings
 from unspool.index.embedded.flat import VectorRows, compute_cosines

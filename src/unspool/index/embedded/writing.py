@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import reading
-from unspool.catalog.reading import ChangedChunk, Position
+from unspool.catalog import feed
+from unspool.catalog.feed import ChangedChunk, Position
 from unspool.domain.reports import OnProgress, Progress
 from unspool.index.embedded import flat, segments, tail
 from unspool.index.embedded.partition import Half, Partition, Snapshot
@@ -29,15 +29,15 @@ def write_changes(
     """Write every change that the folder does not contain; write the halves in `rebuild` anew."""
     with part.guard:
         part.reload()
-        seq, floor = reading.counters(connection, part.project)
+        seq, floor = feed.read_counters(connection, part.project)
         now = part.open_for_writing(connection, seq, floor, rebuild)
     start = now.position
     if start == seq:
         return
     task = "catching up" if start else "rebuilding"
-    total = reading.changed_count(connection, part.project, after=start) if on_progress else 0
+    total = feed.count_changes(connection, part.project, after=start) if on_progress else 0
     for chunks, upto, done in _read_batches(connection, part.project, space_id, start, seq):
-        position = reading.position_at(connection, part.project, upto)
+        position = feed.read_position(connection, part.project, upto)
         now = _commit(connection, part, now, chunks, position)
         if on_progress:
             on_progress(Progress(task=task, done=done, total=total))
@@ -53,7 +53,7 @@ def _read_batches(
     after, done = (start, LAST_ID), 0
     batch: list[ChangedChunk] = []
     while True:
-        page = reading.changed(connection, project, space_id=space_id, after=after, limit=PAGE)
+        page = feed.list_changes(connection, project, space_id=space_id, after=after, limit=PAGE)
         batch += page
         done += len(page)
         if len(page) < PAGE:
@@ -105,7 +105,7 @@ def _select_new(
 ) -> tuple[list[ChangedChunk], list[int], Position] | None:
     """Return the chunks and removed ids after a half's position, and its next position."""
     changed = [chunk for chunk in chunks if chunk.seq > reached.seq]
-    removed = reading.removed(connection, project, after=reached.seq)
+    removed = feed.list_removals(connection, project, after=reached.seq)
     if not changed and not removed and position.seq <= reached.seq:
         return None
     return changed, removed, max(position, reached)

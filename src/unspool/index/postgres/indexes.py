@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import psycopg
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.driving import driver
+from unspool.catalog.driver import get_driver
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.domain.reports import OnProgress, Progress
 from unspool.errors import UnspoolError
@@ -58,7 +58,7 @@ class IndexBuilder:
 
         An index whose build was interrupted is built again.
         """
-        with self._catalog.alone() as connection:
+        with self._catalog.autocommit() as connection:
             part = tables.find_part(connection, self._table, project)
             name = self._table.name_index(project, self._options)
             lock = f"SELECT pg_try_advisory_lock({_LOCK}, hashtext(current_schema() || '.{name}'))"
@@ -73,7 +73,7 @@ class IndexBuilder:
             rows = int(connection.exec_driver_sql(counted).scalar_one())
             memory = _estimate_memory_mb(self._table, rows)
             connection.exec_driver_sql(f"SET maintenance_work_mem = '{memory}MB'")
-            with self._run(driver(connection), rows, on_progress) as is_open:
+            with self._run(get_driver(connection), rows, on_progress) as is_open:
                 if is_open:
                     statement = self._table.build_index_sql(part, project, self._options, rows)
                     connection.exec_driver_sql(statement)
@@ -125,7 +125,7 @@ class IndexBuilder:
 
     def drop(self, project: int) -> None:
         """Delete the indexes of a deleted project."""
-        with self._catalog.alone() as connection:
+        with self._catalog.autocommit() as connection:
             # another catalog in the database may have a project of the same number
             names = connection.exec_driver_sql(
                 "SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('i', 'I') AND "

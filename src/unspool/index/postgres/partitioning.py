@@ -10,7 +10,7 @@ from functools import partial
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.driving import without_hurry
+from unspool.catalog.driver import disable_timeouts
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.errors import InputError
 
@@ -88,7 +88,7 @@ def partition_catalog(catalog: PostgresCatalog, number: int) -> int:
 
 
 def _partition(number: int, connection: Connection) -> int:
-    without_hurry(connection)
+    disable_timeouts(connection)
     connection.exec_driver_sql("SELECT value FROM meta WHERE key = 'catalog' FOR UPDATE")
     before = count_partitions(connection)
     if before == number:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog.documents import NewChunk
+from unspool.catalog.content import NewChunk
 from unspool.domain.reports import OnProgress, Progress
 from unspool.index.postgres import tables, words
 from unspool.index.postgres.tables import VectorTable

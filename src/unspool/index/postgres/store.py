@@ -14,12 +14,12 @@ from typing import NamedTuple, cast
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, documents, driving, spaces
-from unspool.catalog.documents import Changes
-from unspool.catalog.filters import Selection, Selections
+from unspool.catalog import Catalog, driver, spaces
+from unspool.catalog.content import Changes
+from unspool.catalog.filters import Selection, SelectionCache
 from unspool.catalog.postgres import PostgresCatalog
-from unspool.catalog.projects import ProjectRow, ProjectVersion, take
-from unspool.catalog.statements import batches
+from unspool.catalog.projects import ProjectRow, ProjectVersion, lock_project
+from unspool.catalog.statements import split_batches
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Stability
 from unspool.domain.reports import OnProgress, Progress
@@ -100,7 +100,7 @@ class PostgresStore:
         self._exact_below = options.exact_below or EXACT_BELOW
         # chunks added since the last check for an index, by project
         self._added: dict[int, int] = {}
-        self._selections = Selections()
+        self._selections = SelectionCache()
         self._guard = threading.Lock()
 
     # Following the catalog
@@ -108,8 +108,8 @@ class PostgresStore:
     def apply_changes(self, connection: Connection, project: int, changes: Changes) -> None:
         """Change vectors and words in the transaction that changes their chunks."""
         if len(changes.removed) > DELETE_BATCH:
-            driving.without_hurry(connection)
-        for some in batches(changes.removed, DELETE_BATCH):
+            driver.disable_timeouts(connection)
+        for some in split_batches(changes.removed, DELETE_BATCH):
             tables.delete_vectors(connection, self._table, project, some)
             words.delete_words(connection, project, some)
         if changes.added:
@@ -118,7 +118,7 @@ class PostgresStore:
 
     def delete_project(self, connection: Connection, project: int) -> None:
         """Delete a project's words, and its vectors of every space, without a time limit."""
-        driving.without_hurry(connection)
+        driver.disable_timeouts(connection)
         for name in tables.list_tables(connection):
             connection.exec_driver_sql(
                 f"DELETE FROM {name} WHERE project_id = %(project)s", {"project": project}
@@ -211,8 +211,8 @@ class PostgresStore:
         """Add missing rows, delete orphans, and build the index of a large project."""
 
         def repair(connection: Connection) -> None:
-            driving.without_hurry(connection)
-            if take(connection, project):  # it was not deleted meanwhile
+            driver.disable_timeouts(connection)
+            if lock_project(connection, project):  # it was not deleted meanwhile
                 spaces.check_active(connection, self.space_id)
                 repairing.repair_project(
                     connection,
@@ -233,7 +233,7 @@ class PostgresStore:
         Returns False if the catalog does not contain all vectors yet.
         """
         with self.read() as connection:
-            if spaces.lacks_any(connection, self.space_id, project):
+            if spaces.has_missing(connection, self.space_id, project):
                 return False
             total = repairing.count_without_vector(connection, project, self._table)
         after, done = -1, 0
@@ -249,13 +249,13 @@ class PostgresStore:
 
     def _fill_page(self, project: int, after: int, connection: Connection) -> tuple[int, int]:
         """Add a page of missing vectors; return the last id, and the number of chunks."""
-        if not take(connection, project):
+        if not lock_project(connection, project):
             return after, 0
         chunks = repairing.list_missing(connection, project, self._table.name, after)
         if not chunks:
             return after, 0
         shas = {chunk.text_sha for chunk in chunks}
-        known = documents.known_embeddings(connection, self.space_id, shas)
+        known = spaces.find_known_texts(connection, self.space_id, shas)
         # the other chunks were added meanwhile
         ready = [chunk for chunk in chunks if chunk.text_sha in known]
         tables.add_vectors(connection, self._table, project, ready, {})
@@ -263,7 +263,7 @@ class PostgresStore:
 
     def complete_space(self, connection: Connection, project: int) -> None:
         """Delete and add the vectors of chunks that changed since `build_space`."""
-        driving.without_hurry(connection)
+        driver.disable_timeouts(connection)
         repairing.delete_orphans(connection, project, self._table)
         after = -1
         while chunks := repairing.list_missing(connection, project, self._table.name, after):
@@ -272,7 +272,7 @@ class PostgresStore:
 
     def drop_space(self, connection: Connection) -> None:
         """Delete the space's table."""
-        driving.without_hurry(connection)
+        driver.disable_timeouts(connection)
         connection.exec_driver_sql(f"DROP TABLE IF EXISTS {self._table.name}")
 
     def sweep_spaces(self, spaces_kept: Collection[int]) -> None:
@@ -407,7 +407,7 @@ def open_store(
     if table is None or can_add_textsearch:
 
         def prepare(connection: Connection) -> tuple[VectorTable, bool]:
-            driving.without_hurry(connection)
+            driver.disable_timeouts(connection)
             created = tables.ensure_table(connection, space_id, dimension, options)
             textsearch.create_index(connection)
             return created, textsearch.has_index(connection)

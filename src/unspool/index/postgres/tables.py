@@ -15,8 +15,8 @@ import numpy as np
 from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import driving
-from unspool.catalog.documents import NewChunk
+from unspool.catalog import driver
+from unspool.catalog.content import NewChunk
 from unspool.errors import ConfigError, ConflictError
 from unspool.index.options import Metric, VectorOptions
 from unspool.index.ports import Vectors
@@ -166,7 +166,7 @@ def add_vectors(
             "ANY(%(shas)s)"
         )
         values = {"space": table.space_id, "shas": missing}
-        vectors.update(driving.rows(connection, statement, values))
+        vectors.update(driver.fetch_rows(connection, statement, values))
         if any(sha not in vectors for sha in missing):
             raise ConflictError(
                 "some embeddings are missing in the catalog; index again to create them"
@@ -181,14 +181,14 @@ def add_vectors(
         )
         for chunk in chunks
     ]
-    driving.copy(connection, table.name, {**columns, "vector": table.type}, rows)
+    driver.copy_rows(connection, table.name, {**columns, "vector": table.type}, rows)
 
 
 def delete_vectors(
     connection: Connection, table: VectorTable, project: int, ids: Sequence[int]
 ) -> None:
     """Delete the vectors of chunks."""
-    driving.run(
+    driver.execute(
         connection,
         f"DELETE FROM {table.name} WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s)",
         {"project": project, "ids": list(ids)},

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import driving
+from unspool.catalog import driver
 from unspool.catalog.filters import Selection
 from unspool.index.options import Metric, VectorOptions
 from unspool.index.ports import Candidates, Ids, Vectors, align_scores, rank_candidates
@@ -54,7 +54,7 @@ class VectorQueries:
         tuning = self._tune(k, chunks)
         calls = ", ".join(f"set_config('{name}', %({name})s, true)" for name in tuning)
         values = {name: str(value) for name, value in tuning.items()}
-        driving.run(connection, f"SELECT {calls}", values)
+        driver.execute(connection, f"SELECT {calls}", values)
         return self._search(connection, project, vector, k, selection, self._distance)
 
     def _search(
@@ -112,7 +112,7 @@ class VectorQueries:
     def _fetch(
         self, connection: Connection, statement: str, values: Mapping[str, object]
     ) -> Candidates:
-        rows = driving.rows(connection, statement, values)
+        rows = driver.fetch_rows(connection, statement, values)
         ids = np.array([row[0] for row in rows], dtype=np.int64)
         distances = np.array([row[1] for row in rows], dtype=np.float64)
         if self.options.metric is Metric.COSINE:

@@ -10,8 +10,8 @@ import numpy as np
 from pgvector import SparseVector
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import driving
-from unspool.catalog.documents import NewChunk
+from unspool.catalog import driver
+from unspool.catalog.content import NewChunk
 from unspool.domain.filters import Filter
 from unspool.index import analysis
 from unspool.index.bm25 import compute_idf
@@ -63,18 +63,20 @@ class PostgresWords:
             )
             values |= {"project": project, "query": _encode_query(query), "k": k}
             # for common terms the planner would prefer to read the whole table
-            driving.run(connection, "SET LOCAL enable_seqscan = off")
+            driver.execute(connection, "SET LOCAL enable_seqscan = off")
             best = bm25.choose_keys(query, counts, max(CANDIDATES, CANDIDATES_PER_HIT * k))
-            rows = driving.rows(connection, statement, {**values, "keys": best}) if best else []
+            rows = (
+                driver.fetch_rows(connection, statement, {**values, "keys": best}) if best else []
+            )
             if len(rows) < k and len(best) < len(counts):
-                rows = driving.rows(connection, statement, {**values, "keys": list(counts)})
+                rows = driver.fetch_rows(connection, statement, {**values, "keys": list(counts)})
         return _make_candidates(rows)
 
     def score(self, project: int, weights: Mapping[str, float], ids: Ids) -> Vectors:
         """Return the score of each id; 0 for a chunk that contains none of the terms."""
         with self._store.read() as connection:
             query, _ = self._build_query(connection, project, weights)
-            rows = driving.rows(
+            rows = driver.fetch_rows(
                 connection,
                 "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s "
                 "AND chunk_id = ANY(%(ids)b::int8[])",
@@ -122,14 +124,14 @@ def _search_extension(
     text = textsearch.encode_query({dimensions[term]: weight for term, weight in weights.items()})
     enough = max(textsearch.CANDIDATES, textsearch.CANDIDATES_PER_HIT * k)
     # the planner must use its index
-    driving.run(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
-    found = driving.rows(
+    driver.execute(connection, "SET LOCAL enable_sort = off; SET LOCAL enable_seqscan = off")
+    found = driver.fetch_rows(
         connection,
         "SELECT chunk_id FROM words ORDER BY tokens <@> to_bm25query(%(text)s, %(index)s) "
         "LIMIT %(enough)s",
         {"text": text, "index": textsearch.INDEX, "enough": enough},
     )
-    rows = driving.rows(
+    rows = driver.fetch_rows(
         connection,
         "SELECT chunk_id, body <#> %(query)b FROM words WHERE project_id = %(project)s AND "
         "chunk_id = ANY(%(ids)b::int8[]) "
@@ -153,7 +155,7 @@ def _make_candidates(rows: Sequence[tuple[int, float]]) -> Candidates:
 
 def _read_counts(connection: Connection, project: int, dimensions: Iterable[int]) -> dict[int, int]:
     """Return the number of chunks of each key of these dimensions."""
-    rows = driving.rows(
+    rows = driver.fetch_rows(
         connection,
         "SELECT key, chunks FROM word_counts WHERE project_id = %(project)s AND key = "
         "ANY(%(keys)b::int4[]) AND chunks > 0",
@@ -194,13 +196,13 @@ def add_words(
         tokens = (textsearch.encode_terms(dimensions, terms),) if with_tokens else ()
         keys.append(vector.keys)
         rows.append((project, chunk.id, chunk.document_id, vector.keys.tolist(), vector, *tokens))
-    driving.copy(connection, "words", columns, rows)
+    driver.copy_rows(connection, "words", columns, rows)
     _update_counts(connection, project, keys, sign=1, kind=WITH_TOKENS if with_tokens else PLAIN)
 
 
 def clean_pending_list(connection: Connection) -> None:
     """Merge the pending list of the index over keys; otherwise every search would read it."""
-    driving.rows(
+    driver.fetch_rows(
         connection,
         "SELECT gin_clean_pending_list(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = "
         "i.indexrelid JOIN pg_am a ON a.oid = c.relam "
@@ -213,7 +215,7 @@ def clean_pending_list(connection: Connection) -> None:
 
 def delete_words(connection: Connection, project: int, ids: Sequence[int]) -> None:
     """Delete the words of chunks."""
-    rows = driving.rows(
+    rows = driver.fetch_rows(
         connection,
         "DELETE FROM words WHERE project_id = %(project)s AND chunk_id = ANY(%(ids)s) RETURNING "
         "keys",
@@ -227,7 +229,7 @@ def delete_words(connection: Connection, project: int, ids: Sequence[int]) -> No
 def delete_project(connection: Connection, project: int) -> None:
     """Delete the words of a project."""
     for table in ("words", "word_counts", "word_totals"):
-        driving.run(
+        driver.execute(
             connection, f"DELETE FROM {table} WHERE project_id = %(project)s", {"project": project}
         )
 
@@ -242,14 +244,14 @@ def _update_counts(
     if not keys:
         return
     changed, counts = np.unique(np.concatenate(keys), return_counts=True)
-    driving.run(
+    driver.execute(
         connection,
         "INSERT INTO word_counts (project_id, key, chunks) SELECT %(project)s, * FROM "
         "unnest(%(keys)b::int4[], %(counts)b::int4[]) "
         "ON CONFLICT (project_id, key) DO UPDATE SET chunks = word_counts.chunks + excluded.chunks",
         {"project": project, "keys": changed.tolist(), "counts": (sign * counts).tolist()},
     )
-    driving.run(
+    driver.execute(
         connection,
         "INSERT INTO word_totals (project_id, chunks, format) VALUES (%(project)s, %(chunks)s, "
         "%(format)s) "

@@ -190,12 +190,12 @@ def worth_a_look(database: str) -> Callable[[Change, str], bool]:
     """
     from watchfiles import DefaultFilter
 
-    from unspool.catalog.database import engine_name, place_of
+    from unspool.catalog.database import describe_place, get_engine_name
 
     usual = DefaultFilter()
-    if engine_name(database) != "sqlite":
+    if get_engine_name(database) != "sqlite":
         return usual
-    catalog = str(Path(place_of(database)).resolve())
+    catalog = str(Path(describe_place(database)).resolve())
 
     def wanted(change: Change, path: str) -> bool:
         return (

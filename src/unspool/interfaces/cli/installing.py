@@ -215,16 +215,16 @@ def _warn_of_missing(projects: Sequence[str], address: str) -> None:
     from unspool.access import projects as naming
     from unspool.catalog import Catalog
     from unspool.catalog import projects as rows
-    from unspool.catalog.database import place_of
+    from unspool.catalog.database import describe_place
 
-    if not address.startswith("sqlite:") or not Path(place_of(address)).is_file():
+    if not address.startswith("sqlite:") or not Path(describe_place(address)).is_file():
         return
     with suppress(UnspoolError):  # what is wrong with it is told by the server
         catalog = Catalog.open(address, create=False)
         try:
             with catalog.read() as connection:
                 said = naming.describe_missing(
-                    projects, [row.name for row in rows.all_projects(connection)]
+                    projects, [row.name for row in rows.list_projects(connection)]
                 )
         finally:
             catalog.close()
@@ -248,7 +248,7 @@ def _anywhere(address: str) -> str:
     """An address that means the same in every folder, and that may be read by whoever reads the
     file.
     """
-    from unspool.catalog.database import place_of
+    from unspool.catalog.database import describe_place
 
     if redact_address(address) != address:
         raise InputError(
@@ -257,7 +257,7 @@ def _anywhere(address: str) -> str:
             f"leave out --database, and set {DEFINITIONS['database'].variable} where the client is "
             f"started"
         )
-    place = place_of(address)
+    place = describe_place(address)
     relative = (
         address.startswith("sqlite:")
         and not Path(unquote(address.partition(":///")[2])).is_absolute()

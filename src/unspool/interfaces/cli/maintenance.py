@@ -211,7 +211,7 @@ def migrate(
     every table with all that is in it.
     """
     from unspool.catalog import Catalog, schema
-    from unspool.catalog.database import place_of
+    from unspool.catalog.database import describe_place
 
     wanted = schema.HEAD if target == "head" else target
     if wanted not in (*schema.KNOWN_REVISIONS, "base"):
@@ -224,7 +224,7 @@ def migrate(
             "'base' removes every table with all that is in it; give --yes if that is meant"
         )
     settings = load_settings(flags)
-    place = place_of(settings.database_address)
+    place = describe_place(settings.database_address)
     if partitions is not None:
         _check_partitions(settings, wanted, partitions)
     before = Catalog.migrate(settings.database_address, wanted, options=settings.database)
@@ -263,9 +263,9 @@ def migrate(
 def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
     """Refuse what cannot be done before anything is."""
     from unspool.catalog import schema
-    from unspool.catalog.database import engine_name
+    from unspool.catalog.database import get_engine_name
 
-    if engine_name(settings.database_address) != "postgresql":
+    if get_engine_name(settings.database_address) != "postgresql":
         raise InputError("only a catalog on PostgreSQL can be partitioned; leave out --partitions")
     if target != schema.HEAD:
         raise click.UsageError("--partitions is for the newest revision; leave out the other")
@@ -288,7 +288,7 @@ def _partition(settings: Settings, partitions: int) -> None:
         assert isinstance(catalog, PostgresCatalog)
         partition_catalog(catalog, partitions)
         with catalog.read() as connection:
-            space, rows = spaces.active_space(connection), projects.all_projects(connection)
+            space, rows = spaces.find_active_space(connection), projects.list_projects(connection)
         if space is None:
             return
         with closing(make_store_opener(catalog, settings)(space)) as store:
