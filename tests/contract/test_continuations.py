@@ -686,7 +686,7 @@ BROKEN = {
     ExpiredContinuationError: ("UPDATE windows SET expires_at=1",),
     SweptContinuationError: ("DELETE FROM segments",),
     OutdatedContinuationError: (
-        "UPDATE windows SET question=replace(question, '\"space_id\":1', '\"space_id\":99')",
+        "UPDATE windows SET request=replace(request, '\"space_id\":1', '\"space_id\":99')",
     ),
 }
 

@@ -23,7 +23,7 @@ from unspool.catalog.sqlite_file import (
 )
 from unspool.errors import ConflictError, ServiceError
 
-FORMAT = 1  # of the file; tables of another format are replaced
+FORMAT = 2  # of the file; tables of another format are replaced
 
 
 class WindowFile:
