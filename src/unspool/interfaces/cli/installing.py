@@ -242,11 +242,11 @@ def _resolve_address(address: str) -> str:
             f"a configuration; leave out --database, and set {DEFINITIONS['database'].variable} "
             f"where the client is started"
         )
-    place = describe_place(address)
+    place = Path(describe_place(address))  # rejects an unknown scheme
     path = unquote(address.partition(":///")[2])
     if not address.startswith("sqlite:") or Path(path).is_absolute():
         return address
-    return "sqlite:///" + Path(place).as_posix().replace("%", "%25").replace("?", "%3F")
+    return "sqlite:///" + place.as_posix().replace("%", "%25").replace("?", "%3F")
 
 
 def _describe_service(url: str, no_key: bool) -> McpServer:
@@ -283,31 +283,22 @@ def _plan_change(client_name: str, name: str, server: McpServer, *, undo: bool) 
     content = _parse_content(file, before, client.key, name)
     servers = content.setdefault(client.key, {})
     found = servers.pop(name, None)
-    if found is not None and not clients.is_written_here(client, found, wanted):
-        raise ConflictError(
-            f"{name!r} in {file} was not written by this command, or was edited since; it is left "
-            f"as it is; change it by hand, or give another --name"
-        )
-    if undo:
-        action = "none" if found is None else "remove"
-    else:
-        action = "add" if found is None else "replace"
+    action = "none" if undo else "add"
+    if found is not None:
+        if not clients.is_written_here(client, found, wanted):
+            raise ConflictError(
+                f"{name!r} in {file} was not written by this command, or was edited since; it is "
+                f"left as it is; change it by hand, or give another --name"
+            )
+        is_current = clients.normalize_entry(found) == wanted
+        action = "remove" if undo else "none" if is_current else "replace"
+    if not undo:
         servers[name] = wanted
-        if found is not None and clients.normalize_entry(found) == wanted:
-            action = "none"
     program = _find_program(client)
-    change = Change(
-        client_name=client_name,
-        name=name,
-        file=file,
-        action=action,
-        commands=[
-            [program, *arguments]
-            for arguments in clients.build_commands(client, name, server, action)
-            if program
-        ],
-    )
-    if action == "none" or change.commands:
+    arguments = clients.build_commands(client, name, server, action) if program else []
+    commands = [[str(program), *one] for one in arguments]
+    change = Change(client_name=client_name, name=name, file=file, action=action, commands=commands)
+    if action == "none" or commands:
         return change
     if file.suffix == ".toml" or (
         before is None and client.program and not shutil.which(client.program)
@@ -491,5 +482,5 @@ def _show_change(change: Change, difference: Sequence[str]) -> None:
     action = {"none": "nothing to change"}.get(change.action, f"{change.action} {change.name!r}")
     label = CLIENTS[change.client_name].label
     show([[(f"{label}: {action} in ", ""), (str(change.file), terminal.PATH)]])
-    show([[(line, styles.get(line[:1], ""))] for line in difference])
-    show([[(shlex.join(one), terminal.GOOD)] for one in change.commands])
+    lines = [[(line, styles.get(line[:1], ""))] for line in difference]
+    show([*lines, *([(shlex.join(one), terminal.GOOD)] for one in change.commands)])
