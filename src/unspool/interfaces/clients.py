@@ -1,253 +1,241 @@
-"""The programs that start or call an MCP server: where each keeps its configuration, and how it
-writes a server down.
-
-| client | of the user | of a project | key |
-|---|---|---|---|
-| claude-code | `~/.claude.json` | `.mcp.json` | `mcpServers` |
-| claude-desktop | `claude_desktop_config.json` in its own folder | - | `mcpServers` |
-| cursor | `~/.cursor/mcp.json` | `.cursor/mcp.json` | `mcpServers` |
-| vscode | `mcp.json` in the folder of its user | `.vscode/mcp.json` | `servers` |
-| codex | `~/.codex/config.toml` | `.codex/config.toml` | `mcp_servers` |
-"""
+"""Programs that use MCP servers: their configuration files, the entries in them, their commands."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from unspool.errors import InputError
-from unspool.interfaces.configurations import Entry, Table
-from unspool.settings.definitions import PREFIX
+from unspool.settings.definitions import DEFINITIONS
 
-# With these, systems and clients say where configurations are.
+Entry = Mapping[str, Any]
+
+# Environment variables that move a configuration folder.
 VARIABLES = ("APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+KEY_VARIABLE = DEFINITIONS["key"].variable
 
-# what all five take; VS Code wants a letter first
+# The intersection of all clients' rules. VS Code wants a letter first.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
-_DESKTOP = "claude_desktop_config.json"
-
-
-class Client(StrEnum):
-    """A program that can be told of the server."""
-
-    CLAUDE_CODE = "claude-code"
-    CLAUDE_DESKTOP = "claude-desktop"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-    CODEX = "codex"
-
-    @property
-    def label(self) -> str:
-        """What people call it."""
-        return _LABELS[self]
-
-    @property
-    def table(self) -> Table:
-        """Where in its file it looks for servers."""
-        return _TABLES[self]
-
-    @property
-    def afterwards(self) -> str:
-        """What has to be done before it sees a change."""
-        return _AFTERWARDS[self]
-
-
-class InstallScope(StrEnum):
-    """Whether a server is there in one project or wherever the user works."""
-
-    PROJECT = "project"
-    USER = "user"
-
-
-_LABELS = {
-    Client.CLAUDE_CODE: "Claude Code",
-    Client.CLAUDE_DESKTOP: "Claude Desktop",
-    Client.CURSOR: "Cursor",
-    Client.VSCODE: "VS Code",
-    Client.CODEX: "Codex",
-}
-_TABLES = {
-    Client.CLAUDE_CODE: Table(key="mcpServers", language="json"),
-    Client.CLAUDE_DESKTOP: Table(key="mcpServers", language="json"),
-    Client.CURSOR: Table(key="mcpServers", language="json"),
-    Client.VSCODE: Table(key="servers", language="json"),
-    Client.CODEX: Table(key="mcp_servers", language="toml"),
-}
-_AFTERWARDS = {
-    Client.CLAUDE_CODE: (
-        "start a new session; /mcp lists the server, and one of a project has to be approved "
-        "there once"
-    ),
-    Client.CLAUDE_DESKTOP: "quit Claude Desktop, not only its window, and start it again",
-    Client.CURSOR: "restart Cursor; the server stands under MCP in its settings",
-    Client.VSCODE: "run 'MCP: List Servers' and start it; VS Code asks once whether it is trusted",
-    Client.CODEX: (
-        "start a new session; /mcp lists the server, and one of a project is there once the "
-        "project is trusted"
-    ),
-}
+# Arguments of a command that this program installs, joined by NUL.
+_ARGUMENTS = re.compile(
+    r"(?:-P\0-m\0unspool\0)?mcp(?:\0--database\0[^\0]+)?(?:\0--project\0[^\0]+)*(?:\0--read-only)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """What a client is told: a command to start, or the address of a service that runs already."""
+class Client:
+    """Program that uses MCP servers, and the form in which it describes a server.
+
+    `file` is a path below one of the folders of `locate_file`. `program` is the command with which
+    the client configures itself. `reference` is the client's syntax for an environment variable in
+    a header. An empty text stands for a missing feature.
+    """
+
+    label: str
+    file: str
+    advice: str
+    program: str = ""
+    key: str = "mcpServers"
+    command_type: str = ""
+    url_type: str = ""
+    url_field: str = "url"
+    reference: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class McpServer:
+    """MCP server for a client: a command to start, or the address of a running service.
+
+    `has_key` makes the client send the key in `UNSPOOL_KEY`. The key itself is never written.
+    `advice` lists what the user has to do before the client can use the server.
+    """
 
     command: tuple[str, ...] = ()
     url: str = ""
-    # the variable with the key for that service; the key itself is never written
-    key_variable: str = ""
-    # what the command reads from the environment, for a client that passes on only what is named
-    variables: tuple[str, ...] = ()
+    has_key: bool = False
+    advice: tuple[str, ...] = ()
+
+
+CLIENTS = {
+    "claude-code": Client(
+        label="Claude Code",
+        file="{claude}/.claude.json",
+        program="claude",
+        command_type="stdio",
+        url_type="http",
+        reference="${%s}",
+        advice="start a new session; /mcp lists the server",
+    ),
+    "claude-desktop": Client(
+        label="Claude Desktop",
+        file="{desktop}/claude_desktop_config.json",
+        url_field="",
+        advice="quit Claude Desktop completely and start it again",
+    ),
+    "codex": Client(
+        label="Codex",
+        file="{codex}/config.toml",
+        program="codex",
+        key="mcp_servers",
+        reference="%s",
+        advice="start a new session; /mcp lists the server",
+    ),
+    "cursor": Client(
+        label="Cursor",
+        file="{home}/.cursor/mcp.json",
+        command_type="stdio",
+        reference="${env:%s}",
+        advice="restart Cursor; its settings list the server under MCP",
+    ),
+    "gemini": Client(
+        label="Gemini CLI",
+        file="{home}/.gemini/settings.json",
+        url_field="httpUrl",
+        reference="${%s}",
+        advice="start a new session; /mcp lists the server",
+    ),
+    "vscode": Client(
+        label="VS Code",
+        file="{applications}/Code/User/mcp.json",
+        program="code",
+        key="servers",
+        command_type="stdio",
+        url_type="http",
+        reference="${env:%s}",
+        advice="run 'MCP: List Servers' and start it; VS Code asks once whether to trust it",
+    ),
+    "windsurf": Client(
+        label="Windsurf",
+        file="{home}/.codeium/windsurf/mcp_config.json",
+        url_field="serverUrl",
+        reference="${env:%s}",
+        advice="refresh the list of MCP servers in Cascade",
+    ),
+    "zed": Client(
+        label="Zed",
+        file="{zed}/settings.json",
+        key="context_servers",
+        advice="open the settings of the Agent Panel; a green dot marks a running server",
+    ),
+}
 
 
 def check_name(name: str) -> None:
-    """Refuse a name of a server that some client does not take."""
+    """Reject a server name that some client does not accept."""
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"the name {name[:80]!r} cannot be used; give a letter, then up to 63 letters, "
-            f"digits, '-' and '_'"
+            f"the name {name[:80]!r} is invalid; give a letter, then up to 63 letters, digits, "
+            f"'-' and '_'"
         )
 
 
-def entry(client: Client, server: Server) -> Entry:
-    """The server as the client writes it down."""
-    if server.url:
-        return _remote(client, server)
-    program, *arguments = server.command
-    written: dict[str, Any] = {"command": program, "args": arguments}
-    if client in (Client.CLAUDE_CODE, Client.CURSOR, Client.VSCODE):
-        return {"type": "stdio", **written}
-    if client is Client.CODEX and server.variables:
-        return {**written, "env_vars": list(server.variables)}
-    return written
+def locate_file(client: Client, *, system: str, home: Path, variables: Mapping[str, str]) -> Path:
+    """Return the configuration file of a client.
 
-
-def _remote(client: Client, server: Server) -> Entry:
-    if client is Client.CLAUDE_DESKTOP:
-        raise InputError(
-            f"{client.label} reaches no service through its configuration file, it only starts "
-            f"commands; "
-            "leave out --url, and give --database if the service's catalog is not the default one"
-        )
-    if client is Client.CODEX:
-        return {
-            "url": server.url,
-            **({"bearer_token_env_var": server.key_variable} if server.key_variable else {}),
-        }
-    reference = (
-        f"${{{server.key_variable}}}"
-        if client is Client.CLAUDE_CODE
-        else f"${{env:{server.key_variable}}}"
-    )
-    headers = {"headers": {"Authorization": f"Bearer {reference}"}} if server.key_variable else {}
-    kind = {} if client is Client.CURSOR else {"type": "http"}
-    return {**kind, "url": server.url, **headers}
-
-
-def is_ours(client: Client, found: Entry, *, key_variable: str) -> bool:
-    """Whether an entry is one that `entry` makes, and nothing in it but that: whatever else it
-    says is somebody's own.
+    `system` is `sys.platform`. `variables` are those of `VARIABLES` that are set.
     """
-    url, program, arguments, variables = (
-        found.get(field) for field in ("url", "command", "args", "env_vars")
-    )
-    if isinstance(url, str) and url and client is not Client.CLAUDE_DESKTOP:
-        return dict(found) == entry(client, Server(url=url, key_variable=key_variable))
-    if (
-        not isinstance(program, str)
-        or not isinstance(arguments, list)
-        or not _is_start(program, arguments)
-    ):
-        return False
-    named = (
-        tuple(variables)
-        if isinstance(variables, list) and all(str(one).startswith(PREFIX) for one in variables)
-        else ()
-    )
-    return dict(found) == entry(client, Server(command=(program, *arguments), variables=named))
-
-
-def _is_start(program: str, arguments: Sequence[Any]) -> bool:
-    """Whether a command is of the kind that is installed: unspool by its whole path, and of its
-    flags those that `mcp install` takes.
-    """
-    path = PureWindowsPath(program) if "\\" in program else PurePosixPath(program)
-    begin = ["mcp"] if path.stem == "unspool" else ["-P", "-m", "unspool", "mcp"]
-    flags = list(arguments[len(begin) :])
-    if flags[:1] == ["--database"]:
-        flags = flags[2:]
-    while flags[:1] == ["--project"]:
-        flags = flags[2:]
-    return (
-        path.is_absolute() and arguments[: len(begin)] == begin and flags in ([], ["--read-only"])
-    )
-
-
-def location(
-    client: Client,
-    scope: InstallScope,
-    *,
-    system: str,
-    home: Path,
-    folder: Path,
-    variables: Mapping[str, str],
-) -> Path:
-    """The file.
-
-    `system` is `sys.platform`, `folder` the project's, and `variables` those of `VARIABLES` that
-    are set.
-    """
-    if scope is InstallScope.PROJECT:
-        return folder / _of_project(client)
-    match client:
-        case Client.CLAUDE_CODE:
-            return Path(variables.get("CLAUDE_CONFIG_DIR") or home) / ".claude.json"
-        case Client.CURSOR:
-            return home / ".cursor" / "mcp.json"
-        case Client.CODEX:
-            return Path(variables.get("CODEX_HOME") or home / ".codex") / "config.toml"
-        case Client.VSCODE:
-            return _applications(system, home, variables) / "Code" / "User" / "mcp.json"
-        case Client.CLAUDE_DESKTOP:
-            return _desktop(system, home, variables)
-
-
-def _of_project(client: Client) -> str:
-    match client:
-        case Client.CLAUDE_CODE:
-            return ".mcp.json"
-        case Client.CURSOR:
-            return ".cursor/mcp.json"
-        case Client.VSCODE:
-            return ".vscode/mcp.json"
-        case Client.CODEX:
-            return ".codex/config.toml"
-        case Client.CLAUDE_DESKTOP:
-            raise InputError(f"{client.label} knows no projects; give --scope user")
-
-
-def _applications(system: str, home: Path, variables: Mapping[str, str]) -> Path:
-    if system == "win32":
-        return Path(variables.get("APPDATA") or home / "AppData" / "Roaming")
+    applications = Path(variables.get("XDG_CONFIG_HOME") or home / ".config")
     if system == "darwin":
-        return home / "Library" / "Application Support"
-    return Path(variables.get("XDG_CONFIG_HOME") or home / ".config")
-
-
-def _desktop(system: str, home: Path, variables: Mapping[str, str]) -> Path:
+        applications = home / "Library" / "Application Support"
+    desktop: list[Path] = []
     if system == "win32":
-        # Installed as a package, which is the usual way, it sees a folder of its own in the place
-        # of AppData\Roaming\Claude.
-        packages = Path(variables.get("LOCALAPPDATA") or home / "AppData" / "Local") / "Packages"
-        for package in _newest(list(packages.glob("Claude_*/LocalCache/Roaming/Claude"))):
-            return package / _DESKTOP
-    return _applications(system, home, variables) / "Claude" / _DESKTOP
+        applications = Path(variables.get("APPDATA") or home / "AppData" / "Roaming")
+        # The usual installer is a package, which redirects AppData\Roaming\Claude.
+        local = Path(variables.get("LOCALAPPDATA") or home / "AppData" / "Local")
+        desktop = sorted(local.glob("Packages/Claude_*/LocalCache/Roaming/Claude"))
+    folders = {
+        "home": home,
+        "applications": applications,
+        "desktop": desktop[0] if desktop else applications / "Claude",
+        "claude": variables.get("CLAUDE_CONFIG_DIR") or home,
+        "codex": variables.get("CODEX_HOME") or home / ".codex",
+        "zed": home / ".config/zed" if system == "darwin" else applications / "zed",
+    }
+    return Path(client.file.format(**folders))
 
 
-def _newest(folders: Sequence[Path]) -> list[Path]:
-    """Folders with a configuration first."""
-    return sorted(folders, key=lambda one: (not (one / _DESKTOP).exists(), one.name, str(one)))
+def build_entry(client: Client, server: McpServer) -> dict[str, Any]:
+    """Return the entry of a server in the client's configuration."""
+    if not server.url:
+        program, *arguments = server.command
+        kind = {"type": client.command_type} if client.command_type else {}
+        return {**kind, "command": program, "args": arguments}
+    if not client.url_field or (server.has_key and not client.reference):
+        feature = "read a key from the environment" if client.url_field else "call a service"
+        raise InputError(
+            f"{client.label} cannot {feature} through its configuration, and a key is never "
+            f"written there; leave out --url, or configure {client.label} by hand"
+        )
+    kind = {"type": client.url_type} if client.url_type else {}
+    if not server.has_key:
+        return {**kind, client.url_field: server.url}
+    key = (
+        {"bearer_token_env_var": KEY_VARIABLE}
+        if client.program == "codex"
+        else {"headers": {"Authorization": f"Bearer {client.reference % KEY_VARIABLE}"}}
+    )
+    return {**kind, client.url_field: server.url, **key}
+
+
+def is_written_here(client: Client, found: Entry, wanted: Entry) -> bool:
+    """Return whether an entry is `wanted`, or has a form that only `build_entry` writes."""
+    entry = normalize_entry(found)
+    url, program, arguments = (entry.get(key) for key in (client.url_field, "command", "args"))
+    if isinstance(url, str) and client.reference:
+        return entry in (wanted, build_entry(client, McpServer(url=url, has_key=True)))
+    if not isinstance(program, str) or not isinstance(arguments, list):
+        return entry == wanted
+    path = PureWindowsPath(program) if "\\" in program else PurePosixPath(program)
+    return entry == wanted or (
+        path.is_absolute()
+        and (path.stem == "unspool") is (arguments[:1] == ["mcp"])
+        and _ARGUMENTS.fullmatch("\0".join(map(str, arguments))) is not None
+        and entry == build_entry(client, McpServer(command=(program, *arguments)))
+    )
+
+
+def normalize_entry(entry: Entry) -> dict[str, Any]:
+    """Return an entry without what clients and users add to it: an empty `env`, and `env_vars`."""
+    return {
+        key: value
+        for key, value in entry.items()
+        if key != "env_vars" and not (key == "env" and value == {})
+    }
+
+
+def build_commands(client: Client, name: str, server: McpServer, action: str) -> list[list[str]]:
+    """Return the arguments with which the client's program makes a change.
+
+    The list is empty if the program cannot make it. `claude mcp add` refuses to replace an entry,
+    and VS Code has no command that removes one.
+    """
+    scope = ["--scope", "user"] if client.program == "claude" else []
+    remove = ["mcp", "remove", *scope, name]
+    if client.program == "code":
+        add = ["--add-mcp", json.dumps({"name": name, **build_entry(client, server)})]
+        remove = []
+    elif not server.url:
+        add = ["mcp", "add", *scope, name, "--", *server.command]
+    elif client.program == "codex":
+        key = ["--bearer-token-env-var", KEY_VARIABLE] if server.has_key else []
+        add = ["mcp", "add", name, "--url", server.url, *key]
+    else:
+        headers = build_entry(client, server).get("headers", {}).items()
+        options = [part for key, value in headers for part in ("--header", f"{key}: {value}")]
+        add = ["mcp", "add", *scope, "--transport", "http", name, server.url, *options]
+    changes = {"add": [add], "replace": [remove, add], "remove": [remove], "none": []}
+    return [arguments for arguments in changes[action] if arguments]
+
+
+def format_snippet(client: Client, name: str, server: McpServer) -> str:
+    """Return the lines that configure a server, to be pasted into the client's file."""
+    entry = build_entry(client, server)
+    if not client.file.endswith(".toml"):
+        return json.dumps({client.key: {name: entry}}, indent=2, ensure_ascii=False)
+    # JSON strings and lists of strings are valid TOML.
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
+    return "\n".join([f"[{client.key}.{name}]", *lines])

@@ -135,8 +135,7 @@ def _answer(run: Callable[[], Any], arguments: Sequence[str]) -> int:
     except UnspoolError as error:
         if debug:
             _print_traceback()
-        _complain(str(error))
-        _error_object(as_json, error.code, str(error))
+        report_error(error.code, str(error), as_json=as_json)
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the one place where a bug ends; its text may hold what was indexed, so only its type is shown
         if debug:
@@ -145,8 +144,7 @@ def _answer(run: Callable[[], Any], arguments: Sequence[str]) -> int:
             f"this is a bug in unspool: {type(error).__name__}; run again with --debug and "
             f"report it"
         )
-        _complain(message)
-        _error_object(as_json, "bug", message)
+        report_error("bug", message, as_json=as_json)
         return BUG
     return result if isinstance(result, int) else 0
 
@@ -155,9 +153,11 @@ def _print_traceback() -> None:
     click.echo(clean_lines(traceback.format_exc()), err=True, nl=False)
 
 
-def _complain(message: str) -> None:
+def report_error(code: str, message: str, *, as_json: bool) -> None:
+    """Write an error to stderr, and with --json also as an object to stdout."""
     click.secho("error: ", fg="red", bold=True, err=True, nl=False)
     click.echo(clean(message), err=True)
+    _error_object(as_json, code, message)
 
 
 def _error_object(as_json: bool, code: str, message: str) -> None:

@@ -1,76 +1,67 @@
-"""The command that tells a client of the MCP server: mcp install.
-
-What is changed, and how, is decided in `interfaces/clients.py`.
-"""
+"""The command that configures MCP clients: mcp install."""
 
 from __future__ import annotations
 
 import difflib
-import itertools
+import json
 import os
-import secrets
+import re
+import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import click
 
 from unspool.domain.documents import check_project, storable
 from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
-from unspool.interfaces import clients, configurations, terminal
-from unspool.interfaces.cli.door import ADDRESSES, color, command, load_settings, note, print_json
+from unspool.interfaces import clients, terminal
+from unspool.interfaces.cli.door import (
+    ADDRESSES,
+    command,
+    load_settings,
+    note,
+    print_json,
+    report_error,
+)
 from unspool.interfaces.cli.looking import show
 from unspool.interfaces.cli.mcp import mcp
-from unspool.interfaces.clients import Client, InstallScope, Server
-from unspool.interfaces.configurations import Entry, UnclearError
+from unspool.interfaces.clients import CLIENTS, KEY_VARIABLE, Client, McpServer
 from unspool.settings import read_locations
 from unspool.settings.definitions import DEFINITIONS
 from unspool.settings.masking import redact_address
 
-if TYPE_CHECKING:
-    from unspool.interfaces.terminal import Line
-
 DECLINED = 1
-_KEY = DEFINITIONS["key"].variable
-# permissions of a file that is made here; clients put keys of others into theirs
-_NEW = {InstallScope.USER: 0o600, InstallScope.PROJECT: None}
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# Not measured, only generous: these programs start a runtime of their own first.
+_PROGRAM_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is to become of a client's file."""
+    """Planned change of a configuration, by the client's program or by a new text of its file."""
 
-    client: Client
-    scope: InstallScope
+    client_name: str
     name: str
     file: Path
-    before: str | None  # None: there is no file
-    after: str | None  # None: there shall be none
-    backup: Path
-    keep: bool = False  # what was there goes to the backup
-    tidy: bool = False  # what the backup holds is in the file again
-
-    @property
-    def action(self) -> str:
-        """In one word."""
-        if self.before == self.after:
-            return "none"
-        return "create" if self.before is None else "delete" if self.after is None else "change"
+    action: str  # add, replace, remove or none
+    commands: Sequence[Sequence[str]] = ()
+    before: str | None = None
+    after: str | None = None
 
 
 @command(
     "install",
-    "Tell a client of the server",
+    "Configure MCP clients",
     examples=(
+        "unspool mcp install",
         "unspool mcp install --client claude-code --project notes",
-        "unspool mcp install --client claude-code --undo",
     ),
     takes=("database",),
     within=mcp,
@@ -78,24 +69,11 @@ class Change:
 @click.option(
     "--client",
     "client_name",
-    type=click.Choice([one.value for one in Client]),
-    required=True,
-    help="The program that is to use the server.",
+    type=click.Choice(list(CLIENTS)),
+    help="The program to configure; by default every one that is found on this machine.",
 )
 @click.option(
-    "--scope",
-    "scope_name",
-    type=click.Choice([one.value for one in InstallScope]),
-    default=InstallScope.USER.value,
-    show_default=True,
-    help="For you, or in this folder alone.",
-)
-@click.option(
-    "--name",
-    default="unspool",
-    show_default=True,
-    metavar="NAME",
-    help="What the client calls the server.",
+    "--name", default="unspool", show_default=True, metavar="NAME", help="Name of the server."
 )
 @click.option(
     "--project",
@@ -109,448 +87,400 @@ class Change:
 @click.option(
     "--url",
     metavar="ADDRESS",
-    help=(
-        "A service that runs already, such as http://127.0.0.1:8765/mcp, instead of a command to "
-        "start."
-    ),
+    help="A running service, such as http://127.0.0.1:8765/mcp, instead of a command to start.",
 )
 @click.option(
     "--no-key",
     is_flag=True,
-    help=f"The service at --url needs no key; otherwise the client shows it what {_KEY} holds.",
+    help=f"The service at --url needs no key; otherwise the client sends that in {KEY_VARIABLE}.",
 )
-@click.option("--undo", is_flag=True, help="Take out what this command put in.")
-@click.option("--dry-run", is_flag=True, help="Only show the change.")
-@click.option("--yes", is_flag=True, help="Yes, without a question.")
+@click.option("--undo", is_flag=True, help="Remove the server again.")
+@click.option("--print", "only_print", is_flag=True, help="Print the lines to paste, and the file.")
+@click.option("--yes", is_flag=True, help="Make the change without asking.")
 def install(
     flags: dict[str, str | None],
     as_json: bool,
-    client_name: str,
-    scope_name: str,
+    client_name: str | None,
     name: str,
     projects: tuple[str, ...],
     read_only: bool,
     url: str | None,
     no_key: bool,
     undo: bool,
-    dry_run: bool,
+    only_print: bool,
     yes: bool,
 ) -> int:
-    """Put the server into a client's configuration, or take it out again with --undo. The change is
-    shown first, and only made after a yes. All else in the file stays as it is, and what was there
-    is kept beside it."""
-    client, scope = Client(client_name), InstallScope(scope_name)
-    if url and (projects or read_only or flags["database"]):
+    """Add the server to the configuration of MCP clients, or remove it with --undo.
+
+    Every change is shown first. A client's own program makes it where there is one. Otherwise the
+    client's JSON file is edited, and a backup is written beside it.
+    """
+    clients.check_name(name)
+    server = _describe_server(flags["database"], projects, read_only, url, no_key)
+    names = [client_name] if client_name else _detect_clients()
+    codes = [0]
+    for one in names:
+        try:
+            if only_print:
+                _print_snippet(one, name, server, as_json=as_json)
+            else:
+                change = _plan_change(one, name, server, undo=undo)
+                codes.append(_confirm_change(change, server, as_json=as_json, yes=yes))
+        except UnspoolError as error:
+            if isinstance(error, ConfigError) and not undo:
+                click.echo(clients.format_snippet(CLIENTS[one], name, server), err=True)
+            if len(names) == 1:
+                raise
+            report_error(error.code, str(error), as_json=as_json)
+            codes.append(error.exit_code)
+    return max(codes)
+
+
+def _detect_clients() -> list[str]:
+    """Return the clients that are installed: their program, or their configuration, exists."""
+    found = [
+        name
+        for name, client in CLIENTS.items()
+        if _find_program(client)
+        # Without a program, the folder is the only trace of a client that has no servers yet.
+        or (_locate_file(client) if client.program else _locate_file(client).parent).exists()
+    ]
+    if not found:
+        raise InputError("no MCP client was found on this machine; name one with --client")
+    return found
+
+
+def _locate_file(client: Client) -> Path:
+    """Return the configuration file of a client, behind any link."""
+    file = clients.locate_file(
+        client,
+        system=sys.platform,
+        home=Path.home(),
+        variables=read_locations(clients.VARIABLES),
+    )
+    return Path(os.path.realpath(file))
+
+
+def _find_program(client: Client) -> str | None:
+    """Return the client's program on PATH.
+
+    A program in the current folder is not trusted. A batch file is left out, because cmd.exe would
+    interpret its arguments.
+    """
+    found = shutil.which(client.program) if client.program else None
+    is_safe = found and Path(found).is_absolute() and not found.lower().endswith((".cmd", ".bat"))
+    return found if is_safe else None
+
+
+# The server
+
+
+def _describe_server(
+    database: str | None, projects: Sequence[str], read_only: bool, url: str | None, no_key: bool
+) -> McpServer:
+    if url and (projects or read_only or database):
         raise click.UsageError(
-            "--url is a service with settings of its own; leave out --project, --read-only and "
+            "--url is a service with its own settings; leave out --project, --read-only and "
             "--database"
         )
     if no_key and not url:
-        raise click.UsageError("--no-key is about the service at --url")
-    clients.check_name(name)
-    server = (
-        _reached(url, no_key)
-        if url
-        else Server()
-        if undo
-        else _started(flags["database"], projects, read_only)
-    )
-    change = _planned(client, scope, name, server, undo=undo)
-    if not as_json:
-        show(_shown(change))
-    wanted = change.action != "none" and not dry_run
-    if wanted and not (yes or _is_meant(as_json)):
-        note("nothing was changed")
-        return DECLINED
-    if wanted:
-        _apply(change)
-    _report(change, as_json=as_json, made=wanted, undo=undo)
-    if wanted and not undo and not as_json:
-        _advise(client, server)
-    return 0
+        raise click.UsageError("--no-key only works with --url")
+    if url:
+        return _describe_service(url, no_key)
+    return _describe_command(database, projects, read_only)
 
 
-# What is to be written
-
-
-def _started(database: str | None, projects: Sequence[str], read_only: bool) -> Server:
-    """The command with which a client starts the server, from whatever folder it does."""
-    arguments = ["mcp"]
+def _describe_command(database: str | None, projects: Sequence[str], read_only: bool) -> McpServer:
+    """Return the command that starts the server from any folder."""
+    arguments = [*resolve_launcher(sys.argv[0]), "mcp"]
     if database is not None:
-        arguments += ["--database", _anywhere(database)]
+        arguments += ["--database", _resolve_address(database)]
     for project in projects:
         check_project(project)
         arguments += ["--project", project]
     if read_only:
         arguments.append("--read-only")
-    settings = load_settings({"database": database})
-    origins = settings.origins
-    if projects:
-        _warn_of_missing(projects, settings.database_address)
-    for one in ADDRESSES:
-        if origins[one] in (".env", "unspool.toml"):
-            note(
-                f"{one} comes from {origins[one]} in this folder, which a server that is started "
-                f"in another folder does not read",
-                kind="warning",
-            )
-    started = (*launcher(sys.argv[0]), *arguments)
-    if not all(map(storable, started)):
-        raise InputError(
-            "the path of unspool is no UTF-8, and a configuration is; install unspool under "
-            "another path"
-        )
-    read = sorted(
+    if not all(map(storable, arguments)):
+        raise InputError("the path of unspool is not valid UTF-8; install it under another path")
+    origins = load_settings({"database": database}).origins
+    advice = [
+        f"{one} comes from {origins[one]} in this folder, which a server that is started in "
+        f"another folder does not read; give --database, or set {DEFINITIONS[one].variable}"
+        for one in ADDRESSES
+        if origins[one] in (".env", "unspool.toml")
+    ]
+    variables = [
         DEFINITIONS[one].variable
         for one, origin in origins.items()
         if origin == "environment" and one != "key"
-    )
-    return Server(command=started, variables=tuple(read))
+    ]
+    if variables:
+        advice.append(
+            f"start the client with the same values of {', '.join(sorted(variables))}; Codex "
+            f"passes on only variables that its entry lists in env_vars"
+        )
+    return McpServer(command=tuple(arguments), advice=tuple(advice))
 
 
-def _warn_of_missing(projects: Sequence[str], address: str) -> None:
-    """Say which of the projects do not exist, if the catalog is a file that there is: nothing is
-    made for this, and no server waited for.
-    """
-    from unspool.access import projects as naming
-    from unspool.catalog import Catalog
-    from unspool.catalog import projects as rows
-    from unspool.catalog.database import describe_place
-
-    if not address.startswith("sqlite:") or not Path(describe_place(address)).is_file():
-        return
-    with suppress(UnspoolError):  # what is wrong with it is told by the server
-        catalog = Catalog.open(address, create=False)
-        try:
-            with catalog.read() as connection:
-                said = naming.describe_missing(
-                    projects, [row.name for row in rows.list_projects(connection)]
-                )
-        finally:
-            catalog.close()
-        if said:
-            note(said, kind="warning")
-
-
-def launcher(program: str) -> tuple[str, ...]:
-    """How the program that runs now is started from anywhere: the script by its whole path, or
-    the module by that of its Python.
-    """
+def resolve_launcher(program: str) -> tuple[str, ...]:
+    """Return the command that starts this program from any folder."""
     found = shutil.which(program)
     if found and Path(found).stem == "unspool":
-        # not resolved: a link stays when what it leads to is replaced by a newer version
+        # Links are not resolved: a link survives an update of its target.
         return (str(Path(found).absolute()),)
-    # -P: a folder `unspool` where the client is started is not taken for ours
+    # -P: a folder `unspool` in the client's working folder is not imported
     return (sys.executable, "-P", "-m", "unspool")
 
 
-def _anywhere(address: str) -> str:
-    """An address that means the same in every folder, and that may be read by whoever reads the
-    file.
-    """
+def _resolve_address(address: str) -> str:
+    """Return an address that is valid in every folder. Reject one with a password."""
     from unspool.catalog.database import describe_place
 
     if redact_address(address) != address:
         raise InputError(
-            f"the address {redact_address(address)} holds a password, which is not written into "
-            f"a configuration; "
-            f"leave out --database, and set {DEFINITIONS['database'].variable} where the client is "
-            f"started"
+            f"the address {redact_address(address)} contains a password, which is not written into "
+            f"a configuration; leave out --database, and set {DEFINITIONS['database'].variable} "
+            f"where the client is started"
         )
-    place = describe_place(address)
-    relative = (
-        address.startswith("sqlite:")
-        and not Path(unquote(address.partition(":///")[2])).is_absolute()
-    )
-    return (
-        "sqlite:///" + Path(place).as_posix().replace("%", "%25").replace("?", "%3F")
-        if relative
-        else address
-    )
+    place = Path(describe_place(address))  # rejects an unknown scheme
+    path = unquote(address.partition(":///")[2])
+    if not address.startswith("sqlite:") or Path(path).is_absolute():
+        return address
+    return "sqlite:///" + place.as_posix().replace("%", "%25").replace("?", "%3F")
 
 
-def _reached(url: str, no_key: bool) -> Server:
-    """The service at an address, with a key that the client takes from its environment."""
-    if not _is_service(url):
-        raise InputError(
-            f"{redact_address(url)[:200]!r} is no address of a service; give the whole of it, "
-            f"such as http://127.0.0.1:8765/mcp"
-        )
-    if urlsplit(url).username is not None or redact_address(url) != url:
-        raise InputError(
-            f"the address {redact_address(url)} holds a password or key, which is not written "
-            f"into a configuration; leave it out and set {_KEY}"
-        )
-    return Server(url=url, key_variable="" if no_key else _KEY)
-
-
-def _is_service(url: str) -> bool:
+def _describe_service(url: str, no_key: bool) -> McpServer:
+    """Return the service at an address. The client reads the key from its environment."""
     try:
         parts = urlsplit(url)
-        written = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and parts.port != 0
-            and bool(parts.path.strip("/"))
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # an invalid port, an open bracket
+        is_valid = False
+    if not is_valid or not parts.path.strip("/") or not url.isprintable() or " " in url:
+        raise InputError(
+            f"{redact_address(url)[:200]!r} is no address of a service; give all of it, such as "
+            f"http://127.0.0.1:8765/mcp"
         )
-    except ValueError:  # a port that is no number, a bracket that is not closed
-        return False
-    return written and url.isprintable() and " " not in url
+    if parts.username is not None or redact_address(url) != url:
+        raise InputError(
+            f"the address {redact_address(url)} contains a password or key, which is not written "
+            f"into a configuration; leave it out and set {KEY_VARIABLE}"
+        )
+    advice = [f"the client reads the key from {KEY_VARIABLE}; set it where the client is started"]
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+        advice.append("the key travels unencrypted to that address; use https")
+    return McpServer(url=url, has_key=not no_key, advice=() if no_key else tuple(advice))
 
 
 # The change
 
 
-def _planned(
-    client: Client, scope: InstallScope, name: str, server: Server, *, undo: bool
-) -> Change:
-    entry = clients.entry(client, server) if server != Server() else {}
-    file = clients.location(
-        client,
-        scope,
-        system=sys.platform,
-        home=Path.home(),
-        folder=Path.cwd(),
-        variables=read_locations(clients.VARIABLES),
-    ).absolute()
-    real = Path(os.path.realpath(file))
-    backup = real.with_name(f"{real.name}.before-{name}")
-    text = _read(real)
-
-    def ours(found: Entry) -> bool:
-        return (bool(entry) and found == entry) or clients.is_ours(client, found, key_variable=_KEY)
-
-    try:
-        there = configurations.entry_in(text, client.table, name)
-        if undo:
-            return _removal(
-                Change(
-                    client=client,
-                    scope=scope,
-                    name=name,
-                    file=real,
-                    before=text,
-                    after=text,
-                    backup=backup,
-                ),
-                there,
-                ours=ours,
+def _plan_change(client_name: str, name: str, server: McpServer, *, undo: bool) -> Change:
+    client = CLIENTS[client_name]
+    file = _locate_file(client)
+    wanted = clients.build_entry(client, server)
+    before = _read_text(file)
+    content = _parse_content(file, before, client.key, name)
+    servers = content.setdefault(client.key, {})
+    found = servers.pop(name, None)
+    action = "none" if undo else "add"
+    if found is not None:
+        if not clients.is_written_here(client, found, wanted):
+            raise ConflictError(
+                f"{name!r} in {file} was not written by this command, or was edited since; it is "
+                f"left as it is; change it by hand, or give another --name"
             )
-        after = configurations.with_entry(text, client.table, name, entry)
-        # all of it was made here
-        untouched = there is not None and text == configurations.with_entry(
-            None, client.table, name, there
+        is_current = clients.normalize_entry(found) == wanted
+        action = "remove" if undo else "none" if is_current else "replace"
+    if not undo:
+        servers[name] = wanted
+    program = _find_program(client)
+    arguments = clients.build_commands(client, name, server, action) if program else []
+    commands = [[str(program), *one] for one in arguments]
+    change = Change(client_name=client_name, name=name, file=file, action=action, commands=commands)
+    if action == "none" or commands:
+        return change
+    if file.suffix == ".toml" or (
+        before is None and client.program and not shutil.which(client.program)
+    ):
+        raise ConfigError(
+            f"{file} is not changed: no executable `{client.program}` is on PATH to do it; install "
+            f"{client.label} with its command, or edit the file by hand"
         )
-        own = there is not None and ours(there) and (untouched or backup.exists())
-        keep = (
-            text is not None
-            and after != text
-            and (not own or configurations.drops_comments(text, after))
-        )
-        return Change(
-            client=client,
-            scope=scope,
-            name=name,
-            file=real,
-            before=text,
-            after=after,
-            backup=backup,
-            keep=keep,
-        )
-    except UnclearError as error:
-        cure = f"take {name!r} out of its {client.table.key} by hand"
-        if not undo:
-            snippet = configurations.with_entry(None, client.table, name, entry)
-            terminal.Screen(sys.stderr, color=color()).write(
-                [[(line, terminal.GOOD)] for line in snippet.splitlines()]
-            )
-            cure = "put the lines above into it by hand"
-        raise ConfigError(f"{file} is left as it is: {error}; {cure}") from error
+    return replace(change, before=before, after=_format_content(content, before))
 
 
-def _removal(nothing: Change, there: Entry | None, *, ours: Callable[[Entry], bool]) -> Change:
-    if there is None:
-        return nothing
-    if not ours(there):
-        raise ConflictError(
-            f"{nothing.name!r} in {nothing.file} was not put there by this command, or not in "
-            f"this form; "
-            "take it out by hand, or give the --url that it was installed with"
-        )
-    assert nothing.before is not None
-    earlier = _read(nothing.backup)
-    after = configurations.undone(
-        nothing.before, earlier, nothing.client.table, nothing.name, ours=ours
-    )
-    keep = after != earlier and configurations.drops_comments(nothing.before, after)
-    return replace(
-        nothing,
-        after=after,
-        keep=keep,
-        tidy=not keep and earlier is not None and (after is None or after == earlier),
-    )
-
-
-def _is_meant(as_json: bool) -> bool:
-    if as_json or not sys.stdin.isatty():
-        raise InputError(
-            "nothing was changed: nobody can be asked here; give --yes if the change is meant, "
-            "or --dry-run to only see it"
-        )
-    return click.confirm("Make this change?", err=True)
-
-
-def _apply(change: Change) -> None:
-    if _read(change.file) != change.before:
-        raise ConflictError(
-            f"{change.file} was changed by somebody else meanwhile, and is left as it is; give "
-            f"the command again"
-        )
-    try:
-        change.file.parent.mkdir(parents=True, exist_ok=True)
-        mode = (
-            stat.S_IMODE(change.file.stat().st_mode)
-            if change.before is not None
-            else _NEW[change.scope]
-        )
-        if change.keep and change.before is not None:
-            _set_aside(change.backup, change.before)
-            _write(change.backup, change.before, mode)
-        if change.after is None:
-            change.file.unlink()
-        else:
-            _write(change.file, change.after, mode)
-        if change.tidy:
-            change.backup.unlink()
-    except OSError as error:
-        raise ServiceError(
-            f"{change.file} cannot be written ({error.strerror}); make it and its folder writable"
-        ) from error
-
-
-def _set_aside(backup: Path, text: str) -> None:
-    """Make room for what is kept; what was kept before goes beside it, by a number of its own."""
-    if backup.exists() and backup.read_bytes() != text.encode("utf-8"):
-        places = (backup.with_name(f"{backup.name}-{number}") for number in itertools.count(2))
-        backup.rename(next(place for place in places if not place.exists()))
-
-
-def _read(file: Path) -> str | None:
+def _read_text(file: Path) -> str | None:
     try:
         return file.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{file} is left as it is: it is no UTF-8; save it as UTF-8 and give the command again"
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"{file} cannot be read ({error.strerror}); make it a readable file"
-        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{file} cannot be read ({reason}); make it a readable file") from error
 
 
-def _write(file: Path, text: str, mode: int | None) -> None:
-    """All of the text or none of it, with those permissions; None: with the usual ones."""
-    draft = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
-    handle = os.open(
-        draft,
-        os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0),
-        0o666 if mode is None else 0o600,
-    )
+def _parse_content(file: Path, text: str | None, key: str, name: str) -> dict[str, Any]:
+    """Parse a configuration. Reject one that could not be written back with the same meaning."""
     try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        if mode is not None:
-            draft.chmod(mode)
-        draft.replace(file)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+        if file.suffix == ".toml":
+            content = tomllib.loads(text or "")
+        else:
+            content = json.loads((text or "").strip() or "{}", object_pairs_hook=_reject_duplicates)
+            json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+        if not isinstance(content.get(key, {}).get(name, {}), dict):
+            raise TypeError
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        line = f", see line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ConfigError(
+            f"{file} is left as it is: it is not plain {file.suffix[1:].upper()} with an object "
+            f"{key!r}{line}; it may have comments or a mistake; edit it by hand"
+        ) from None
+    return dict(content)
 
 
-# What is said of it
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        raise ValueError("duplicate key")
+    return unique
 
 
-def difference(change: Change) -> list[str]:
-    """The change as a unified diff; what looks like a secret in it is starred out."""
-    from unspool.sources.secrets.masking import mask_secrets
-
-    # Configurations are as full of keys as .env files are, and are judged like them.
-    before, after = (
-        mask_secrets(text or "", ".env")[0].splitlines() for text in (change.before, change.after)
-    )
-    old, new = (
-        str(change.file) if text is not None else "(no file)"
-        for text in (change.before, change.after)
-    )
-    return list(difflib.unified_diff(before, after, old, new, lineterm=""))
+def _format_content(content: dict[str, Any], before: str | None) -> str:
+    """Return a configuration as JSON, with the indentation that the file has."""
+    indentation = re.search(r'\n([ \t]+)"', before or "")
+    unit = indentation[1] if indentation else "  "
+    return json.dumps(content, indent=unit, ensure_ascii=False) + "\n"
 
 
-def _shown(change: Change) -> Iterator[Line]:
-    styles = {"+++": "bold", "---": "bold", "@@ ": terminal.NAME}
-    for line in difference(change):
-        yield [
-            (
-                line,
-                styles.get(line[:3]) or {"+": terminal.GOOD, "-": terminal.BAD}.get(line[:1], ""),
+def _confirm_change(change: Change, server: McpServer, *, as_json: bool, yes: bool) -> int:
+    """Show a change, ask for confirmation, make the change and report it."""
+    difference = _compute_difference(change)
+    is_wanted = change.action != "none"
+    if not as_json:
+        _show_change(change, difference)
+    if is_wanted and not yes:
+        if as_json or not sys.stdin.isatty():
+            raise InputError(
+                "nothing was changed: there is no terminal to confirm it; give --yes to make the "
+                "change"
             )
-        ]
-
-
-def _report(change: Change, *, as_json: bool, made: bool, undo: bool) -> None:
+        if not click.confirm("Make this change?", err=True):
+            note("nothing was changed")
+            return DECLINED
+    backup = _apply_change(change) if is_wanted else None
     if as_json:
         print_json(
             {
-                "client": change.client.value,
-                "scope": change.scope.value,
+                "client": change.client_name,
                 "name": change.name,
                 "file": str(change.file),
                 "action": change.action,
-                "made": made,
-                "backup": str(change.backup) if change.keep or change.backup.exists() else None,
-                "difference": "\n".join(difference(change)),
+                "commands": change.commands,
+                "backup": str(backup) if backup else None,
+                "difference": "\n".join(difference),
             }
         )
-        return
-    if change.action == "none":
-        show(
-            [
-                [
-                    ("nothing of unspool is there: " if undo else "as it should be: ", ""),
-                    (str(change.file), terminal.PATH),
-                ]
-            ]
+    elif backup:
+        show([[("backup: ", ""), (str(backup), terminal.PATH)]])
+    if change.action in ("add", "replace"):
+        for one in (*server.advice, CLIENTS[change.client_name].advice):
+            note(one)
+    return 0
+
+
+def _apply_change(change: Change) -> Path | None:
+    """Make a change. Return the backup of a file that was edited."""
+    for one in change.commands:
+        _run_program(one)
+    file, before = change.file, change.before
+    if change.after is None:
+        return None
+    if _read_text(file) != before:
+        raise ConflictError(
+            f"{file} was changed meanwhile and is left as it is; give the command again"
         )
-    elif not made:
-        note("nothing was changed")
+    backup = None if before is None else file.with_name(f"{file.name}.unspool.bak")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Only the owner may read a new file: clients store keys of other services there.
+        mode = stat.S_IMODE(file.stat().st_mode) if backup else 0o600
+        if backup:
+            _write_file(backup, before or "", mode)
+        _write_file(file, change.after, mode)
+    except OSError as error:
+        raise ServiceError(
+            f"{file} cannot be written ({error.strerror}); make it and its folder writable"
+        ) from error
+    return backup
+
+
+def _run_program(arguments: Sequence[str]) -> None:
+    import subprocess  # not at the top: every other command would wait for it
+
+    try:
+        subprocess.run(
+            arguments,
+            # Programs read settings of their working folder, and the current one is not trusted.
+            cwd=Path.home(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PROGRAM_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        output = str(getattr(error, "stderr", None) or "").strip()[-500:]
+        raise ServiceError(
+            f"{shlex.join(arguments)} failed ({type(error).__name__}): {output or error}; run it "
+            f"by hand, or give --print for the lines to paste"
+        ) from error
+
+
+def _write_file(file: Path, text: str, mode: int) -> None:
+    """Replace a file atomically."""
+    import tempfile  # not at the top: every other command would wait for it
+
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        draft = Path(folder) / file.name
+        with draft.open("wb") as stream:
+            stream.write(text.encode("utf-8"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.chmod(mode)
+        draft.replace(file)
+
+
+# Output
+
+
+def _print_snippet(client_name: str, name: str, server: McpServer, *, as_json: bool) -> None:
+    client = CLIENTS[client_name]
+    file, snippet = _locate_file(client), clients.format_snippet(client, name, server)
+    if as_json:
+        print_json({"client": client_name, "file": str(file), "snippet": snippet})
     else:
-        show(
-            [
-                [
-                    ("removed: " if change.after is None else "written: ", ""),
-                    (str(change.file), terminal.PATH),
-                ]
-            ]
-        )
-    if change.keep and made:
-        show([[("what was there: ", ""), (str(change.backup), terminal.PATH)]])
+        note(f"{client.label}: put these lines into {file}")
+        click.echo(snippet)
 
 
-def _advise(client: Client, server: Server) -> None:
-    """What the client's user has to do or know."""
-    if server.key_variable:
-        note(
-            f"{client.label} takes the key from {server.key_variable}; set it where "
-            f"{client.label} is started"
-        )
-        if server.url.startswith("http:") and urlsplit(server.url).hostname not in _LOOPBACK:
-            note("the key travels unencrypted to that address; use https", kind="warning")
-    elif server.variables:
-        note(
-            f"the server sees {', '.join(server.variables)} only if {client.label} is started "
-            f"with the same values"
-        )
-    note(client.afterwards)
+def _compute_difference(change: Change) -> list[str]:
+    """Return the change of a file as a unified diff, without secrets."""
+    from unspool.sources.secrets.masking import mask_secrets
+
+    # Configurations contain keys in the same way as .env files.
+    before, after = (
+        mask_secrets(text or "", ".env")[0].splitlines() for text in (change.before, change.after)
+    )
+    old = "(no file)" if change.before is None else str(change.file)
+    return list(difflib.unified_diff(before, after, old, str(change.file), lineterm=""))
+
+
+def _show_change(change: Change, difference: Sequence[str]) -> None:
+    styles = {"+": terminal.GOOD, "-": terminal.BAD, "@": terminal.NAME}
+    action = {"none": "nothing to change"}.get(change.action, f"{change.action} {change.name!r}")
+    label = CLIENTS[change.client_name].label
+    show([[(f"{label}: {action} in ", ""), (str(change.file), terminal.PATH)]])
+    lines = [[(line, styles.get(line[:1], ""))] for line in difference]
+    show([*lines, *([(shlex.join(one), terminal.GOOD)] for one in change.commands)])
