@@ -20,7 +20,7 @@ from unspool.embedders.cache import RedisCache
 from unspool.index.stores import IndexStore
 from unspool.indexing.embedding import PassageEmbedder, SaveVectors, add_vectors
 from unspool.indexing.preparing import Chunker, collect_passages, prepare_document
-from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
+from unspool.sources.secrets.masking import describe_exposed, limit_warnings, redact_address
 
 # Chunks between commits to the index. Each commit leaves a segment that is merged later.
 ABSORB_CHUNKS = 8_000

@@ -144,7 +144,7 @@ def prepare_record(stream: str, body: str, at: datetime | None) -> Record:
     Secrets in the body are masked, and characters that a database rejects are replaced.
     """
     from unspool.sources.reading import mask_value
-    from unspool.sources.secrets.addresses import describe_exposed
+    from unspool.sources.secrets.masking import describe_exposed
 
     check_body(body)
     return Record(

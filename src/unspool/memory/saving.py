@@ -25,7 +25,7 @@ from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.memory import messages
 from unspool.sources.conversations import loading
 from unspool.sources.conversations.loading import Intake
-from unspool.sources.secrets.addresses import describe_exposed, limit_warnings
+from unspool.sources.secrets.masking import describe_exposed, limit_warnings
 
 _TRIES = 20
 
