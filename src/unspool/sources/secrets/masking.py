@@ -78,7 +78,7 @@ def mask_secrets(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
     return text, tuple(sorted(masked, key=lambda item: item.line))
 
 
-def mask_named(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
+def mask_field(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
     """Mask the secrets of a value that has a name, and the whole value if the name says secret."""
     if names.is_named_secret(name, value):
         return re.sub(r"\S", "*", value), (Masked(path="", line=1, kind="secret"),)
@@ -140,7 +140,7 @@ def _replace(text: str, spans: list[SecretSpan]) -> str:
     return "".join(parts) + text[at:]
 
 
-def describe_exposed(noun: str, addresses: Iterable[str]) -> list[str]:
+def warn_about_secrets(noun: str, addresses: Iterable[str]) -> list[str]:
     """Return a warning for each address that contains a secret.
 
     The secret is masked in the warning.
