@@ -127,10 +127,10 @@ def mask_value(text: str, path: str = "") -> str:
 
 def mask_metadata(metadata: Metadata) -> Metadata:
     """Mask the secrets in metadata values. A value whose key says secret is masked as a whole."""
-    return {key: _mask_field(key, value) for key, value in metadata.items()}
+    return {key: _mask_metadata_value(key, value) for key, value in metadata.items()}
 
 
-def _mask_field(key: str, value: str | int | float | bool) -> str | int | float | bool:
+def _mask_metadata_value(key: str, value: str | int | float | bool) -> str | int | float | bool:
     if isinstance(value, str):
         return mask_field(key, value)[0]
     masked = str(value) if isinstance(value, bool) else mask_field(key, str(value))[0]

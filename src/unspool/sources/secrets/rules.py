@@ -210,7 +210,7 @@ RULES = (
         "password hash",
         ("pbkdf2", "scrypt:"),
         re.compile(
-            r"(?:pbkdf2_sha[0-9]{1,3}|pbkdf2:sha[0-9]{1,3}:|bcrypt_sha256|scrypt:[0-9:]{3,20})[$0-9]{2,12}+\$?[\w.$+/=-]{24,}+",
+            r"(?:pbkdf2_sha[0-9]{1,3}+|pbkdf2:sha[0-9]{1,3}+:|scrypt:[0-9:]{3,20})[$0-9]{2,12}+\$?[\w.$+/=-]{24,}+",
             re.ASCII,
         ),
         values.is_varied,
