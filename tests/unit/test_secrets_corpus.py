@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import secrets_corpus
-from unspool.sources.secrets.masking import mask_named, mask_secrets
+from unspool.sources.secrets.masking import mask_field, mask_secrets
 
 FORMS = secrets_corpus.build()
 SEEDS = range(2, 8)
@@ -198,7 +198,7 @@ def test_text_about_secrets_stays(path: str, text: str) -> None:
 def test_a_named_value_is_masked_by_its_name_or_by_its_content(
     name: str, value: str, masked: str
 ) -> None:
-    assert mask_named(name, value)[0] == masked
+    assert mask_field(name, value)[0] == masked
 
 
 @settings(max_examples=200, deadline=None)

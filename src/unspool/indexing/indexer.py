@@ -20,7 +20,7 @@ from unspool.embedders.cache import RedisCache
 from unspool.index.stores import IndexStore
 from unspool.indexing.embedding import PassageEmbedder, SaveVectors, add_vectors
 from unspool.indexing.preparing import Chunker, collect_passages, prepare_document
-from unspool.sources.secrets.addresses import describe_exposed, limit_warnings, redact_address
+from unspool.sources.secrets.masking import limit_warnings, redact_address, warn_about_secrets
 
 # Chunks between commits to the index. Each commit leaves a segment that is merged later.
 ABSORB_CHUNKS = 8_000
@@ -154,11 +154,11 @@ def report_secrets(
     noun: str, prepared: Sequence[PreparedDocument | PreparedConversation]
 ) -> tuple[list[Masked], list[str]]:
     """Return the masked secrets of documents, and warnings about secrets in their addresses."""
-    exposed = describe_exposed(noun, (one.path for one in prepared))
+    exposed = warn_about_secrets(noun, (one.path for one in prepared))
     masked = [
         replace(one, path=redact_address(one.path)) if exposed else one
         for document in prepared
         for one in document.masked
     ]
     keys = chain.from_iterable(one.metadata for one in prepared)
-    return masked, exposed + describe_exposed("metadata key", keys)
+    return masked, exposed + warn_about_secrets("metadata key", keys)

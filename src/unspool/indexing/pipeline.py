@@ -38,7 +38,7 @@ from unspool.indexing.preparing import (
     prepare_small_files,
 )
 from unspool.sources.folders import Scan, scan
-from unspool.sources.secrets.addresses import limit_warnings
+from unspool.sources.secrets.masking import limit_warnings
 
 # Below this, starting worker processes (half a second each) costs more than they save.
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000

@@ -144,7 +144,7 @@ def prepare_record(stream: str, body: str, at: datetime | None) -> Record:
     Secrets in the body are masked, and characters that a database rejects are replaced.
     """
     from unspool.sources.reading import mask_value
-    from unspool.sources.secrets.addresses import describe_exposed
+    from unspool.sources.secrets.masking import warn_about_secrets
 
     check_body(body)
     return Record(
@@ -152,5 +152,5 @@ def prepare_record(stream: str, body: str, at: datetime | None) -> Record:
         number=0,
         at=checked_time(at),
         body=mask_value(body),
-        warnings=tuple(describe_exposed("stream", [stream])),
+        warnings=tuple(warn_about_secrets("stream", [stream])),
     )

@@ -25,7 +25,7 @@ from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.memory import messages
 from unspool.sources.conversations import loading
 from unspool.sources.conversations.loading import Intake
-from unspool.sources.secrets.addresses import describe_exposed, limit_warnings
+from unspool.sources.secrets.masking import limit_warnings, warn_about_secrets
 
 _TRIES = 20
 
@@ -259,4 +259,4 @@ def _count(counts: Intake, prepared: Sequence[PreparedConversation], result: Sav
         masked, exposed = report_secrets("conversation id", [one])
         counts.masked += masked
         ids = (said.message.id for said in one.messages if said.message.id)
-        counts.warnings += limit_warnings([*exposed, *describe_exposed("message id", ids)])
+        counts.warnings += limit_warnings([*exposed, *warn_about_secrets("message id", ids)])

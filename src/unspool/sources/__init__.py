@@ -1,3 +1,1 @@
-"""Where documents come from: folders, git repositories, and the text inside their files, with
-secrets masked.
-"""
+"""Sources of documents: folders, git repositories, exports, and the text inside files."""

@@ -1,4 +1,4 @@
-"""Bytes to text: which encoding a file is in, and whether it is text at all. Pure."""
+"""Decoding of files: detection of the encoding, and of binary data. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RUNS = re.compile(rb"[\x80-\xff]+")
 
 
 def decode(data: bytes) -> tuple[str, str] | None:
-    """The text without its byte order mark, and the encoding; None for binary data.
+    """Return the text without its byte order mark, and the encoding; None for binary data.
 
     Line ends stay as they are.
     """
@@ -34,7 +34,7 @@ def decode(data: bytes) -> tuple[str, str] | None:
             return data[len(bom) :].decode(encoding, "replace"), encoding
     head = data[:_SNIFF_BYTES]
     if b"\x00" in head:
-        wide = _unmarked_utf16(head)
+        wide = _detect_utf16(head)
         return (data.decode(wide, "replace"), wide) if wide else None
     if len(head.translate(None, _CONTROL)) < len(head) * (1 - _MAX_CONTROL_SHARE):
         return None
@@ -44,9 +44,10 @@ def decode(data: bytes) -> tuple[str, str] | None:
         return _decode_other(data, error.start)
 
 
-def _unmarked_utf16(head: bytes) -> str:
-    """UTF-16 without a mark: mostly ASCII, so that one byte of each pair is mostly NUL and the
-    other hardly ever.
+def _detect_utf16(head: bytes) -> str:
+    """Return the encoding of UTF-16 without a mark, or an empty string.
+
+    The text is mostly ASCII, so that one byte of each pair is mostly NUL and the other rarely.
     """
     even, odd = head[0::2], head[1::2]
     half = len(odd)
@@ -77,7 +78,7 @@ def _decode_other(data: bytes, bad: int) -> tuple[str, str]:
     sample = data[max(start, bad - 4096) : bad + _SAMPLE_BYTES]
     if bad + _SAMPLE_BYTES < len(data) and b"\n" in sample:
         sample = sample[: sample.rfind(b"\n") + 1]  # not through the middle of a character
-    for encoding in (*_guesses(sample), "cp1252"):
+    for encoding in (*_guess_encodings(sample), "cp1252"):
         try:
             return data.decode(encoding), encoding
         except (UnicodeDecodeError, LookupError):
@@ -85,7 +86,7 @@ def _decode_other(data: bytes, bad: int) -> tuple[str, str]:
     return data.decode("latin-1"), "latin-1"  # every byte is a character there
 
 
-def _guesses(sample: bytes) -> list[str]:
+def _guess_encodings(sample: bytes) -> list[str]:
     runs = _RUNS.findall(sample)
     western = not sample.translate(None, bytes(range(0x80)) + _WESTERN_BYTES)
     if western and sum(len(run) == 1 for run in runs) >= len(runs) * 0.9:

@@ -1,4 +1,4 @@
-"""Text out of PDF and DOCX files; `pages` does it for HTML.
+"""Text of PDF and DOCX files. HTML is in `pages`.
 
 Offsets and lines of such a document count in the extracted text, not in the file.
 """
@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from unspool.errors import InputError, MissingDependencyError
@@ -59,15 +60,14 @@ class Extracted:
 
 
 def extract(data: bytes, path: str) -> Extracted | None:
-    """The text of a PDF or DOCX, by its name or, for PDF, its first bytes; None where the file is
-    neither.
+    """Return the text of a PDF or DOCX, or None if the file is neither.
 
-    Raises `MissingDependencyError` with the install command, and `InputError` for what is
+    Raise `MissingDependencyError` with the install command, and `InputError` for a file that is
     encrypted, damaged or too large.
     """
     if not is_document(data, path):
         return None
-    return _docx(data, path) if extension(path) == ".docx" else _pdf(data, path)
+    return _extract_docx(data, path) if extension(path) == ".docx" else _extract_pdf(data, path)
 
 
 def is_document(data: bytes, path: str) -> bool:
@@ -76,29 +76,29 @@ def is_document(data: bytes, path: str) -> bool:
 
 
 def html_title(text: str) -> str:
-    """The content of `<title>`, looked for in the first 4 KB."""
+    """Return the content of `<title>` in the first 4 KB."""
     found = re.search(r"<title[^>]{0,200}>([^<]{1,300})</title", text[:4096], re.IGNORECASE)
     return " ".join(found[1].split()) if found else ""
 
 
 def literal(text: str) -> str:
-    """The text with a backslash before what Markdown would take for a heading or a fence."""
+    """Put a backslash before text that Markdown would read as a heading or a fence."""
     return _LITERAL.sub(r"\\", text)
 
 
-def _pdf(data: bytes, path: str) -> Extracted:
+def _extract_pdf(data: bytes, path: str) -> Extracted:
     try:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, PyPdfError
     except ModuleNotFoundError as error:
-        raise _missing(error, "pypdf", "pdf", path) from error
+        raise _translate_missing(error, "pypdf", "pdf", path) from error
     # it warns about every flaw of a file on the user's terminal
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = PdfReader(io.BytesIO(data), strict=False)
         if reader.is_encrypted and not reader.decrypt(""):
             raise InputError(f"{path!r} is encrypted; index a copy without a password")
-        text = _join(_pages(reader, path), path)
+        text = _join(_iterate_pages(reader, path), path)
         title = str(reader.metadata.title or "") if reader.metadata else ""
     except DependencyError as error:
         raise InputError(
@@ -115,7 +115,7 @@ def _pdf(data: bytes, path: str) -> Extracted:
     return Extracted(text=text, title=" ".join(title.split()), language="text")
 
 
-def _pages(reader: PdfReader, path: str) -> Iterator[str]:
+def _iterate_pages(reader: PdfReader, path: str) -> Iterator[str]:
     count = len(reader.pages)
     if count > _MAX_PAGES:
         raise InputError(f"{path!r} has {count} pages; split it into files of at most {_MAX_PAGES}")
@@ -123,16 +123,16 @@ def _pages(reader: PdfReader, path: str) -> Iterator[str]:
         yield page.extract_text().strip()
 
 
-def _docx(data: bytes, path: str) -> Extracted:
+def _extract_docx(data: bytes, path: str) -> Extracted:
     try:
         import docx
         from docx.opc.exceptions import OpcError
     except ModuleNotFoundError as error:
-        raise _missing(error, "docx", "docx", path) from error
+        raise _translate_missing(error, "docx", "docx", path) from error
     try:
         _check_archive(data, path)
         document = docx.Document(io.BytesIO(data))
-        text = _join(_blocks(document, path), path)
+        text = _join(_iterate_blocks(document, path), path)
         title = document.core_properties.title or ""
     except InputError:
         raise
@@ -173,43 +173,24 @@ def _check_archive(data: bytes, path: str) -> None:
         )
 
 
-def _blocks(document: DocxDocument, path: str) -> Iterator[str]:
+def _iterate_blocks(document: DocxDocument, path: str) -> Iterator[str]:
+    from docx.enum.style import WD_STYLE_TYPE
     from docx.text.paragraph import Paragraph
 
-    levels = _HeadingLevels(document)
+    @cache  # a lookup searches all styles
+    def get_level(style_id: str | None) -> int:
+        return _get_heading_level(document.styles.get_by_id(style_id, WD_STYLE_TYPE.PARAGRAPH))
+
     for block in document.iter_inner_content():
-        yield (
-            _render_paragraph(block, levels)
-            if isinstance(block, Paragraph)
-            else literal("\n".join(_limit_size(_render_rows(block), path)))
-        )
+        if not isinstance(block, Paragraph):
+            yield literal("\n".join(_limit_size(_render_rows(block), path)))
+            continue
+        text = block.text.strip()
+        level = get_level(block._p.style) if text else 0
+        yield f"{'#' * level} {' '.join(text.split())}" if level else literal(text)
 
 
-def _render_paragraph(paragraph: Any, levels: _HeadingLevels) -> str:
-    text = paragraph.text.strip()
-    level = levels[paragraph._p.style] if text else 0
-    return f"{'#' * level} {' '.join(text.split())}" if level else literal(text)
-
-
-class _HeadingLevels(dict[str | None, int]):
-    """Levels of headings by the ids of their styles, looked up once each: a lookup searches all
-    styles.
-    """
-
-    def __init__(self, document: DocxDocument) -> None:
-        super().__init__()
-        self._styles = document.styles
-
-    def __missing__(self, style_id: str | None) -> int:
-        from docx.enum.style import WD_STYLE_TYPE
-
-        level = self[style_id] = _heading_level(
-            self._styles.get_by_id(style_id, WD_STYLE_TYPE.PARAGRAPH)
-        )
-        return level
-
-
-def _heading_level(style: Any) -> int:
+def _get_heading_level(style: Any) -> int:
     """Return the level of `Heading 2` or of a style based on it, 0 for body text.
 
     Word stores these names in English in every language.
@@ -263,9 +244,10 @@ def _limit_size(parts: Iterator[str], path: str) -> Iterator[str]:
         yield part
 
 
-def _missing(error: ModuleNotFoundError, driver: str, extra: str, path: str) -> Exception:
-    """An install hint only if the missing module is the one the extra brings; anything else is a
-    fault to be seen as it is.
+def _translate_missing(error: ModuleNotFoundError, driver: str, extra: str, path: str) -> Exception:
+    """Return an error with an install hint if the extra provides the missing module.
+
+    Any other missing module is a fault, and its error is returned as it is.
     """
     if error.name is None or error.name.split(".")[0] not in (driver, "lxml"):
         return error

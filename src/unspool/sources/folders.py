@@ -1,4 +1,4 @@
-"""The files below a folder that are worth indexing, and why the others are not.
+"""Scan of a folder: the files that are worth indexing, and the reasons to skip the others.
 
 Nothing is opened but ignore files and cache markers: what to skip is decided by names, sizes and
 file types. Links are never followed, so a scan stays inside its root and loops cannot trap it.
@@ -44,7 +44,7 @@ class Found:
 
 @dataclass(slots=True, kw_only=True)
 class Scan:
-    """What a scan found.
+    """Result of a scan.
 
     `unread` names folders ("" is the root) whose files are unknown, not gone.
     """
@@ -64,18 +64,17 @@ class _Folder:
 
 
 def max_bytes_of(name: str, max_bytes: int) -> int:
-    """How large a file of this name may be."""
+    """Return the largest allowed size of a file with this name."""
     return max_bytes * EXTRACTED_FACTOR if names.extension(name) in names.EXTRACTED else max_bytes
 
 
 def scan(
     root: Path, *, max_bytes: int = MAX_BYTES, on_progress: Callable[[int], None] | None = None
 ) -> Scan:
-    """Every indexable file below `root`, in a fixed order; `root` may also be one file, which then
-    is not ignored.
+    """Return the indexable files below `root` in a fixed order.
 
-    `on_progress` is told how many files were found so far. Files that vanish meanwhile are left
-    out.
+    If `root` is a file, ignore files do not apply to it. `on_progress` receives the number of
+    files found so far. Files that vanish meanwhile are left out.
     """
     try:
         real = os.path.realpath(root, strict=True)
@@ -85,11 +84,11 @@ def scan(
             f"{str(root)!r} does not exist; check the path and the folder you are in"
         ) from None
     except OSError as error:
-        raise _unreachable(root, error) from error
+        raise _translate(root, error) from error
     if stat.S_ISDIR(status.st_mode):
-        result = _Walk(real, max_bytes, on_progress).run()
+        result = _Traversal(real, max_bytes, on_progress).run()
     elif stat.S_ISREG(status.st_mode):
-        result = _single(root, real, status, max_bytes)
+        result = _scan_file(root, real, status, max_bytes)
     else:
         raise InputError(
             f"{str(root)!r} is a device, pipe or socket; give a folder or a regular file"
@@ -99,7 +98,7 @@ def scan(
     return result
 
 
-def _unreachable(root: Path, error: OSError) -> Exception:
+def _translate(root: Path, error: OSError) -> Exception:
     if isinstance(error, PermissionError):
         return InputError(
             f"{str(root)!r} may not be read by this user; change its permissions or give another "
@@ -114,12 +113,12 @@ def _unreachable(root: Path, error: OSError) -> Exception:
     )
 
 
-def _single(root: Path, real: str, status: os.stat_result, max_bytes: int) -> Scan:
+def _scan_file(root: Path, real: str, status: os.stat_result, max_bytes: int) -> Scan:
     result = Scan()
     name = os.path.basename(os.path.abspath(root))
     reason = names.verdict(name)
     # Asked for by name: only what cannot be read as text is refused.
-    _take(
+    _add(
         result,
         storable(name),
         real,
@@ -130,8 +129,8 @@ def _single(root: Path, real: str, status: os.stat_result, max_bytes: int) -> Sc
     return result
 
 
-class _Walk:
-    """One walk through a folder; an explicit stack, so depth is limited by memory only."""
+class _Traversal:
+    """Traversal of a folder with an explicit stack, so that only memory limits the depth."""
 
     def __init__(
         self, root: str, max_bytes: int, on_progress: Callable[[int], None] | None
@@ -143,7 +142,7 @@ class _Walk:
         self.reported = 0
 
     def run(self) -> Scan:
-        stack = [_Folder(self.root, "", "", _scopes_above(self.root))]
+        stack = [_Folder(self.root, "", "", _load_scopes_above(self.root))]
         while stack:
             folders = self._enter(stack.pop())
             stack.extend(reversed(folders))  # so that they are walked in the order of their names
@@ -160,13 +159,13 @@ class _Walk:
         except (FileNotFoundError, NotADirectoryError):
             return []  # removed or replaced since its parent was listed
         except OSError as error:
-            self._unread(folder, error)
+            self._skip_folder(folder, error)
             return []
         present = {entry.name for entry in entries}
-        if folder.path and not folder.kept and (marker := _marker(folder.real, present)):
+        if folder.path and not folder.kept and (marker := _find_marker(folder.real, present)):
             self.result.skips.append(Skip(path=folder.path, reason=marker[0], detail=marker[1]))
             return []
-        scopes = _scopes_in(folder.real, present, len(folder.key)) + folder.scopes
+        scopes = _load_scopes(folder.real, present, len(folder.key)) + folder.scopes
         folders = []
         for entry in entries:
             try:
@@ -175,13 +174,13 @@ class _Walk:
                 continue
             except OSError as error:
                 # Listable but not searchable (mode r--): every entry fails alike.
-                self._unread(folder, error)
+                self._skip_folder(folder, error)
                 return []
             if below is not None:
                 folders.append(below)
         return folders
 
-    def _unread(self, folder: _Folder, error: OSError) -> None:
+    def _skip_folder(self, folder: _Folder, error: OSError) -> None:
         self.result.skips.append(
             Skip(
                 path=folder.path or "./",
@@ -224,14 +223,14 @@ class _Walk:
             )
         elif entry.is_symlink() or entry.is_dir(follow_symlinks=False):
             self.result.skips.append(
-                Skip(path=path, reason="symlink", detail=self._link_detail(entry.path))
+                Skip(path=path, reason="symlink", detail=self._describe_link(entry.path))
             )
         elif not entry.is_file(follow_symlinks=False):
             self.result.skips.append(
                 Skip(path=path, reason="special", detail="a pipe, socket or device")
             )
         else:
-            _take(
+            _add(
                 self.result,
                 path,
                 entry.path,
@@ -241,7 +240,7 @@ class _Walk:
             )
         return None
 
-    def _link_detail(self, link: str) -> str:
+    def _describe_link(self, link: str) -> str:
         target = os.path.realpath(link)
         inside = target == self.root or target.startswith(os.path.join(self.root, ""))
         return (
@@ -251,7 +250,7 @@ class _Walk:
         )
 
 
-def _take(
+def _add(
     result: Scan,
     path: str,
     file: str,
@@ -259,7 +258,7 @@ def _take(
     max_bytes: int,
     reason: tuple[str, str] | None,
 ) -> None:
-    """Put a regular file on the list, or say why not."""
+    """Add a regular file to the result, or the reason to skip it."""
     limit = max_bytes_of(path, max_bytes)
     if reason is None and status.st_size == 0:
         reason = ("empty", "")
@@ -274,10 +273,10 @@ def _take(
 
 
 def storable(name: str) -> str:
-    """The name as text that every database takes.
+    """Return a name as text that every database accepts.
 
     Bytes that are not UTF-8 become U+FFFD. Because two such names could then be equal, a
-    fingerprint of the real one stands before the suffix.
+    fingerprint of the real name is inserted before the suffix.
     """
     if name.isascii():
         return name
@@ -293,7 +292,7 @@ def storable(name: str) -> str:
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
-    """Windows' links between folders are no symlinks to Python 3.11."""
+    """Tell if an entry is a Windows junction, which Python 3.11 does not report as a symlink."""
     attributes = (
         getattr(entry.stat(follow_symlinks=False), "st_file_attributes", 0)
         if os.name == "nt"
@@ -302,32 +301,30 @@ def _is_junction(entry: os.DirEntry[str]) -> bool:
     return bool(attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT)
 
 
-def _marker(folder: str, present: set[str]) -> tuple[str, str] | None:
-    """Virtual environments and caches say what they are by a file inside."""
+def _find_marker(folder: str, present: set[str]) -> tuple[str, str] | None:
+    """Return the reason to skip a virtual environment or a cache, by a file inside it."""
     if "pyvenv.cfg" in present or "conda-meta" in present:
         return "vendored", "a Python environment"
-    if "CACHEDIR.TAG" in present and _small_file(os.path.join(folder, "CACHEDIR.TAG")).startswith(
+    if "CACHEDIR.TAG" in present and _read_small(os.path.join(folder, "CACHEDIR.TAG")).startswith(
         _CACHE_TAG
     ):
         return "ignored", "marked as a cache by CACHEDIR.TAG"
     return None
 
 
-def _scopes_in(folder: str, present: set[str], below: int) -> tuple[IgnoreFile, ...]:
+def _load_scopes(folder: str, present: set[str], below: int) -> tuple[IgnoreFile, ...]:
     scopes = [
-        IgnoreFile(_rules(os.path.join(folder, name), ours=ours), below=below)
+        IgnoreFile(Rules(_read_small(os.path.join(folder, name)), ours=ours), below=below)
         for name, ours in _IGNORE_FILES
         if name in present
     ]
     if ".git" in present:
-        scopes.append(IgnoreFile(_rules(_exclude_file(folder)), below=below))
+        scopes.append(IgnoreFile(Rules(_read_small(_find_exclude_file(folder))), below=below))
     return tuple(scope for scope in scopes if scope.rules)
 
 
-def _scopes_above(root: str) -> tuple[IgnoreFile, ...]:
-    """The ignore files between the root and the top of the git work tree it lies in, nearest
-    first.
-    """
+def _load_scopes_above(root: str) -> tuple[IgnoreFile, ...]:
+    """Return the ignore files between the root and the top of its work tree, nearest first."""
     scopes: list[IgnoreFile] = []
     folder, above = root, ""
     while not os.path.lexists(os.path.join(folder, ".git")):
@@ -336,32 +333,29 @@ def _scopes_above(root: str) -> tuple[IgnoreFile, ...]:
             return ()  # in no work tree, so nothing above the root applies
         folder, above = parent, f"{key(name)}/{above}"
         scopes += [
-            IgnoreFile(_rules(os.path.join(folder, name), ours=ours), above=above)
+            IgnoreFile(Rules(_read_small(os.path.join(folder, name)), ours=ours), above=above)
             for name, ours in _IGNORE_FILES
         ]
     if folder != root:
-        scopes.append(IgnoreFile(_rules(_exclude_file(folder)), above=above))
+        scopes.append(IgnoreFile(Rules(_read_small(_find_exclude_file(folder))), above=above))
     return tuple(scope for scope in scopes if scope.rules)
 
 
-def _exclude_file(top: str) -> str:
-    """`info/exclude` of a work tree; in a linked work tree `.git` is a file that says where the
-    repository is.
+def _find_exclude_file(top: str) -> str:
+    """Return the path of `info/exclude` of a work tree.
+
+    In a linked work tree `.git` is a file that contains the path of the repository.
     """
     git = os.path.join(top, ".git")
     if os.path.isdir(git):
         return os.path.join(git, "info", "exclude")
-    git = os.path.join(top, os.fsdecode(_small_file(git).removeprefix(b"gitdir:").strip()))
-    common = os.fsdecode(_small_file(os.path.join(git, "commondir")).strip())
+    git = os.path.join(top, os.fsdecode(_read_small(git).removeprefix(b"gitdir:").strip()))
+    common = os.fsdecode(_read_small(os.path.join(git, "commondir")).strip())
     return os.path.join(git, common, "info", "exclude")
 
 
-def _rules(file: str, *, ours: bool = False) -> Rules:
-    return Rules(_small_file(file), ours=ours)
-
-
-def _small_file(file: str) -> bytes:
-    """The bytes of a regular file that is no link; empty where there is none, as git has it."""
+def _read_small(file: str) -> bytes:
+    """Return the bytes of a regular file; a link or a missing file is empty, as for git."""
     try:
         if not stat.S_ISREG(os.lstat(file).st_mode):
             return b""

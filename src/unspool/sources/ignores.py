@@ -1,14 +1,14 @@
-"""Which names a `.gitignore` or `.unspoolignore` leaves out, as git itself would decide.
+"""Rules of `.gitignore` and `.unspoolignore` files, applied as git applies them.
 
-The patterns are translated here and not by `pathspec` 1.1: measured against git 2.39 that one
-misreads `[[:digit:]]`, escapes in brackets and trailing tabs, raises on the valid `[a-\\]]`, and
-needs 1.5 s for `*a*a*a*a*a*a*b` on a name of 60 characters. What is built here is linear in the
-name, whatever a cloned repository puts into its ignore files.
+The patterns are translated here and not by `pathspec` 1.1. Measured against git 2.39, `pathspec`
+misreads `[[:digit:]]`, escapes in brackets and trailing tabs. It raises on the valid `[a-\\]]`, and
+needs 1.5 s for `*a*a*a*a*a*a*b` on a name of 60 characters. The expressions built here are linear in
+the name for every ignore file.
 
-One difference is on purpose: git lets `a**` and `a**/b` reach through folders by accident (it cuts the plain
-`a` off first), although its manual says that such stars are plain ones; here they are.
+One difference is on purpose. Git lets `a**` and `a**/b` match across folders by accident, because it
+cuts the plain `a` off first. Its manual says that such stars are plain stars, and here they are.
 
-Git compares bytes (`?` is one byte), so patterns and names meet as latin-1 text; `key` makes it.
+Git compares bytes (`?` is one byte), so patterns and names are compared as latin-1 text (`key`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _InvalidGlobError(ValueError):
 
 
 def key(name: str) -> str:
-    """The form in which a file name is compared with patterns."""
+    """Return the form of a file name that is compared with patterns."""
     return name if name.isascii() else os.fsencode(name).decode("latin-1")
 
 
@@ -52,9 +52,7 @@ class _Rule(NamedTuple):
 
 
 class _Table:
-    """The rules that apply to one sort of entry, arranged so that the usual ones cost a
-    dictionary look-up.
-    """
+    """Rules for files or for folders, arranged so that the usual ones cost a dictionary lookup."""
 
     def __init__(self, rules: list[tuple[int, _Rule]]) -> None:
         self.names: dict[str, int] = {}
@@ -71,38 +69,32 @@ class _Table:
                 self.endings[rule.pattern[1:]] = index
             else:
                 try:
-                    regex = _segment(rule.pattern) if rule.by_name else _path(rule.pattern)
+                    regex = (
+                        _translate_segment(rule.pattern)
+                        if rule.by_name
+                        else _translate_path(rule.pattern)
+                    )
                 except _InvalidGlobError:
                     continue
                 (name_globs if rule.by_name else path_globs).append((index, regex))
         self.any_ending = tuple(self.endings)
-        self.name_globs = _compiled(name_globs)
-        self.path_globs = _compiled(path_globs)
-        self.any_name = _any(name_globs)
-        self.any_path = _any(path_globs)
+        self.name_globs = _Globs(name_globs)
+        self.path_globs = _Globs(path_globs)
 
-    def last(self, name: str, path: str) -> int:
-        """The number of the last rule that fits, or -1."""
+    def find_last(self, name: str, path: str) -> int:
+        """Return the number of the last rule that matches, or -1."""
         best = max(self.names.get(name, -1), self.paths.get(path, -1))
         if self.any_ending and name.endswith(self.any_ending):
             best = max(
                 best, max(index for ending, index in self.endings.items() if name.endswith(ending))
             )
-        if self.any_name and self.any_name.fullmatch(name):
-            best = max(
-                best, max(index for index, regex in self.name_globs if regex.fullmatch(name))
-            )
-        if self.any_path and self.any_path.fullmatch(path):
-            best = max(
-                best, max(index for index, regex in self.path_globs if regex.fullmatch(path))
-            )
-        return best
+        return max(best, self.name_globs.find_last(name), self.path_globs.find_last(path))
 
 
 class Rules:
-    """One ignore file.
+    """Rules of an ignore file.
 
-    `ours` says that it is unspool's own, which may also bring back what is left out by default.
+    `ours` marks unspool's own file, which may also include files that are left out by default.
     """
 
     def __init__(self, data: bytes, *, ours: bool = False) -> None:
@@ -116,16 +108,14 @@ class Rules:
         return bool(self._excludes)
 
     def excludes(self, name: str, path: str, *, folder: bool) -> bool | None:
-        """True to leave it out, False to keep it on purpose, None where no rule fits."""
-        index = (self._folders if folder else self._files).last(name, path)
+        """Return True to leave an entry out, False to include it, None if no rule matches."""
+        index = (self._folders if folder else self._files).find_last(name, path)
         return None if index < 0 else self._excludes[index]
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoreFile:
-    """Rules, and how a path below the scanned root becomes a path below the folder that holds
-    them.
-    """
+    """Rules, and their place relative to the scanned root."""
 
     rules: Rules
     above: str = ""  # put before the path: the rules stand above the root
@@ -135,11 +125,10 @@ class IgnoreFile:
 def verdict(
     scopes: tuple[IgnoreFile, ...], name: str, path: str, *, folder: bool
 ) -> tuple[bool | None, bool]:
-    """Whether the nearest rule leaves the entry out (None: no rule), and whether that rule is
-    unspool's own.
+    """Return the decision of the nearest rule (None: no rule), and if the rule is unspool's own.
 
-    Scopes stand in the order of precedence, nearest first. Git's rule that nothing below an
-    excluded folder can come back holds because the caller does not walk into one.
+    Scopes are in the order of precedence, nearest first. Git's rule that nothing below an excluded
+    folder can be included applies because the caller does not enter such a folder.
     """
     for scope in scopes:
         excluded = scope.rules.excludes(name, scope.above + path[scope.below :], folder=folder)
@@ -151,7 +140,7 @@ def verdict(
 def _parse(data: bytes) -> list[_Rule]:
     rules: list[_Rule] = []
     for raw in data.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n"):
-        line = _trimmed(raw.removesuffix("\r"))
+        line = _trim(raw.removesuffix("\r"))
         if not line or line[0] == "#":
             continue
         excludes = line[0] != "!"
@@ -165,29 +154,37 @@ def _parse(data: bytes) -> list[_Rule]:
     return rules
 
 
-def _trimmed(line: str) -> str:
-    """Without trailing spaces, except those behind a backslash."""
+def _trim(line: str) -> str:
+    """Remove trailing spaces, except those behind a backslash."""
     kept = line.rstrip(" ")
     backslashes = len(kept) - len(kept.rstrip("\\"))
     return kept + " " if kept != line and backslashes % 2 else kept
 
 
-def _compiled(globs: list[tuple[int, str]]) -> list[tuple[int, re.Pattern[str]]]:
-    return [(index, re.compile(regex, re.DOTALL)) for index, regex in globs]
+class _Globs:
+    """Expressions with the numbers of their rules, and one expression for all of them."""
+
+    def __init__(self, globs: list[tuple[int, str]]) -> None:
+        self._each = [(index, re.compile(regex, re.DOTALL)) for index, regex in globs]
+        # without globs: an expression that never matches
+        joined = "|".join(f"(?:{regex})" for _, regex in globs) or "(?!)"
+        self._any = re.compile(joined, re.DOTALL)
+
+    def find_last(self, text: str) -> int:
+        """Return the number of the last rule that matches, or -1."""
+        if not self._any.fullmatch(text):
+            return -1
+        return max(index for index, regex in self._each if regex.fullmatch(text))
 
 
-def _any(globs: list[tuple[int, str]]) -> re.Pattern[str] | None:
-    return re.compile("|".join(f"(?:{regex})" for _, regex in globs), re.DOTALL) if globs else None
-
-
-def _path(pattern: str) -> str:
-    """A pattern with slashes; `**` alone between them stands for any number of folders."""
+def _translate_path(pattern: str) -> str:
+    """Translate a pattern with slashes; `**` between them means any number of folders."""
     groups: list[list[str]] = [[]]
     for part in pattern.split("/"):
         if len(part) > 1 and not part.strip("*"):  # to git more stars mean no more than two
             groups.append([])
         else:
-            groups[-1].append(_segment(part))
+            groups[-1].append(_translate_segment(part))
     first, *others = ["/".join(group) for group in groups]
     if not others:
         return first
@@ -199,8 +196,8 @@ def _path(pattern: str) -> str:
     return regex + (f"(?:[^/]+/)*{others[-1]}" if groups[-1] else ".+")
 
 
-def _segment(glob: str) -> str:
-    """One part of a path. Runs of `*` are one; see `_path` for the atomic groups."""
+def _translate_segment(glob: str) -> str:
+    """Translate a part of a path. Runs of `*` are one; see `_translate_path` for the atomic groups."""
     pieces = [""]
     at = 0
     while at < len(glob):
@@ -211,7 +208,7 @@ def _segment(glob: str) -> str:
         elif char == "?":
             pieces[-1] += "[^/]"
         elif char == "[":
-            regex, at = _bracket(glob, at)
+            regex, at = _translate_bracket(glob, at)
             pieces[-1] += regex
         elif char == "\\":
             if at == len(glob):
@@ -226,8 +223,8 @@ def _segment(glob: str) -> str:
     return f"{pieces[0]}{middle}[^/]*{pieces[-1]}"
 
 
-def _bracket(glob: str, at: int) -> tuple[str, int]:
-    """The set that begins behind `[` at `at`, and where it ends."""
+def _translate_bracket(glob: str, at: int) -> tuple[str, int]:
+    """Translate the set that begins behind `[`, and return the expression and its end."""
     negated = glob[at : at + 1] in ("!", "^")
     at += negated
     start = at
@@ -249,19 +246,19 @@ def _bracket(glob: str, at: int) -> tuple[str, int]:
                 at, previous = end + 1, ""
                 continue
         if char == "-" and previous and glob[at + 1 : at + 2] not in ("", "]"):
-            last, at = _set_character(glob, at + 1)
+            last, at = _read_set_character(glob, at + 1)
             if previous <= last:
                 items.append(f"{re.escape(previous)}-{re.escape(last)}")
             previous = ""
             continue
-        previous, at = _set_character(glob, at)
+        previous, at = _read_set_character(glob, at)
         items.append(re.escape(previous))
     if negated:
         return f"[^/{''.join(items)}]", at + 1
     return (f"(?!/)[{''.join(items)}]" if items else "(?!)"), at + 1
 
 
-def _set_character(glob: str, at: int) -> tuple[str, int]:
+def _read_set_character(glob: str, at: int) -> tuple[str, int]:
     if glob[at] == "\\":
         at += 1
         if at >= len(glob):

@@ -1,16 +1,14 @@
-"""What a name alone says about a file or folder: dependencies, caches, binaries, generated
-files.
-"""
+"""Classification of files and folders by their names: dependencies, caches, binaries, generated."""
 
 from __future__ import annotations
 
 
 def words(text: str) -> frozenset[str]:
-    """The words of a text; long lists are easier to read and to change so."""
+    """Return the words of a text. Long lists are easier to read and to change in this form."""
     return frozenset(text.split())
 
 
-# Folders that are left out wherever they stand; the value is (reason, detail) of the skip.
+# Folders that are left out at any depth; the value is (reason, detail) of the skip.
 FOLDERS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(
         (".git", ".hg", ".svn", ".jj", ".bzr", "CVS", "_darcs", ".sl"),
@@ -165,13 +163,13 @@ _MINIFIED_ENDINGS = (
 
 
 def extension(name: str) -> str:
-    """The last suffix in lower case, with its dot; empty for `Makefile` and `.env`."""
+    """Return the last suffix in lower case, with its dot; empty for `Makefile` and `.env`."""
     at = name.rfind(".")
     return name[at:].lower() if at > 0 else ""
 
 
 def verdict(name: str) -> tuple[str, str] | None:
-    """The (reason, detail) for which a file of this name is left out, if any."""
+    """Return the (reason, detail) to leave out a file of this name, or None."""
     suffix = extension(name)
     if suffix in _BINARY:
         return "binary", f"{suffix} file"

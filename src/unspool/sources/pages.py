@@ -1,9 +1,7 @@
-"""HTML pages of prose, read as Markdown: what a reader sees of them, without the markup and the
-site around it.
+"""HTML pages of prose, read as Markdown without the markup and the navigation of the site.
 
-Offsets and lines of such a page count in the Markdown. HTML that is a template or the shell of an
-application, and all of it where the `html` extra is not installed, is no business of this module:
-it stays source text.
+Offsets and lines of such a page count in the Markdown. Templates and shells of applications stay
+source text. So does all HTML if the `html` extra is not installed.
 """
 
 from __future__ import annotations
@@ -86,8 +84,9 @@ _ATTRIBUTE = re.compile(r"""[^\t\n\f\r />="']++(?:=(?:"[^"]*+"|'[^']*+'))?+""")
 
 
 def page(text: str) -> Extracted | None:
-    """The visible text of an HTML page as Markdown; None if it is no page of prose, or the
-    `html` extra is not installed.
+    """Return the visible text of an HTML page as Markdown.
+
+    Return None if the text is no page of prose, or the `html` extra is not installed.
     """
     try:
         from selectolax.lexbor import LexborHTMLParser
@@ -102,7 +101,7 @@ def page(text: str) -> Extracted | None:
     ):
         return None
     tree = LexborHTMLParser(text.encode("utf-8", "replace").decode())
-    whole = _markdown(tree.body)
+    whole = _render(tree.body)
     if (
         whole is None
         or not whole.has_prose
@@ -113,7 +112,7 @@ def page(text: str) -> Extracted | None:
     for selector in ("main", '[role="main"]', "article"):
         found = tree.css(selector)
         # Several articles are a list of them, and a small one is not what the page is about.
-        if len(found) == 1 and (part := _markdown(found[0])) and len(part.text) >= _MIN_TEXT_CHARS:
+        if len(found) == 1 and (part := _render(found[0])) and len(part.text) >= _MIN_TEXT_CHARS:
             best = part
             break
     title = tree.css_first("head > title")
@@ -131,10 +130,10 @@ def _is_template(text: str) -> bool:
 
 
 def _is_parsable(text: str) -> bool:
-    """Return whether the parser will be done soon: it compares many a tag with all open elements,
-    and takes 40 s for 100 000 nested ones.
+    """Tell if the parser finishes soon.
 
-    No element is taken to be closed that the parser may hold open, so that nothing gets past it.
+    The parser compares many tags with all open elements, and takes 40 s for 100 000 nested ones. An
+    element counts as open as long as the parser may keep it open.
     """
     stack: list[str] = []
     at = work = 0
@@ -167,9 +166,7 @@ def _is_parsable(text: str) -> bool:
 
 
 def _close(stack: list[str], name: str) -> None:
-    """Take the element off, with those above it that need no end tag of their own, but only if
-    the parser is sure to do so too.
-    """
+    """Close an element and those inside it that need no end tag, if the parser does so too."""
     implied = _ENDED.get(name, _OPTIONAL_ENDS if name in _BLOCKS and name != "p" else frozenset())
     at = len(stack) - 1
     while at >= 0 and stack[at] != name and stack[at] in implied:
@@ -178,7 +175,7 @@ def _close(stack: list[str], name: str) -> None:
         del stack[at:]
 
 
-def _markdown(root: LexborNode | None) -> _Markdown | None:
+def _render(root: LexborNode | None) -> _Markdown | None:
     if root is None:  # a page of frames
         return None
     out = _Markdown()
@@ -203,7 +200,7 @@ def _markdown(root: LexborNode | None) -> _Markdown | None:
 
 
 def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNode, bool]]:
-    """The visible nodes in order, elements twice: where they begin (true) and where they end.
+    """Yield the visible nodes in order, elements twice: at their begin (True) and at their end.
 
     Not recursive: pages nest deeply.
     """
@@ -233,7 +230,7 @@ def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNod
 class _Markdown:
     """Markdown, written element by element.
 
-    In a table of data every row is a line; any other block stands on lines of its own.
+    In a table of data every row is a line. Any other block has lines of its own.
     """
 
     def __init__(self) -> None:
@@ -273,7 +270,7 @@ class _Markdown:
 
     def end(self, tag: str) -> None:
         if self._row is not None and tag in _CELLS:
-            self._row.append(" ".join(self._taken().split()))
+            self._row.append(" ".join(self._take_inline().split()))
         elif self._row is not None and tag == "tr":
             if any(self._row):
                 self._put("row", literal(" | ".join(self._row).strip()))
@@ -291,7 +288,7 @@ class _Markdown:
         """Write the block that is being collected; false if there is nothing in it."""
         if not self._inline:
             return False
-        lines = [" ".join(line.split()) for line in self._taken().split("\n")]
+        lines = [" ".join(line.split()) for line in self._take_inline().split("\n")]
         text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
         if self._level:
             text = " ".join(text.split())
@@ -311,8 +308,9 @@ class _Markdown:
         return True
 
     def _break(self, tag: str) -> bool:
-        """Whether the tag begins or ends a block here; within a cell or program text it only
-        parts words or lines.
+        """Return True if the tag begins or ends a block here.
+
+        Inside a cell or program text a tag only separates words or lines.
         """
         if tag not in _BREAKS:
             return False
@@ -327,12 +325,12 @@ class _Markdown:
         return True
 
     def _fence(self) -> None:
-        text = self._taken().replace("\r\n", "\n").replace("\xa0", " ").strip("\n").rstrip()
+        text = self._take_inline().replace("\r\n", "\n").replace("\xa0", " ").strip("\n").rstrip()
         if text:
             marks = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
             self._put("", f"{marks}\n{text}\n{marks}")
 
-    def _taken(self) -> str:
+    def _take_inline(self) -> str:
         text = "".join(self._inline)
         self._inline.clear()
         return text

@@ -1,6 +1,4 @@
-"""The text of a file: read whole, decoded, and with secrets masked, so that nothing else ever
-sees them.
-"""
+"""Text of a file: read whole, decoded, and with its secrets masked."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from unspool.sources.extraction import Extracted, extract, html_title, is_docume
 from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
 from unspool.sources.names import extension
 from unspool.sources.pages import page
-from unspool.sources.secrets.masking import mask_named, mask_secrets
+from unspool.sources.secrets.masking import mask_field, mask_secrets
 
 _TRIES = 3
 _PAUSE_S = 0.02
@@ -54,10 +52,10 @@ _GENERATED = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A file as it was at one instant. `sha256` is of its bytes, `text` what was in them, masked.
+    """A file at one instant: the hash of its bytes, and its masked text.
 
-    Where the text was extracted, offsets and lines count in it and not in the file, and `language`
-    says what it is written in.
+    If the text was extracted, offsets and lines count in the text and not in the file, and
+    `language` is the language of the text.
     """
 
     text: str
@@ -71,22 +69,23 @@ class Reading:
 
 
 def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
-    """The text of one file, or why it is not worth indexing.
+    """Return the text of a file, or the reason to skip it.
 
     Line ends stay as they are, so offsets into `text` count characters of the decoded file behind
     its byte order mark. For PDF, DOCX and HTML pages of prose they count in the extracted text.
-    Raises `NotFoundError` if the file is gone, `InputError` if it may not be read or is damaged,
-    `ServiceError` if the disk fails or the file keeps changing.
+    Raise `NotFoundError` if the file was deleted, `InputError` if it may not be read or is damaged,
+    and `ServiceError` if the disk fails or the file keeps changing.
     """
-    content = _stable(found, max_bytes_of(found.path, max_bytes))
+    content = _read_stable(found, max_bytes_of(found.path, max_bytes))
     return content if isinstance(content, Skip) else _read_content(found, *content)
 
 
 def read_small_text(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip | None:
-    """Read a file as `read` does, or return None if it is large or needs a parser, and so a
-    process with limits.
+    """Read a file as `read` does, or return None if the file is large or needs a parser.
+
+    Such files are read in a process with limits.
     """
-    content = _stable(found, max_bytes_of(found.path, max_bytes))
+    content = _read_stable(found, max_bytes_of(found.path, max_bytes))
     if isinstance(content, Skip):
         return content
     data, _ = content
@@ -128,23 +127,23 @@ def mask_value(text: str, path: str = "") -> str:
 
 def mask_metadata(metadata: Metadata) -> Metadata:
     """Mask the secrets in metadata values. A value whose key says secret is masked as a whole."""
-    return {key: _mask_field(key, value) for key, value in metadata.items()}
+    return {key: _mask_metadata_value(key, value) for key, value in metadata.items()}
 
 
-def _mask_field(key: str, value: str | int | float | bool) -> str | int | float | bool:
+def _mask_metadata_value(key: str, value: str | int | float | bool) -> str | int | float | bool:
     if isinstance(value, str):
-        return mask_named(key, value)[0]
-    masked = str(value) if isinstance(value, bool) else mask_named(key, str(value))[0]
+        return mask_field(key, value)[0]
+    masked = str(value) if isinstance(value, bool) else mask_field(key, str(value))[0]
     return value if masked == str(value) else masked
 
 
-def _stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:
-    """The whole content at one instant, and the status that belongs to it."""
+def _read_stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:
+    """Return the whole content at one instant, and the status that belongs to it."""
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_PAUSE_S)
         try:
-            content = _attempt(found, limit)
+            content = _read_once(found, limit)
         except FileNotFoundError:
             raise NotFoundError(
                 f"{found.path!r} vanished before it could be read; the next run takes note"
@@ -169,7 +168,7 @@ def _stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:
     raise ServiceError(f"{found.path!r} kept changing while it was read; the next run takes it")
 
 
-def _attempt(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | None:
+def _read_once(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip | None:
     descriptor = os.open(found.file, _FLAGS)
     with open(descriptor, "rb", buffering=0) as file:
         before = os.fstat(descriptor)
@@ -208,30 +207,24 @@ def _extract_text(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
     if decoded is None:
         return Skip(path=path, reason="binary", detail="by its content")
     text, encoding = decoded
-    if skip := _unwanted(text, path):
-        return skip
+    if not text.strip():
+        return Skip(path=path, reason="empty", detail="only blank")
+    if extension(path) not in _PROSE and _GENERATED.search(
+        "\n".join(text[:2048].split("\n", 5)[:5])
+    ):
+        return Skip(path=path, reason="generated", detail="its header says so")
     is_html = extension(path) in _HTML
     if is_html and (prose := page(text)):
         return prose, ""
-    if skip := _minified(text, path):  # of prose, only the markup would be
-        return skip
+    # A page of prose was returned above: only its markup would be minified.
+    if _is_minified(text, path):
+        return Skip(path=path, reason="minified", detail="lines too long for a reader")
     return Extracted(text=text, title=html_title(text) if is_html else ""), encoding
 
 
-def _unwanted(text: str, path: str) -> Skip | None:
-    if not text.strip():
-        return Skip(path=path, reason="empty", detail="only blank")
-    suffix = extension(path)
-    if suffix not in _PROSE and _GENERATED.search("\n".join(text[:2048].split("\n", 5)[:5])):
-        return Skip(path=path, reason="generated", detail="its header says so")
-    return None
-
-
-def _minified(text: str, path: str) -> Skip | None:
-    if extension(path) in _MINIFIABLE and len(text) > _LONGEST_LINE:
-        lines = text.split("\n")
-        # Both: a readable page may hold one long inlined image, and a small script only short
-        # lines.
-        if max(map(len, lines)) > _LONGEST_LINE and len(text) / len(lines) > _AVERAGE_LINE:
-            return Skip(path=path, reason="minified", detail="lines too long for a reader")
-    return None
+def _is_minified(text: str, path: str) -> bool:
+    if extension(path) not in _MINIFIABLE or len(text) <= _LONGEST_LINE:
+        return False
+    lines = text.split("\n")
+    # Both: a readable page may contain one long inlined image, and a small script only short lines.
+    return max(map(len, lines)) > _LONGEST_LINE and len(text) / len(lines) > _AVERAGE_LINE

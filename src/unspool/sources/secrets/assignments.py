@@ -13,11 +13,20 @@ from collections.abc import Iterator
 
 from unspool.sources.names import extension
 from unspool.sources.secrets import values
-from unspool.sources.secrets.files import is_locale, is_shell
-from unspool.sources.secrets.literals import find_literals, get_extent, has_escapes, is_prefixed
 from unspool.sources.secrets.names import SecretName, identify, identify_foreign
 from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, is_striking, judge_label
-from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust, get_line
+from unspool.sources.secrets.scanning import (
+    ScannedText,
+    SecretSpan,
+    Trust,
+    find_literals,
+    get_extent,
+    get_line,
+    is_locale,
+    is_prefixed,
+    is_shell,
+    match_text,
+)
 
 _ANNOTATION = (
     r"(?:[ \t]{0,4}\{ ?get;[^{}\r\n]{0,40}\}|[ \t]{0,4}+\??:[ \t]{0,4}+[&*A-Za-z_][\w.\[\]|, "
@@ -56,7 +65,8 @@ _MARKED = re.compile(
 )
 _DEFINITION = re.compile(r"define[ \t]*\([ \t]*[\"']?$", re.IGNORECASE)
 _BARE_OPERATORS = frozenset({"=", ":", ":=", ":-", "->", "=>", "?=", "\u2192", "\uff1a"})
-_BARE = re.compile(r"[^\s\"'`\u2018-\u201e]\S{0,511}+")
+_LABEL_OPERATORS = frozenset({"=", ":", "->", "=>", "\u2192", "\uff1a"})
+_BARE = re.compile(r"[^\s\"'`\u2018-\u201e(\[{]\S{0,511}+")
 _BLOCK = re.compile(
     r"[|>][+-]?[0-9]?[ \t]{0,8}\r?\n(?P<indent>[ \t]{1,40}+)(?P<first>[^\r\n]{1,4000}+)"
 )
@@ -89,10 +99,15 @@ _STATEMENT = re.compile(
 )
 
 
-def find_at_name(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield the value of a secret name, given the position of the name's last word."""
-    if place := identify(scan, at):
-        yield from _find_value(place)
+_ABBREVIATED = 3  # "pw" and "psk" mean many things
+_SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space between them
+_SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
+
+
+def find_at_name(scan: ScannedText, at: int) -> list[SecretSpan]:
+    """Return the value of a secret name, given the position of the name's last word."""
+    place = identify(scan, at)
+    return _find_value(place) if place else []
 
 
 def find_foreign(scan: ScannedText) -> Iterator[SecretSpan]:
@@ -101,62 +116,49 @@ def find_foreign(scan: ScannedText) -> Iterator[SecretSpan]:
         yield from _find_value(place)
 
 
-def _find_value(place: SecretName) -> Iterator[SecretSpan]:
+def _find_value(place: SecretName) -> list[SecretSpan]:
     text = place.text
-    close = _CLOSE.match(text, place.end)
-    end = close.end() if close else place.end
+    end = place.end + len(match_text(_CLOSE, text, place.end))
     separator = _SEPARATOR.match(text, end)
-    found = list(_follow(place, end, separator)) if separator else []
-    if found:
-        yield from found
-    elif not place.is_short:
-        plain = place.trust is Trust.PROSE or place.is_commented()
-        if separator and separator["assign"] and not plain:
-            return
-        yield from (
-            span
-            for span in find_in_prose(place, end)
-            if plain or is_striking(text[span[0] : span[1]])
-        )
+    spans = _follow(place, end, separator) if separator else []
+    if spans or place.is_short:
+        return spans
+    is_plain = place.trust is Trust.PROSE or place.is_commented()
+    if separator and separator["assign"] and not is_plain:
+        return []
+    spans = find_in_prose(place, end)
+    return spans if is_plain else [span for span in spans if is_striking(text[span[0] : span[1]])]
 
 
-def _follow(place: SecretName, end: int, separator: re.Match[str]) -> Iterator[SecretSpan]:
-    """Yield the value behind a separator."""
+def _follow(place: SecretName, end: int, separator: re.Match[str]) -> list[SecretSpan]:
+    """Return the value behind a separator."""
     text, first = place.text, separator.end()
     how = "assign" if separator["assign"] else separator.lastgroup or ""
     quoted = text[end - 1 : end] in ("'", '"', "`", ";", "]")
-    if (place.is_short and how != "assign") or (
-        len(place.name) <= _ABBREVIATED and how not in ("assign", "space")
+    if (
+        (place.is_short and how != "assign")
+        or (len(place.name) <= _ABBREVIATED and how not in ("assign", "space"))
+        or (
+            how == "named"
+            and not quoted
+            and not separator[0].startswith(":")
+            and not _KEYED.search(place.get_line_before())
+        )
     ):
-        return
+        return []
     if how in ("element", "markup"):
-        yield from _judge_element(place, how, first)
-        return
-    if how == "named" and not (
-        quoted or _KEYED.search(place.get_line_before()) or separator[0].startswith(":")
-    ):
-        return
-    literals = find_literals(text, first)
-    if literals:
-        yield from _judge_literals(place, how, literals, quoted=quoted)
-    elif how == "named":
-        bare = _IN_FLOW.match(text, first)
-        if (
-            bare
-            and not _is_expression(bare[0])
-            and _is_secret(place, bare[0], max(place.trust, Trust.SETTINGS))
-        ):
-            yield (*bare.span(), place.kind)
-    elif how == "assign":
-        yield from _judge_bare(place, separator["operator"], first, quoted=quoted)
-    elif how == "cell" and place.trust is Trust.PROSE:
-        yield from judge_label(place, first, stops="|")
-    elif how == "space":
-        yield from _judge_next_word(place, first)
-
-
-def _is_secret(place: SecretName, value: str, trust: Trust) -> bool:
-    return values.is_secret(value, place.kind, trust, captions=is_locale(place.path))
+        return _judge_element(place, how, first)
+    if literals := find_literals(text, first):
+        return _judge_literals(place, how, literals, quoted=quoted)
+    if how == "named":
+        value = match_text(_IN_FLOW, text, first)
+        is_secret = place.accepts(value, max(place.trust, Trust.SETTINGS))
+        return place.mark(first, value, when=is_secret and not _is_expression(value))
+    if how == "assign":
+        return _judge_bare(place, separator["operator"], first, quoted=quoted)
+    if how == "cell" and place.trust is Trust.PROSE:
+        return judge_label(place, first, stops="|")
+    return _judge_next_word(place, first) if how == "space" else []
 
 
 def _is_expression(value: str) -> bool:
@@ -164,253 +166,215 @@ def _is_expression(value: str) -> bool:
     return bool(_CALLED.match(value)) or values.is_reference(value.rstrip(".,)"))
 
 
-def _judge_element(place: SecretName, how: str, first: int) -> Iterator[SecretSpan]:
-    """Yield the text of an element or of the next element."""
+def _judge_element(place: SecretName, how: str, first: int) -> list[SecretSpan]:
+    """Return the text of an element or of the next element."""
     text = place.text
-    stops = (text.find(mark, first, first + 200) for mark in ("]]>", "<"))
-    stop = min((stop for stop in stops if stop >= 0), default=-1)
-    if stop < 0 or _MARKED.search(place.get_line_before()):
-        return
-    first += len(text[first:stop]) - len(text[first:stop].lstrip())
-    value = text[first:stop].rstrip()
-    trust = (
-        place.trust
-        if how == "markup" or text[place.end : place.end + 1] != ">"
-        else max(place.trust, Trust.SETTINGS)
-    )
-    if value and not value.endswith(":") and _is_secret(place, value, trust):
-        yield first, first + len(value), place.kind
+    content, stop, _ = text[first : first + 200].replace("]]>", "<  ").partition("<")
+    if not stop or _MARKED.search(place.get_line_before()):
+        return []
+    value = content.strip()
+    is_named = how == "element" and text[place.end : place.end + 1] == ">"
+    trust = max(place.trust, Trust.SETTINGS) if is_named else place.trust
+    is_secret = not value.endswith(":") and place.accepts(value, trust)
+    return place.mark(first + content.find(value), value, when=is_secret)
 
 
 def _judge_literals(
     place: SecretName, how: str, literals: list[re.Match[str]], *, quoted: bool
-) -> Iterator[SecretSpan]:
-    """Yield quoted literals; literals that are joined count as one value."""
-    text = place.text
-    if how == "pair" and not quoted and place.before not in ("{", "("):
-        return
+) -> list[SecretSpan]:
+    """Return quoted literals; literals that are joined count as one value."""
     spans = [get_extent(one) for one in literals]
-    raw = "".join(text[first:last] for first, last in spans)
-    if is_prefixed(literals[0], "f$") and "{" in raw:
-        return
-    trust = place.trust
-    if how == "space" and raw[:1] in ",;:)]}+ ":  # the quote closes a text that ends with the name
-        return
-    if how in ("space", "call", "pair", "cell"):
-        line = place.get_line_before()
-        stated = how == "space" and place.name.lower() == "password" and _STATEMENT.search(line)
-        trust = (
-            Trust.SETTINGS
-            if stated or (how == "pair" and _DEFINITION.search(line))
-            else min(trust, Trust.PROSE)
-        )
+    raw = "".join(place.text[first:last] for first, last in spans)
+    if (
+        (how == "pair" and not quoted and place.before not in ("{", "("))
+        or (is_prefixed(literals[0], "f$") and "{" in raw)
+        # the quote closes a text that ends with the name
+        or (how == "space" and raw[:1] in ",;:)]}+ ")
+    ):
+        return []
+    trust = _rate_literal(place, how)
     if is_prefixed(literals[0], "r"):
-        good = _is_secret(place, raw, trust)
-    elif has_escapes(raw):
-        good = place.kind == "secret" and values.is_random_bytes(raw)
+        is_secret = place.accepts(raw, trust)
+    elif values.has_escapes(raw):
+        is_secret = place.kind == "secret" and values.is_random_bytes(raw)
     else:
         value = raw.replace("\\", "")  # an escape hides nothing
-        good = _is_secret(place, value, trust) or (
+        is_secret = place.accepts(value, trust) or (
             trust is Trust.PROSE and values.is_prose_secret(value, place.kind)
         )
-    if good:
-        yield from ((first, last, place.kind) for first, last in spans)
+    return [(*span, place.kind) for span in spans] if is_secret else []
 
 
-def _judge_bare(
-    place: SecretName, operator: str, first: int, *, quoted: bool
-) -> Iterator[SecretSpan]:
-    """Yield a value without quotes, where such a value can be a literal at all."""
-    text = place.text
+def _rate_literal(place: SecretName, how: str) -> Trust:
+    """Return the trust of a literal, which is lower if no operator precedes the literal."""
+    if how not in ("space", "call", "pair", "cell"):
+        return place.trust
+    line = place.get_line_before()
+    is_statement = how == "space" and place.name.lower() == "password" and _STATEMENT.search(line)
+    if is_statement or (how == "pair" and _DEFINITION.search(line)):
+        return Trust.SETTINGS
+    return min(place.trust, Trust.PROSE)
+
+
+def _judge_bare(place: SecretName, operator: str, first: int, *, quoted: bool) -> list[SecretSpan]:
+    """Return a value without quotes, where such a value can be a literal at all."""
+    text, trust = place.text, place.trust
     if operator not in _BARE_OPERATORS or "{{" in place.get_line_before():
-        return
-    block = (
-        _BLOCK.match(text, first) if operator == ":" and place.trust is not Trust.PROGRAM else None
-    )
-    bare = _BARE.match(text, first) if text[first : first + 1] not in ("[", "{", "(") else None
-    if block:
-        yield from _judge_block(place, block)
-    elif not bare:
-        return
-    elif place.before in ("?", "&", ";") or (
-        place.before in ("'", '"', "`") and operator == "=" and not quoted
-    ):
-        yield from _judge_string(place, first) if operator == "=" and not quoted else ()
-    elif place.trust is Trust.CREDENTIALS:
-        yield from _judge_line(place, first, bare.end())
-    elif place.trust is Trust.SETTINGS and not quoted:
-        yield from _judge_setting(place, first, bare.end())
-    elif not quoted:
-        yield from _judge_program(place, operator, first)
+        return []
+    is_block = operator == ":" and trust is not Trust.PROGRAM
+    if is_block and (block := _BLOCK.match(text, first)):
+        return _judge_block(place, block)
+    bare = match_text(_BARE, text, first)
+    is_inside = operator == "=" and not quoted
+    if not bare:
+        return []
+    if place.before in ("?", "&", ";") or (place.before in ("'", '"', "`") and is_inside):
+        return _judge_string(place, first) if is_inside else []
+    if trust is Trust.CREDENTIALS:
+        rest = place.get_line_after(first).split(" ;")[0].rstrip()
+        value = rest if " " in rest and values.looks_like_passphrase(rest) else bare
+        return place.mark(first, value, when=place.accepts(value, trust))
+    if quoted:
+        return []
+    if trust is Trust.SETTINGS:
+        return _judge_setting(place, first, bare)
+    return _judge_program(place, operator, first)
 
 
-def _judge_string(place: SecretName, first: int) -> Iterator[SecretSpan]:
-    """Yield a value inside a connection string or a query.
+def _judge_string(place: SecretName, first: int) -> list[SecretSpan]:
+    """Return a value inside a connection string or a query.
 
     Nearly every literal counts as a password.
     """
-    inside = _IN_STRING.match(place.text, first)
-    value = NEXT_SETTING.split(inside[0], maxsplit=1)[0].rstrip(".,:)") if inside else ""
+    inside = match_text(_IN_STRING, place.text, first)
+    value = NEXT_SETTING.split(inside, maxsplit=1)[0].rstrip(".,:)")
     if not value or _is_expression(value):
-        return
-    plain = (
+        return []
+    trust = place.trust if place.trust is Trust.CREDENTIALS else Trust.PROGRAM
+    is_plain = (
         place.kind == "password"
-        and _is_secret(place, value, Trust.SETTINGS)
+        and place.accepts(value, Trust.SETTINGS)
         and not values.is_fake(value)
     )
-    if plain or _is_secret(
-        place, value, place.trust if place.trust is Trust.CREDENTIALS else Trust.PROGRAM
-    ):
-        yield first, first + len(value), place.kind
+    return place.mark(first, value, when=is_plain or place.accepts(value, trust))
 
 
-def _judge_line(place: SecretName, first: int, last: int) -> Iterator[SecretSpan]:
-    """Yield a value of a file of credentials: a word, or the rest of the line if it is a
-    passphrase.
-    """
-    text = place.text
-    rest = text[first : get_line(text, first)[1]].split(" #")[0].split(" ;")[0].rstrip()
-    if " " in rest and values.looks_like_passphrase(rest):
-        last = first + len(rest)
-    if _is_secret(place, text[first:last], Trust.CREDENTIALS):
-        yield first, last, place.kind
-
-
-def _judge_setting(place: SecretName, first: int, last: int) -> Iterator[SecretSpan]:
-    """Yield a value of a settings file: a word, or the rest of the line if it is a passphrase."""
-    text = place.text
-    start, end = get_line(text, first)
-    rest = text[first:end].split(" #")[0].rstrip()
-    if text[first] in "!&*" and " " in rest:  # a tag or an anchor of YAML
-        return
-    phrase = place.kind == "password" or "mnemonic" in place.name.lower()
-    if phrase and values.looks_like_passphrase(rest) and not is_locale(place.path):
-        yield first, first + len(rest), place.kind
-        return
-    if any(char in text[start : place.start] for char in "{[<\"'(,") or extension(place.path) in (
-        ".xml",
-        ".config",
-        ".plist",
-    ):
-        inside = _IN_FLOW.match(text, first)
-        last = inside.end() if inside else first
+def _judge_setting(place: SecretName, first: int, bare: str) -> list[SecretSpan]:
+    """Return a value of a settings file: a word, or the rest of the line if it is a passphrase."""
+    text, rest = place.text, place.get_line_after(first)
+    if bare[0] in "!&*" and " " in rest:  # a tag or an anchor of YAML
+        return []
+    may_be_phrase = place.kind == "password" or "mnemonic" in place.name.lower()
+    if may_be_phrase and values.looks_like_passphrase(rest) and not is_locale(place.path):
+        return place.mark(first, rest)
+    is_flow = any(char in place.get_line_before() for char in "{[<\"'(,")
+    if is_flow or extension(place.path) in (".xml", ".config", ".plist"):
+        bare = match_text(_IN_FLOW, text, first)
     elif (
         place.kind == "password"
         and " " in rest
         and "{{" not in rest
-        and values.is_prose_secret(text[first:last], "password")
+        and values.is_prose_secret(bare, "password")
     ):
-        last = first + len(rest)
-    value = text[first:last].rstrip(",;")
-    if not _is_expression(value) and (" " in value or _is_secret(place, value, Trust.SETTINGS)):
-        yield first, first + len(value), place.kind
+        bare = rest
+    value = bare.rstrip(",;")
+    is_secret = " " in value or place.accepts(value, Trust.SETTINGS)
+    return place.mark(first, value, when=is_secret and not _is_expression(value))
 
 
-def _judge_block(place: SecretName, block: re.Match[str]) -> Iterator[SecretSpan]:
-    """Yield the lines of a YAML block scalar."""
-    text, at = place.text, block.start("first")
-    value = text[at : block.end("first")].rstrip()
-    if not (_is_secret(place, value, Trust.SETTINGS) or values.looks_like_passphrase(value)):
-        return
-    yield at, at + len(value), place.kind
+def _judge_block(place: SecretName, block: re.Match[str]) -> list[SecretSpan]:
+    """Return the lines of a YAML block scalar."""
+    value = block["first"].rstrip()
+    if not place.accepts(value, Trust.SETTINGS) and not values.looks_like_passphrase(value):
+        return []
+    spans = place.mark(block.start("first"), value)
     following = re.compile(rf"\r?\n{block['indent']}(\S[^\r\n]*)")
-    at = block.end("first")
-    for _ in range(_BLOCK_LINES):
-        line = following.match(text, at)
-        if not line:
-            return
-        yield (*line.span(1), place.kind)
-        at = line.end()
+    line = following.match(place.text, block.end("first"))
+    while line and len(spans) <= _BLOCK_LINES:
+        spans.append((*line.span(1), place.kind))
+        line = following.match(place.text, line.end())
+    return spans
 
 
-def _judge_program(place: SecretName, operator: str, first: int) -> Iterator[SecretSpan]:
-    """Yield a bare value in program text or prose."""
+def _judge_program(place: SecretName, operator: str, first: int) -> list[SecretSpan]:
+    """Return a bare value in program text or prose."""
     text, name = place.text, place.name
-    shell = is_shell(place.path)
-    inside = _IN_SHELL.match(text, first)
-    value = inside[0].rstrip(".:\\") if inside else ""
-    following = text[first + len(value) : first + len(value) + 1]
+    value = match_text(_IN_SHELL, text, first).rstrip(".:\\")
     if operator in ("=", ":-", ":=") and (
-        shell
+        is_shell(place.path)
         or place.before == "$"
         or name.startswith("--")
         or (name.isupper() and place.before in _SHELL_BEFORE)
     ):
-        # A call, an index or an attribute of something: program text, not a value.
-        if not (following and following in "([{") and not values.is_reference(value):
-            plain = (
-                place.kind == "password"
-                and place.trust is Trust.PROSE
-                and name.isupper()
-                and not following.strip()
-            )
-            if _is_secret(place, value, Trust.SETTINGS if shell or plain else Trust.PROGRAM):
-                yield first, first + len(value), place.kind
-        return
+        return _judge_variable(place, first, value)
     if (
         operator in ("=", ":")
         and place.before in ("", " ", "\t", "\n")
         and _DSN.search(text, *get_line(text, place.start, 160))
+        and (spans := _judge_string(place, first))
     ):
-        found = list(_judge_string(place, first))
-        if found:
-            yield from found
-            return
+        return spans
     if text[place.start - 2 : place.start] == "${" and operator == ":":
-        default = _DEFAULT.match(text, first)
-        if default and _is_secret(place, default[0], Trust.PROGRAM):
-            yield (*default.span(), place.kind)
-    elif place.trust is Trust.PROSE or place.is_commented():
-        if operator in ("=", ":", "->", "=>", "\u2192", "\uff1a"):
-            yield from judge_label(place, first)
-    elif operator in ("=", ":") and _IN_PROGRAM.match(text, first) and values.count_digits(value):
-        named = re.fullmatch(r"[\w.]+", value) and (
-            place.kind == "password" or values.is_identifier(value)
-        )
-        if not named and not values.is_reference(value) and _is_secret(place, value, Trust.PROGRAM):
-            yield first, first + len(value), place.kind
+        default = match_text(_DEFAULT, text, first)
+        return place.mark(first, default, when=place.accepts(default, Trust.PROGRAM))
+    if place.trust is Trust.PROSE or place.is_commented():
+        return judge_label(place, first) if operator in _LABEL_OPERATORS else []
+    if operator not in ("=", ":") or not _IN_PROGRAM.match(text, first):
+        return []
+    is_name = re.fullmatch(r"[\w.]+", value) and (
+        place.kind == "password" or values.is_identifier(value)
+    )
+    is_secret = values.count_digits(value) and not is_name and not values.is_reference(value)
+    return place.mark(first, value, when=bool(is_secret) and place.accepts(value, Trust.PROGRAM))
 
 
-_ABBREVIATED = 3  # "pw" and "psk" mean many things
-_SPACED = frozenset({".conf", ".cfg", ".cnf"})  # names and values with a space between them
-_SHELL_BEFORE = ("", " ", "\t", "\n", "'", '"', "`", ":", "-", ",", "{")
+def _judge_variable(place: SecretName, first: int, value: str) -> list[SecretSpan]:
+    """Return the value of a variable of a shell."""
+    following = place.text[first + len(value) : first + len(value) + 1]
+    # A call, an index or an attribute of something: program text, not a value.
+    if following in ("(", "[", "{") or values.is_reference(value):
+        return []
+    is_plain = is_shell(place.path) or (
+        place.kind == "password"
+        and place.trust is Trust.PROSE
+        and place.name.isupper()
+        and not following.strip()
+    )
+    trust = Trust.SETTINGS if is_plain else Trust.PROGRAM
+    return place.mark(first, value, when=place.accepts(value, trust))
 
 
-def _judge_next_word(place: SecretName, first: int) -> Iterator[SecretSpan]:
-    """Yield a value behind a name and a space: a flag, a Dockerfile's `ENV`, or a directive."""
-    text = place.text
-    word = _WORD.match(text, first)
+def _judge_next_word(place: SecretName, first: int) -> list[SecretSpan]:
+    """Return a value behind a name and a space: a flag, a Dockerfile's `ENV`, or a directive."""
+    word = match_text(_WORD, place.text, first)
+    value = word.rstrip(",).") if place.trust is Trust.PROSE else word
     if not word:
-        return
-    value = word[0].rstrip(",).") if place.trust is Trust.PROSE else word[0]
+        return []
     if place.name.startswith("-"):
-        mixed = values.looks_random(value) or values.is_prose_secret(value, "password")
-        plain = (
-            place.kind == "password"
-            and is_shell(place.path)
-            and _is_secret(place, value, Trust.SETTINGS)
+        is_secret = not value.startswith("-") and (
+            values.looks_random(value)
+            or values.is_prose_secret(value, "password")
+            or (
+                place.kind == "password"
+                and is_shell(place.path)
+                and place.accepts(value, Trust.SETTINGS)
+            )
         )
-        if not value.startswith("-") and not _is_expression(value) and (mixed or plain):
-            yield first, first + len(value), place.kind
-    elif place.trust is Trust.PROSE and _is_told(place, value):
-        yield first, first + len(value), place.kind
+    elif place.trust is Trust.PROSE and _is_given(place, value):
+        return place.mark(first, value)
     elif _DIRECTIVE.search(line := place.get_line_before()) or (
         extension(place.path) in _SPACED and not line.strip(" \t#")
     ):
-        rest = text[first : get_line(text, first)[1]].split(" #")[0].rstrip("\\ \t\r")
+        rest = place.get_line_after(first).rstrip("\\ \t\r")
         trust = Trust.SETTINGS if rest == value else Trust.PROGRAM
-        if (
-            not value.startswith("=")
-            and not _is_expression(value)
-            and _is_secret(place, value, trust)
-        ):
-            yield first, first + len(value), place.kind
+        is_secret = not value.startswith("=") and place.accepts(value, trust)
+    else:
+        return []
+    return place.mark(first, value, when=is_secret and not _is_expression(value))
 
 
-def _is_told(place: SecretName, value: str) -> bool:
+def _is_given(place: SecretName, value: str) -> bool:
     """Judge a word that follows a name in a sentence: "with password x", "use the token x"."""
-    return (
-        is_striking(value)
-        if place.kind == "password"
-        else bool(_BARE_TOKEN.match(value)) and values.looks_random(value)
-    )
+    if place.kind == "password":
+        return is_striking(value)
+    return bool(_BARE_TOKEN.match(value)) and values.looks_random(value)

@@ -8,13 +8,12 @@ whose meaning depends on the command.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from unspool.sources.names import words
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import ScannedText, SecretSpan, Trust, get_line
+from unspool.sources.secrets.scanning import ScannedText, SecretSpan, get_line
 
-_WORD = r"(?:\"(?P<double>[^\"\r\n]{1,200}+)\"|'(?P<single>[^'\r\n]{1,200}+)'|(?P<bare>[^\s\"'`|;&<>]{1,200}+))"
+_WORD = r"(?:\"([^\"\r\n]{1,200}+)\"|'([^'\r\n]{1,200}+)'|(?P<bare>[^\s\"'`|;&<>]{1,200}+))"
 _VALUE = re.compile(_WORD)
 _LOOK_BACK = 240
 _MIN_LENGTH = 4
@@ -63,27 +62,14 @@ _STATEMENTS = (
         re.IGNORECASE,
     ),
     re.compile(
-        r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<double>(?!))?(?P<single>(?!))?(?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=\s|$)",
+        r"net user?[ \t]+[^\r\n|]{1,80}?[ \t](?P<bare>(?=[^\s/]{0,60}[0-9!@#$%])[^\s/\"']{6,60})(?=\s|$)",
         re.IGNORECASE,
     ),
     re.compile(
-        r"sqlplus[ \t]+(?:-\w+[ \t]+){0,3}[\"']?[\w$]{1,30}/(?P<double>(?!))?(?P<single>(?!))?(?P<bare>[^\s@\"'/]{3,60})@",
+        r"sqlplus[ \t]+(?:-\w+[ \t]+){0,3}[\"']?[\w$]{1,30}/(?P<bare>[^\s@\"'/]{3,60})@",
         re.IGNORECASE,
     ),
     re.compile(r"freerdp[^\r\n]{0,300}?[ \t]/p(?:assword)?:" + _WORD, re.IGNORECASE),
-)
-# A call whose last argument is a password. The other arguments are strings, names or addresses.
-_CALL = re.compile(
-    r"(?:basic_?auth\w{0,20}|credentials?|(?<=password)token|mysqli|pdo|login|connect(?:ion)?|auth(?:[ \t]{0,4}=)?|passwordauthentication)"
-    r"[ \t]{0,4}[(\[ ][ \t]{0,4}"
-    r"(?:(?:[\w.]{1,60}|N?[\"'][^\"'\r\n]{0,80}[\"'])[ \t]{0,4},[ "
-    r"\t]{0,4}){1,3}N?[\"'](?P<password>[^\"'\r\n]{6,200})[\"'][ \t]{0,4}[,)\]\r\n;]",
-    re.IGNORECASE,
-)
-_SIGNING = re.compile(
-    r"jwt\.(?:encode|decode|sign|verify)\([ \t]{0,8}[^,\r\n]{1,80},[ "
-    r"\t]{0,8}b?[\"'](?P<key>[^\"'\r\n]{6,200})[\"']",
-    re.IGNORECASE,
 )
 _ACCOUNT = re.compile(r"\b(?:create|alter|grant|user|role|login|convertto-|net)", re.IGNORECASE)
 _LONG = re.compile(r" --(?:proxy-)?(?:user|auth|creds|src-creds|dest-creds)[ =]" + _WORD)
@@ -92,107 +78,81 @@ _WPA = re.compile(
     r"(?:(?<=wpa_)passphrase)[ \t]+(?:\"[^\"\n]{1,60}\"|'[^'\n]{1,60}'|\S{1,60})[ \t]+" + _WORD
 )
 _ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-z]+[ \t]+)?" + _WORD + r"[ \t]*\|[^|]*$")
-_USERS = re.compile(r"[\w.$-]{1,40}:(?P<password>[^\s\"'|:]{4,100})[\"']?[ \t]*\|[^|]*$")
-_GIVEN = re.compile(r"passwd[ \t]*<<<[ \t]*[\"']?[\w.$-]{1,40}:(?P<password>[^\s\"'|:]{4,100})")
+_USERS = re.compile(r"[\w.$-]{1,40}:([^\s\"'|:]{4,100})[\"']?[ \t]*\|[^|]*$")
+_GIVEN = re.compile(r"passwd[ \t]*<<<[ \t]*[\"']?[\w.$-]{1,40}:([^\s\"'|:]{4,100})")
 
 
-def find_at_statement(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield the password of a statement: `IDENTIFIED BY`, `ConvertTo-SecureString`, `net user`."""
-    for expression in _STATEMENTS:
-        if found := expression.match(scan.text, at):
-            span, value = _get_word(found)
-            value = value.rstrip(";)") if found["bare"] else value
-            stated = _ACCOUNT.search(scan.text, get_line(scan.text, at)[0], at)
-            plain = stated and not found["bare"]
-            if value.startswith((":", "?", "@")) or not (
-                plain or values.is_prose_secret(value, "password")
-            ):
-                return
-            yield from _judge(span, value)
-
-
-def find_at_call(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield the last argument of a call that takes a user and a password."""
-    found = _CALL.match(scan.text, at)
-    value = found["password"] if found else ""
-    if (
-        found
-        and not values.is_secret_name(value)
-        and (values.looks_random(value) or values.looks_like_password(value))
+def find_at_statement(scan: ScannedText, at: int) -> list[SecretSpan]:
+    """Return the password of a statement: `IDENTIFIED BY`, `ConvertTo-SecureString`, `net user`."""
+    found = next(filter(None, (one.match(scan.text, at) for one in _STATEMENTS)), None)
+    if not found:
+        return []
+    is_bare = found.lastgroup == "bare"
+    value = found[found.lastindex or 0].rstrip(";)" if is_bare else "")
+    is_plain = not is_bare and _ACCOUNT.search(scan.text, get_line(scan.text, at)[0], at)
+    if value.startswith((":", "?", "@")) or not (
+        is_plain or values.is_prose_secret(value, "password")
     ):
-        yield (*found.span("password"), "password")
+        return []
+    return _judge(found.start(found.lastindex or 0), value)
 
 
-def find_at_signing(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield the key with which a web token is signed: `jwt.encode(payload, key)`."""
-    found = _SIGNING.match(scan.text, at)
-    if found and values.is_secret(found["key"], "secret", Trust.SETTINGS):
-        yield (*found.span("key"), "secret")
+def find_at_password(scan: ScannedText, at: int) -> list[SecretSpan]:
+    """Return a password that follows or precedes the word `pass` in a command.
 
-
-def find_at_password(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield passwords that are told by the word `pass`: `-passin pass:x`, `chpasswd`,
-    `--password-stdin`, `wpa_passphrase`.
+    Examples are `-passin pass:x`, `chpasswd`, `--password-stdin` and `wpa_passphrase`.
     """
     text = scan.text
-    if found := _PASS.match(text, at) or _WPA.match(text, at):
-        yield from _judge(*_get_word(found))
-    if text.startswith(("passwd", "password-stdin"), at):
-        line = text[(start := get_line(text, at)[0]) : at]
-        if text.startswith("ch", max(0, at - 2)) and (found := _USERS.search(line)):
-            yield from _judge(
-                (start + found.start("password"), start + found.end("password")), found["password"]
-            )
-        elif found := _GIVEN.match(text, at):
-            yield from _judge(found.span("password"), found["password"])
-        elif (text.startswith("password-stdin", at) or "--stdin" in text[at : at + 20]) and (
-            found := _ECHO.search(line)
-        ):
-            (first, last), value = _get_word(found)
-            yield from _judge((start + first, start + last), value)
+    found = _PASS.match(text, at) or _WPA.match(text, at)
+    if not found and text.startswith(("passwd", "password-stdin"), at):
+        if text.startswith("ch", max(0, at - 2)) and (spans := _judge_before(_USERS, text, at)):
+            return spans
+        found = _GIVEN.match(text, at)
+        if not found and (text.startswith("password-stdin", at) or "--stdin" in text[at : at + 20]):
+            return _judge_before(_ECHO, text, at)
+    return _judge_match(found)
 
 
-def find_at_option(scan: ScannedText, at: int) -> Iterator[SecretSpan]:
-    """Yield the value of a short option whose command takes a password there."""
+def find_at_option(scan: ScannedText, at: int) -> list[SecretSpan]:
+    """Return the value of a short option whose command takes a password there."""
     text = scan.text
     letter = text[at + 2 : at + 3]
     if letter in _COMMANDS and text[at + 3 : at + 4] != "-":
-        yield from _judge_option(text, at, letter)
-    elif letter == "-" and (found := _LONG.match(text, at)):
-        (start, _), value = _get_word(found)
-        user, sign, password = value.partition(":")
-        if sign and user.count("{") == user.count("}"):
-            yield from _judge((start + len(user) + 1, start + len(value)), password)
-    elif letter == "S" and text.endswith("sudo", max(0, at - 4), at):
-        line = text[(start := get_line(text, at)[0]) : at]
-        if found := _ECHO.search(line):
-            (first, last), value = _get_word(found)
-            yield from _judge((start + first, start + last), value)
+        return _judge_option(text, at, letter)
+    if letter == "-" and (found := _LONG.match(text, at)):
+        user, sign, password = found[found.lastindex or 0].partition(":")
+        is_pair = sign and user.count("{") == user.count("}")
+        return _judge(
+            found.start(found.lastindex or 0) + len(user) + 1, password if is_pair else ""
+        )
+    is_sudo = letter == "S" and text.endswith("sudo", max(0, at - 4), at)
+    return _judge_before(_ECHO, text, at) if is_sudo else []
 
 
-def _judge_option(text: str, at: int, letter: str) -> Iterator[SecretSpan]:
+def _judge_option(text: str, at: int, letter: str) -> list[SecretSpan]:
     first = at + 3
-    glued = text[first : first + 1] not in (" ", "=", "\t", "") and letter != "b"
-    if glued and letter not in _GLUED:
-        return
+    is_glued = text[first : first + 1] not in (" ", "=", "\t", "") and letter != "b"
+    if is_glued and letter not in _GLUED:
+        return []
     if letter == "b" and (arguments := _HTPASSWD_ARGUMENTS.match(text, first, first + 200)):
         first = arguments.end()
-    elif not glued:
+    elif not is_glued:
         first += 1
     word = _VALUE.match(text, first)
     if not word or len(word[0]) < _MIN_LENGTH or word[0][0] == "-":
-        return
+        return []
     command = _get_command(text, at, letter)
-    if not command or (letter == "p" and not glued and command.startswith(_PROMPTING)):
-        return
-    (start, end), value = _get_word(word)
+    if not command or (letter == "p" and not is_glued and command.startswith(_PROMPTING)):
+        return []
+    start, value = word.start(word.lastindex or 0), word[word.lastindex or 0]
+    spans = []
     if letter in _PAIRED or command in ("http", "https", "xh"):
-        sign = next((one for one in (":", "%", ",") if one in value), "")
-        user, _, value = value.partition(sign) if sign else (value, "", "")
+        sign = next((one for one in (":", "%", ",") if one in value), "\n")
+        user, _, value = value.partition(sign)
         if values.looks_random(user):
-            yield start, start + len(user), "password"
+            spans.append((start, start + len(user), "password"))
         start += len(user) + 1
-    yield from _judge((start, end), value, glued=glued and letter == "p")
+    return spans + _judge(start, value, is_glued=is_glued and letter == "p")
 
 
 def _get_command(text: str, at: int, letter: str) -> str:
@@ -216,28 +176,27 @@ def _get_command(text: str, at: int, letter: str) -> str:
     )
 
 
-def _judge(span: tuple[int, int], value: str, *, glued: bool = False) -> Iterator[SecretSpan]:
-    """Yield an option's value unless it is a placeholder, a number of a port or an option."""
+def _judge(start: int, value: str, *, is_glued: bool = False) -> list[SecretSpan]:
+    """Return the span of a value unless it is a placeholder, an option, a number or a path."""
     kept = value.rstrip(")") if "(" not in value else value
-    if (
+    is_plain = (
         len(kept) < _MIN_LENGTH
-        or kept.startswith(("-", "$", "<", "%", "{", "@"))
-        or values.is_placeholder(kept)
-        or values.is_ordinary(kept)
+        or kept.startswith(("-", "$", "<", "%", "{", "@", "/", "./", "~"))
+        or values.is_filler(kept)
         or values.is_reference(kept)
-    ):
-        return
-    if (
-        (kept.isupper() and kept.isalpha())
+        or (kept.isupper() and kept.isalpha())
         or re.fullmatch(r"[0-9.:]+(?:/(?:tcp|udp))?", kept)
-        or kept.startswith(("/", "./", "~"))
-    ):
-        return
-    if glued and (kept.isalpha() and not kept.islower()):
-        return
-    yield span[0], span[0] + len(kept), "password"
+        or (is_glued and kept.isalpha() and not kept.islower())
+    )
+    return [] if is_plain else [(start, start + len(kept), "password")]
 
 
-def _get_word(found: re.Match[str]) -> tuple[tuple[int, int], str]:
-    group = next(name for name in ("double", "single", "bare") if found[name] is not None)
-    return found.span(group), found[group]
+def _judge_match(found: re.Match[str] | None, offset: int = 0) -> list[SecretSpan]:
+    group = found.lastindex or 0 if found else 0
+    return _judge(offset + found.start(group), found[group]) if found else []
+
+
+def _judge_before(expression: re.Pattern[str], text: str, at: int) -> list[SecretSpan]:
+    """Judge the value that an expression finds in the line before a position."""
+    start = get_line(text, at)[0]
+    return _judge_match(expression.search(text[start:at]), start)

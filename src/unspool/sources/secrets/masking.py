@@ -7,69 +7,59 @@ files contain few of the strings.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from unspool.domain.reports import Masked
-from unspool.sources.secrets import (
-    assignments,
-    commands,
-    files,
-    headers,
-    names,
-    private_keys,
-    structures,
-    tokens,
-    urls,
+from unspool.sources.secrets import assignments, commands, names, rules, structures, tokens
+from unspool.sources.secrets.scanning import (
+    ScannedText,
+    SecretFinder,
+    SecretSpan,
+    Trust,
+    classify,
 )
-from unspool.sources.secrets.spans import ScannedText, SecretFinder, SecretSpan, Trust
 
 # masking can uncover a neighbour of a secret; in practice the second round finds nothing
 _ROUNDS = 5
+_LISTED = 20
+_SHOWN = 120  # characters of an address
 
-# Finders by the string at which they begin, in lower case. A text is searched once for each string.
-_FINDERS: dict[bytes, tuple[SecretFinder, ...]] = {
-    b"pass": (
-        assignments.find_at_name,
-        structures.find_at_insert,
-        commands.find_at_password,
-        commands.find_at_call,
-    ),
-    b"pw": (assignments.find_at_name,),
-    b"psk": (assignments.find_at_name,),
-    b"secret": (assignments.find_at_name, structures.find_at_manifest),
-    b"token": (assignments.find_at_name, commands.find_at_call),
-    b"key": (assignments.find_at_name, private_keys.find_at_putty),
-    b"auth": (headers.find_at_authorization, assignments.find_at_name, commands.find_at_call),
-    b"cred": (assignments.find_at_name, commands.find_at_call),
-    b"salt": (assignments.find_at_name,),
-    b"mnemonic": (assignments.find_at_name,),
-    b"bearer": (headers.find_at_bearer,),
-    b"basic": (headers.find_at_basic, commands.find_at_call),
-    b"cookie": (headers.find_at_cookie,),
-    b"hook": (urls.find_at_webhook,),
-    b"sig": (urls.find_at_signature,),
-    b"://": (urls.find_at_scheme,),
-    b"jdbc:oracle:": (urls.find_at_oracle,),
-    b"@tcp(": (urls.find_at_go_dsn,),
-    b" -": (commands.find_at_option,),
-    b"identified": (commands.find_at_statement,),
-    b"securestring": (commands.find_at_statement,),
-    b"connect": (commands.find_at_call,),
-    b"mysqli(": (commands.find_at_call,),
-    b"pdo(": (commands.find_at_call,),
-    b"jwt.": (commands.find_at_signing,),
-    b"login": (commands.find_at_call,),
-    b"net use": (commands.find_at_statement,),
-    b"sqlplus": (commands.find_at_statement,),
-    b"freerdp": (commands.find_at_statement,),
-}
-_PROSE_FINDERS: dict[bytes, tuple[SecretFinder, ...]] = {
-    **_FINDERS,
-    b":5432:": (files.find_at_pgpass,),
-    b"kennwort": (assignments.find_at_name,),
-    b"senha": (assignments.find_at_name,),
-    b"wachtwoord": (assignments.find_at_name,),
-}
+# Finders, and the strings at which they begin, in lower case.
+_NAMES = ("pass", "pw", "psk", "secret", "token", "key", "auth", "cred", "salt", "mnemonic")
+_STATEMENTS = ("identified", "securestring", "net use", "sqlplus", "freerdp")
+_ANCHORED: tuple[tuple[SecretFinder, tuple[str, ...]], ...] = (
+    (assignments.find_at_name, _NAMES),
+    (structures.find_at_insert, ("pass",)),
+    (structures.find_at_manifest, ("secret",)),
+    (commands.find_at_password, ("pass",)),
+    (commands.find_at_option, (" -",)),
+    (commands.find_at_statement, _STATEMENTS),
+    (rules.find_at_authorization, ("auth",)),
+    (rules.find_at_cookie, ("cookie",)),
+    (rules.find_at_scheme, ("://",)),
+    (rules.find_at_go_dsn, ("@tcp(",)),
+    (tokens.find_at_begin, ("begin ",)),
+    *((rule.find, rule.anchors) for rule in rules.RULES),
+)
+_PROSE_ANCHORED: tuple[tuple[SecretFinder, tuple[str, ...]], ...] = (
+    *_ANCHORED,
+    (assignments.find_at_name, ("kennwort", "senha", "wachtwoord")),
+    *((rule.find, rule.anchors) for rule in rules.PROSE_RULES),
+)
+
+
+def _group(
+    anchored: Iterable[tuple[SecretFinder, tuple[str, ...]]],
+) -> dict[bytes, list[SecretFinder]]:
+    """Group finders by their anchors. A text is searched once for each anchor."""
+    finders: dict[bytes, list[SecretFinder]] = {}
+    for find, anchors in anchored:
+        for anchor in anchors:
+            finders.setdefault(anchor.encode(), []).append(find)
+    return finders
+
+
+_FINDERS, _PROSE_FINDERS = _group(_ANCHORED), _group(_PROSE_ANCHORED)
 
 
 def mask_secrets(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
@@ -88,7 +78,7 @@ def mask_secrets(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
     return text, tuple(sorted(masked, key=lambda item: item.line))
 
 
-def mask_named(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
+def mask_field(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
     """Mask the secrets of a value that has a name, and the whole value if the name says secret."""
     if names.is_named_secret(name, value):
         return re.sub(r"\S", "*", value), (Masked(path="", line=1, kind="secret"),)
@@ -98,10 +88,8 @@ def mask_named(name: str, value: str) -> tuple[str, tuple[Masked, ...]]:
 def _find_spans(text: str, path: str) -> Iterator[SecretSpan]:
     # one byte for each character, so positions are the same in both
     flat = text.encode("ascii", "replace")
-    scan = ScannedText(text, flat, flat.lower(), path, files.classify(path))
-    yield from private_keys.find_blocks(scan)
+    scan = ScannedText(text, flat, flat.lower(), path, classify(path))
     yield from tokens.find_tokens(scan)
-    yield from tokens.find_hashes(scan)
     folded = scan.folded
     for anchor, finders in (_FINDERS if scan.trust is Trust.PROGRAM else _PROSE_FINDERS).items():
         at = folded.find(anchor)
@@ -112,7 +100,7 @@ def _find_spans(text: str, path: str) -> Iterator[SecretSpan]:
                     yield span
                     end = max(end, span[1])
             at = folded.find(anchor, end)
-    yield from files.find_in_credential_file(scan)
+    yield from rules.find_in_credential_file(scan)
     yield from assignments.find_foreign(scan)
     yield from structures.find_in_columns(scan)
 
@@ -150,3 +138,37 @@ def _replace(text: str, spans: list[SecretSpan]) -> str:
         parts += text[at:start], re.sub(r"\S", "*", text[start:end])
         at = end
     return "".join(parts) + text[at:]
+
+
+def warn_about_secrets(noun: str, addresses: Iterable[str]) -> list[str]:
+    """Return a warning for each address that contains a secret.
+
+    The secret is masked in the warning.
+    """
+    distinct = list(dict.fromkeys(addresses))
+    if not mask_secrets("\n".join(distinct))[1]:  # one scan instead of many
+        return []
+    warnings = []
+    for address in distinct:
+        shown, masked = mask_secrets(address)
+        if masked:
+            warnings.append(
+                f"the {noun} {shown[:_SHOWN]!r} contains a secret ({masked[0].kind}), and a "
+                f"{noun} is never masked; choose another {noun}"
+            )
+    return warnings
+
+
+def limit_warnings(warnings: Sequence[str]) -> list[str]:
+    """Return the first warnings, and the number of the others."""
+    rest = len(warnings) - _LISTED
+    return (
+        [*warnings[:_LISTED], f"{rest} more paths, ids or metadata keys contain a secret"]
+        if rest > 0
+        else list(warnings)
+    )
+
+
+def redact_address(address: str) -> str:
+    """Return an address as a report shows it."""
+    return mask_secrets(address)[0]

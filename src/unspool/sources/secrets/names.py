@@ -7,21 +7,31 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from unspool.sources.secrets import values
-from unspool.sources.secrets.spans import ScannedText, Trust, get_line
+from unspool.sources.secrets.scanning import (
+    ScannedText,
+    SecretSpan,
+    Trust,
+    get_line,
+    is_locale,
+)
 
 KINDS = frozenset({"password", "secret"})
 _LONGEST = 60
-_FOREIGN = (
-    "\u5bc6\u7801",
-    "\u5bc6\u78bc",
-    "\u30d1\u30b9\u30ef\u30fc\u30c9",
-    "\u043f\u0430\u0440\u043e\u043b\u044c",
-    "\u041f\u0430\u0440\u043e\u043b\u044c",
-    "contrase\u00f1a",
-    "Contrase\u00f1a",
-    "has\u0142o",
-    "Has\u0142o",
-    "l\u00f6senord",
+_FOREIGN = re.compile(
+    "|".join(
+        (
+            "\u5bc6\u7801",
+            "\u5bc6\u78bc",
+            "\u30d1\u30b9\u30ef\u30fc\u30c9",
+            "\u043f\u0430\u0440\u043e\u043b\u044c",
+            "\u041f\u0430\u0440\u043e\u043b\u044c",
+            "contrase\u00f1a",
+            "Contrase\u00f1a",
+            "has\u0142o",
+            "Has\u0142o",
+            "l\u00f6senord",
+        )
+    )
 )
 _SUFFIX = (
     r"(?:[_-]?(?:base|value|string|text|plain|plaintext|raw|b64|base64|hex|phrase))?s?[0-9]{0,2}"
@@ -58,22 +68,12 @@ _COMMENT = re.compile(r"[ \t]*(?:#|//|/?\*|--|;|%|<!--|\"\"\"|'''|>|rem\b|\.\.|!
 class SecretName(NamedTuple):
     """A secret name in a text: its start and end, and the kind of its value."""
 
-    scan: ScannedText
+    text: str
+    path: str
+    trust: Trust
     start: int
     end: int
     kind: str
-
-    @property
-    def text(self) -> str:
-        return self.scan.text
-
-    @property
-    def path(self) -> str:
-        return self.scan.path
-
-    @property
-    def trust(self) -> Trust:
-        return self.scan.trust
 
     @property
     def name(self) -> str:
@@ -92,15 +92,25 @@ class SecretName(NamedTuple):
         """Return the text of the line before the name."""
         return self.text[get_line(self.text, self.start)[0] : self.start]
 
+    def get_line_after(self, first: int) -> str:
+        """Return the rest of the line at a position, without a comment."""
+        return self.text[first : get_line(self.text, first)[1]].split(" #")[0].rstrip()
+
     def is_commented(self) -> bool:
         """Tell if the name is in a comment."""
         return bool(_COMMENT.match(self.get_line_before()))
 
+    def accepts(self, value: str, trust: Trust) -> bool:
+        """Tell if a value of this name is a secret, as far as the file is trusted."""
+        return values.is_secret(value, self.kind, trust, captions=is_locale(self.path))
+
+    def mark(self, first: int, value: str, *, when: bool = True) -> list[SecretSpan]:
+        """Return the span of a value that is a secret."""
+        return [(first, first + len(value), self.kind)] if when and value else []
+
 
 def identify(scan: ScannedText, at: int) -> SecretName | None:
-    """Return the place of a name whose last word begins at a position, if the whole name says
-    secret.
-    """
+    """Return the name whose last word begins at a position, if the whole name says secret."""
     text = scan.text
     word = _WORD.match(text, at)
     if not word:
@@ -118,7 +128,7 @@ def identify(scan: ScannedText, at: int) -> SecretName | None:
         start -= len(phrase[0])
     named = _NAME.search(text[start : word.end()].lower())
     if not named and word[0].lower() == "key" and start == at and _is_random_key(text, word.end()):
-        return SecretName(scan, start, word.end(), "secret")
+        return SecretName(text, scan.path, scan.trust, start, word.end(), "secret")
     # the name of a type: "AWS::IAM::AccessKey"
     if not named or named["public"] or text[start - 2 : start] == "::":
         return None
@@ -129,7 +139,8 @@ def identify(scan: ScannedText, at: int) -> SecretName | None:
         and text[start - 2 : start - 1].isalnum()
     ):
         return None  # the shell's working folder, or a part of an ARN
-    return SecretName(scan, start, word.end(), "password" if named["password"] else "secret")
+    kind = "password" if named["password"] else "secret"
+    return SecretName(text, scan.path, scan.trust, start, word.end(), kind)
 
 
 def _is_random_key(text: str, end: int) -> bool:
@@ -144,15 +155,10 @@ def _is_random_key(text: str, end: int) -> bool:
 
 
 def identify_foreign(scan: ScannedText) -> Iterator[SecretName]:
-    """Yield the places of words for a password in other scripts and languages."""
-    if scan.text.isascii():
-        return
-    prose = scan._replace(trust=max(scan.trust, Trust.PROSE))
-    for name in _FOREIGN:
-        at = scan.text.find(name)
-        while at >= 0:
-            yield SecretName(prose, at, at + len(name), "password")
-            at = scan.text.find(name, at + len(name))
+    """Yield the words for a password in other scripts and languages."""
+    trust = max(scan.trust, Trust.PROSE)
+    for found in () if scan.text.isascii() else _FOREIGN.finditer(scan.text):
+        yield SecretName(scan.text, scan.path, trust, *found.span(), "password")
 
 
 def is_named_secret(name: str, value: str) -> bool:

@@ -5,13 +5,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from unspool.sources.secrets import values
-from unspool.sources.secrets.files import is_locale
-from unspool.sources.secrets.literals import get_extent, match_literal
 from unspool.sources.secrets.names import SecretName
-from unspool.sources.secrets.spans import SecretSpan, Trust, get_line
+from unspool.sources.secrets.scanning import (
+    LITERAL,
+    SecretSpan,
+    Trust,
+    get_extent,
+    get_line,
+    is_locale,
+)
 
 _LINK = re.compile(
     r"(?:[ \t]{1,8}(?:for|of|to|on|at|in|used|by|f\u00fcr)[ \t]{1,8}[\w@.'/\"`-]{1,40}(?:[ "
@@ -41,74 +45,71 @@ _MIN_STRIKING = 7
 _PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")
 
 
-def find_in_prose(place: SecretName, end: int) -> Iterator[SecretSpan]:
-    """Yield the value that a sentence gives behind a name."""
-    text = place.text
+def find_in_prose(place: SecretName, end: int) -> list[SecretSpan]:
+    """Return the value that a sentence gives behind a name."""
+    text, kind = place.text, place.kind
     if following := _NEXT_LINE.match(text, end):
         value = following["value"].rstrip(".,;")
-        if values.is_prose_secret(value, place.kind):
-            yield following.start("value"), following.start("value") + len(value), place.kind
-        return
+        is_secret = values.is_prose_secret(value, kind)
+        return place.mark(following.start("value"), value, when=is_secret)
     link = _LINK.match(text, end)
     if not link:
-        yield from _find_around(place, end)
-        return
-    literal = match_literal(text, link.end())
+        return _find_around(place, end)
+    literal = LITERAL.match(text, link.end())
     if not literal:
-        yield from judge_label(place, link.end(), plain=link["sign"] in (":", "=", "->"))
-        return
+        return judge_label(place, link.end(), plain=link["sign"] in (":", "=", "->"))
     first, last = get_extent(literal)
     value = text[first:last]
-    phrase = place.kind == "password" and values.looks_like_passphrase(value)
-    if (
-        values.is_prose_secret(value, place.kind)
-        or phrase
+    is_secret = (
+        values.is_prose_secret(value, kind)
+        or (kind == "password" and values.looks_like_passphrase(value))
         or (link["sign"].lower() != "to" and _is_plain_word(value, place))
-    ):
-        yield first, last, place.kind
+    )
+    return place.mark(first, value, when=is_secret)
 
 
-def _find_around(place: SecretName, end: int) -> Iterator[SecretSpan]:
-    """Yield a striking word behind a few other words and a colon, or before the name: "use x as
-    the password".
+def _find_around(place: SecretName, end: int) -> list[SecretSpan]:
+    """Return striking words near a name: behind a few words and a colon, or before the name.
+
+    An example of the second form is "use x as the password".
     """
-    text = place.text
-    distant = _DISTANT.match(text, end)
-    if distant and is_striking(value := _TRAILING.sub("", distant["value"])):
-        yield distant.start("value"), distant.start("value") + len(value), place.kind
-    start = get_line(text, place.start, 120)[0]
-    before = _BEFORE.search(text[start : place.start])
-    if before and place.kind == "password" and is_striking(before["value"]):
-        yield start + before.start("value"), start + before.end("value"), place.kind
+    spans: list[SecretSpan] = []
+    if distant := _DISTANT.match(place.text, end):
+        value = _TRAILING.sub("", distant["value"])
+        spans += place.mark(distant.start("value"), value, when=is_striking(value))
+    start = get_line(place.text, place.start, 120)[0]
+    before = _BEFORE.search(place.text[start : place.start])
+    if before and place.kind == "password":
+        value = before["value"]
+        spans += place.mark(start + before.start("value"), value, when=is_striking(value))
+    return spans
 
 
 def judge_label(
-    place: SecretName, first: int, *, stops: str = "", plain: bool = True
-) -> Iterator[SecretSpan]:
-    """Yield the value of a label: at the end of a line, of a sentence or of a cell.
+    place: SecretName, first: int, *, stops: str = "\n", plain: bool = True
+) -> list[SecretSpan]:
+    """Return the value of a label: at the end of a line, of a sentence or of a cell.
 
     `plain` words count if nothing follows them.
     """
-    text = place.text
-    end = get_line(text, first)[1]
-    if stops and (stop := text.find(stops, first, end)) >= 0:
-        end = stop
-    rest = text[first:end].rstrip()
+    text, kind = place.text, place.kind
+    rest = text[first : get_line(text, first)[1]].partition(stops)[0].rstrip()
     if "}}" in rest or "{{" in place.get_line_before():  # a template
-        return
+        return []
     token = rest.split(None, 1)[0] if rest else ""
     value = NEXT_SETTING.split(token.lstrip("*_`\"'"), maxsplit=1)[0]
     value = _TRAILING.sub("", value)
-    start = first + token.find(value)
-    alone = plain and len(rest) - len(value) <= 4 and rest == token
-    if values.is_prose_secret(value, place.kind) or (alone and _is_plain_word(value, place)):
-        yield start, start + len(value), place.kind
-    elif place.kind == "password" and len(rest.split()) >= 4 and values.looks_like_passphrase(rest):
-        yield first, first + len(rest), place.kind
-    elif (pair := _PAIR.match(rest)) and "cred" in place.name.lower():
+    is_alone = plain and len(rest) - len(value) <= 4 and rest == token
+    if values.is_prose_secret(value, kind) or (is_alone and _is_plain_word(value, place)):
+        return place.mark(first + token.find(value), value)
+    if kind == "password" and len(rest.split()) >= 4 and values.looks_like_passphrase(rest):
+        return place.mark(first, rest)
+    if (pair := _PAIR.match(rest)) and "cred" in place.name.lower():
         value = _TRAILING.sub("", pair[1])
-        if values.is_prose_secret(value, "password"):
-            yield first + pair.start(1), first + pair.start(1) + len(value), "password"
+        is_secret = values.is_prose_secret(value, "password")
+        password = place._replace(kind="password")
+        return password.mark(first + pair.start(1), value, when=is_secret)
+    return []
 
 
 def _is_plain_word(value: str, place: SecretName) -> bool:
@@ -116,30 +117,26 @@ def _is_plain_word(value: str, place: SecretName) -> bool:
 
     A plain word counts, because people choose such passwords.
     """
-    if (
-        place.kind != "password"
-        or place.trust is Trust.PROGRAM
-        or len(value) < values.MIN_LENGTH
-        or is_locale(place.path)
-    ):
-        return False
-    if values.is_ordinary(value) or values.is_placeholder(value) or values.is_fake(value):
-        return False
-    return value.isascii() and value.islower() and value.replace("-", "").isalnum()
+    return (
+        place.kind == "password"
+        and place.trust is not Trust.PROGRAM
+        and len(value) >= values.MIN_LENGTH
+        and not is_locale(place.path)
+        and not values.is_filler(value)
+        and not values.is_fake(value)
+        and value.isascii()
+        and value.islower()
+        and value.replace("-", "").isalnum()
+    )
 
 
 def is_striking(value: str) -> bool:
-    """Tell if a word that follows "password" in a sentence can be nothing else: "with password
-    x".
-    """
-    if (
-        len(value) < _MIN_STRIKING
-        or not values.is_prose_secret(value, "password")
-        or (values.is_wordy(value) and not value.isalnum())
-    ):
-        return False
+    """Tell if a word behind "password" in a sentence can be nothing else: "with password x"."""
     return (
-        any(map(str.isdigit, value))
+        len(value) >= _MIN_STRIKING
+        and values.is_prose_secret(value, "password")
+        and (value.isalnum() or not values.is_wordy(value))
+        and any(map(str.isdigit, value))
         and not values.is_fake(value)
         and not value.isupper()
         and not values.is_reference(value)

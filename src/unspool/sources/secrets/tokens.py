@@ -1,4 +1,4 @@
-"""Tokens with a form of their own: keys of known providers, web tokens, password hashes. Pure.
+"""Tokens with a form of their own: keys of known providers, web tokens, private keys. Pure.
 
 Every provider's token contains a run of 20 letters, digits, `_` or `-`. Runs are found at memory
 speed, and only the beginnings of their parts are compared with the table. The expressions use
@@ -7,13 +7,32 @@ possessive repeats, so that they never backtrack.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from unspool.sources.secrets import values
-from unspool.sources.secrets.private_keys import ENCODED_KEY, is_encoded_key
-from unspool.sources.secrets.spans import ScannedText, SecretSpan, is_monotonous, iterate_anchors
+from unspool.sources.secrets.scanning import ScannedText, SecretSpan
+
+_KEY_WINDOW = 32_768  # characters; an RSA key of 16384 bits takes 13 000
+_BEGIN = re.compile(
+    r"-----BEGIN (?:[A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?|OpenVPN Static key V[0-9]|[A-Z]{0,10} "
+    r"?PARAMETERS AND KEY)-----"
+    r"|---- BEGIN (?:SSH2 )?[A-Z ]{0,20}PRIVATE KEY ----"
+)
+_KEY_MATERIAL = re.compile(r"[A-Za-z0-9+/=]{24}")
+# A block without its end: header lines, blank lines and lines of base64, also as string literals of
+# a program.
+_KEY_LINES = re.compile(
+    r"(?:[ \t\"'+\\,nr]*+(?:[A-Za-z0-9+/=]{16,}+|[A-Z][A-Za-z-]{2,20}+: [^\n]{0,100}+)?[ "
+    r"\t\"'+\\,;nr]*+\r?+(?:\n|$))*+"
+)
+# base64 of "-----BEGIN "; wrapped lines included.
+_ENCODED_KEY = re.compile(
+    r"LS0tLS1CRUdJTi[A-Za-z0-9+/]{10,}+(?:(?:\\n|[ \t]*+\r?\n[ \t]*+)?[A-Za-z0-9+/]{16,}+)*+={0,2}"
+)
+_ENCODED_HEAD = 120
 
 
 class TokenForm(NamedTuple):
@@ -260,7 +279,7 @@ _FORMS = (
     _define("yandex token", "t1.", r"t1\.[\w-]{20,}+={0,2}\.[\w-]{86}={0,2}", glued=r"\w."),
     _define("unspool key", "unspool_", r"unspool_[0-9a-f]{12}_[A-Za-z0-9]{43}(?!\w)", glued=r"\w"),
     _define("age secret key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,}+"),
-    TokenForm("private key", ("LS0tLS1CRUdJTi",), ENCODED_KEY),
+    TokenForm("private key", ("LS0tLS1CRUdJTi",), _ENCODED_KEY),
     _define("bitcoin key", "xprv yprv zprv", r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,}+", glued=r"\w"),
     _define(
         "jwt",
@@ -284,9 +303,8 @@ for _form in _FORMS:
         _outside = _prefix[: max(map(_prefix.rfind, "./+")) + 1]
         if _outside:
             _BY_TAIL.setdefault(_outside[-_START:], []).append((_outside, _form))
-        else:
-            _forms = _BY_START.setdefault(_prefix[:_START], [])
-            _forms += [_form] if _form not in _forms else []
+        elif _form not in _BY_START.setdefault(_prefix[:_START], []):
+            _BY_START[_prefix[:_START]].append(_form)
 
 _RUN = b"a" * 20
 _RUN_CHARACTERS = bytes(
@@ -294,48 +312,84 @@ _RUN_CHARACTERS = bytes(
     for code in range(256)
 )
 _PIECE = re.compile(r"[A-Za-z0-9]++")
-
-# Forms that are told by the characters around a run; the key is the character before or behind it.
-_DOPPLER = re.compile(
-    r"(?<![\w.])dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{1,30}\.)?[A-Za-z0-9]{40,}+", re.ASCII
+# Forms whose first part is before the run, by the character before the run: kind, a part that the
+# preceding characters contain, the number of these characters, expression.
+_BY_CHARACTER: dict[str, tuple[tuple[str, str, int, re.Pattern[str]], ...]] = {
+    ".": (
+        (
+            "doppler token",
+            "dp.",
+            40,
+            re.compile(
+                r"(?<![\w.])dp\.(?:pt|st|ct|sa|scim|audit)\.(?:[\w-]{1,30}\.)?[A-Za-z0-9]{40,}+",
+                re.ASCII,
+            ),
+        ),
+        (
+            "airtable token",
+            "pat",
+            23,
+            re.compile(r"(?<!\w)pat[A-Za-z0-9]{14}\.[0-9a-f]{64}(?!\w)"),
+        ),
+        (
+            "terraform token",
+            ".atlasv1.",
+            23,
+            re.compile(r"(?<!\w)[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{60,}+", re.ASCII),
+        ),
+    ),
+    ":": (
+        (
+            "telegram token",
+            "",
+            11,
+            re.compile(r"(?:(?<=bot)|(?<![\w-]))[0-9]{8,10}+:A[\w-]{34}(?![\w-])", re.ASCII),
+        ),
+    ),
+    "~": (
+        (
+            "azure client secret",
+            "Q~",
+            7,
+            re.compile(r"(?<![\w~.])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~])", re.ASCII),
+        ),
+        (
+            "openshift token",
+            "sha256~",
+            7,
+            re.compile(r"sha256~[\w-]{43}(?![\w-])", re.ASCII),
+        ),
+    ),
+    "|": (
+        (
+            "facebook token",
+            "",
+            18,
+            re.compile(r"(?<!\w)[0-9]{15,17}+\|[\w-]{27,40}+(?!\w)", re.ASCII),
+        ),
+    ),
+}
+# Forms without a prefix, by the length of the run.
+_BY_LENGTH: tuple[tuple[str, range, re.Pattern[str]], ...] = (
+    (
+        "discord token",
+        range(23, 29),
+        re.compile(r"(?<![\w.-])[MNO][\w-]{22,27}+\.[\w-]{6,7}+\.[\w-]{27,}+", re.ASCII),
+    ),
+    ("mailchimp key", range(36, 38), re.compile(r"(?<![\w-])[0-9a-f]{32}-us[0-9]{1,2}(?![\w-])")),
+    (
+        "mailgun key",
+        range(50, 51),
+        re.compile(r"(?<![\w-])[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![\w-])"),
+    ),
+    (
+        "maxmind key",
+        range(40, 41),
+        re.compile(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?!\w)"),
+    ),
 )
-_TELEGRAM = re.compile(r"(?:(?<=bot)|(?<![\w-]))[0-9]{8,10}+:A[\w-]{34}(?![\w-])", re.ASCII)
-_DISCORD = re.compile(r"(?<![\w.-])[MNO][\w-]{22,27}+\.[\w-]{6,7}+\.[\w-]{27,}+", re.ASCII)
-_AIRTABLE = re.compile(r"(?<!\w)pat[A-Za-z0-9]{14}\.[0-9a-f]{64}(?!\w)")
-_TERRAFORM = re.compile(r"(?<!\w)[A-Za-z0-9]{14}\.atlasv1\.[\w=-]{50,}+", re.ASCII)
-_AZURE = re.compile(r"(?<![\w~.])[\w~.]{3}[0-9]Q~[\w~.-]{31,34}(?![\w~])", re.ASCII)
-_OPENSHIFT = re.compile(r"sha256~[\w-]{43}(?![\w-])", re.ASCII)
-_FACEBOOK = re.compile(r"(?<!\w)[0-9]{15,17}+\|[\w-]{27,40}+(?!\w)", re.ASCII)
-_MAILCHIMP = re.compile(r"(?<![\w-])[0-9a-f]{32}-us[0-9]{1,2}(?![\w-])")
-_MAILGUN = re.compile(r"(?<![\w-])[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}(?![\w-])")
-_MAXMIND = re.compile(r"(?<!\w)[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?!\w)")
 _AWS_SECRET = re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40}(?![A-Za-z0-9+/=])")
 _AWS_NEAR = 200  # characters behind an access key
-
-_HASH = re.compile(
-    r"\$(?:2[abxy]?\$[0-9]{2}\$[./A-Za-z0-9]{53}|(?:1|5|6|7|y|gy|apr1|md5)\$(?:rounds=[0-9]{1,9}+\$)?[./A-Za-z0-9]{1,40}+\$[./A-Za-z0-9]{16,}+"
-    r"|argon2(?:id?|d)\$[\w=,$+/.-]{30,}+|scrypt\$[\w=,$+/.-]{30,}+|pbkdf2[\w-]*+\$[\w=,$+/.-]{30,}+)",
-    re.ASCII,
-)
-_MIN_HASH = 24
-_HASH_STARTS = (
-    b"$2",
-    b"$6$",
-    b"$5$",
-    b"$1$",
-    b"$y$",
-    b"$apr1$",
-    b"$argon2",
-    b"$pbkdf2",
-    b"$scrypt",
-)
-_ITERATED = re.compile(
-    r"(?:pbkdf2_sha[0-9]{1,3}|pbkdf2:sha[0-9]{1,3}:|bcrypt_sha256|scrypt:[0-9:]{3,20})[$0-9]{2,12}+\$?[\w.$+/=-]{24,}+",
-    re.ASCII,
-)
-_DIRECTORY = re.compile(
-    r"\{(?:S?SHA(?:256|384|512)?|SMD5)\}([\w./+=$,-]{16,}+)", re.IGNORECASE | re.ASCII
-)
 
 
 def find_tokens(scan: ScannedText) -> Iterator[SecretSpan]:
@@ -348,7 +402,7 @@ def find_tokens(scan: ScannedText) -> Iterator[SecretSpan]:
         end = end if end >= 0 else len(text)
         for span in _find_in_run(text, at, end, done):
             done = span[1]
-            if not is_monotonous(text[span[0] : done]):
+            if values.is_varied(text[span[0] : done]):
                 yield span
                 if span[2] == "aws access key":
                     yield from _find_aws_secret(text, done)
@@ -356,7 +410,7 @@ def find_tokens(scan: ScannedText) -> Iterator[SecretSpan]:
 
 
 def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[SecretSpan]:
-    if at and (span := _match_before(text, at, end)) and span[0] >= done:
+    if at and (span := _match_before(text, at)) and span[0] >= done:
         yield span
         done = span[1]
     for piece in _PIECE.finditer(text, at, end):
@@ -365,68 +419,27 @@ def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[SecretSpan
             continue
         for form in _BY_START.get(text[start : start + _START], ()):
             if (found := form.expression.match(text, start)) and (
-                form.kind != "private key" or is_encoded_key(found[0])
+                form.kind != "private key" or _is_encoded_key(found[0])
             ):
                 done = found.end()
                 yield start, done, form.kind
                 break
-    if done <= at and (span := _match_shape(text, at, end)):
-        yield span
+    if done <= at:  # a form without a prefix
+        for kind, lengths, expression in _BY_LENGTH:
+            if end - at in lengths and (found := expression.match(text, at)):
+                yield (*found.span(), kind)
 
 
-def _match_before(text: str, at: int, end: int) -> SecretSpan | None:
+def _match_before(text: str, at: int) -> SecretSpan | None:
     """Match a form whose first part is before the run: `SG.`, `hvs.`, digits and a colon."""
     for outside, form in _BY_TAIL.get(text[max(0, at - _START) : at], ()):
         start = at - len(outside)
         if start >= 0 and (found := form.expression.match(text, start)):
             return (*found.span(), form.kind)
-    before = text[at - 1]
-    if before == ".":
-        if (start := text.rfind("dp.", max(0, at - 40), at)) >= 0 and (
-            found := _DOPPLER.match(text, start)
-        ):
-            return (*found.span(), "doppler token")
-        if end - at >= 60:
-            return _search(
-                text, at - 23, at, (("airtable token", _AIRTABLE), ("terraform token", _TERRAFORM))
-            )
-    elif before == ":" and end - at >= 35:
-        return _search(text, at - 11, at, (("telegram token", _TELEGRAM),))
-    elif before == "~":
-        return _search(
-            text, at - 7, at, (("azure client secret", _AZURE), ("openshift token", _OPENSHIFT))
-        )
-    elif before == "|" and end - at >= 27:
-        return _search(text, at - 18, at, (("facebook token", _FACEBOOK),))
-    return None
-
-
-def _match_shape(text: str, at: int, end: int) -> SecretSpan | None:
-    """Match a form without a prefix."""
-    length = end - at
-    if (
-        23 <= length <= 28
-        and text[at] in "MNO"
-        and text[end : end + 1] == "."
-        and (found := _DISCORD.match(text, at))
-    ):
-        return (*found.span(), "discord token")
-    if 36 <= length <= 37 and (found := _MAILCHIMP.match(text, at)):
-        return (*found.span(), "mailchimp key")
-    if length == 50 and (found := _MAILGUN.match(text, at)):
-        return (*found.span(), "mailgun key")
-    if length == 40 and (found := _MAXMIND.match(text, at)):
-        return (*found.span(), "maxmind key")
-    return None
-
-
-def _search(
-    text: str, start: int, end: int, forms: tuple[tuple[str, re.Pattern[str]], ...]
-) -> SecretSpan | None:
-    """Match a form that begins between two positions."""
-    for kind, expression in forms:
-        for begin in range(max(0, start), end):
-            if found := expression.match(text, begin):
+    for kind, part, reach, expression in _BY_CHARACTER.get(text[at - 1], ()):
+        least = max(0, at - reach)
+        for start in range(least, at) if part in text[least:at] else ():
+            if found := expression.match(text, start):
                 return (*found.span(), kind)
     return None
 
@@ -438,20 +451,27 @@ def _find_aws_secret(text: str, at: int) -> Iterator[SecretSpan]:
             yield (*found.span(), "aws secret key")
 
 
-def find_hashes(scan: ScannedText) -> Iterator[SecretSpan]:
-    """Yield the hashes of passwords, as `.htpasswd`, `/etc/shadow` and user tables contain them."""
-    text, flat = scan.text, scan.flat
-    for found in iterate_anchors(text, scan.folded, b"{s", _DIRECTORY):
-        if not is_monotonous(found[1]):
-            yield (*found.span(1), "password hash")
-    if b"$" not in flat:
-        return
-    for anchor in _HASH_STARTS:
-        for found in iterate_anchors(text, flat, anchor, _HASH):
-            if len(found[0]) >= _MIN_HASH and not is_monotonous(found[0]):
-                yield (*found.span(), "password hash")
-    for anchor in (b"pbkdf2", b"scrypt:"):
-        yield from (
-            (*found.span(), "password hash")
-            for found in iterate_anchors(text, flat, anchor, _ITERATED)
-        )
+def find_at_begin(scan: ScannedText, at: int) -> list[SecretSpan]:
+    """Return the body of a private key block, given the position of `BEGIN`."""
+    text = scan.text
+    dashes = next((dashes for dashes in ("-----", "---- ") if text.endswith(dashes, 0, at)), "")
+    begin = _BEGIN.match(text, at - len(dashes)) if dashes else None
+    if not begin:
+        return []
+    first = begin.end()
+    following = text.find("BEGIN ", first, first + _KEY_WINDOW)
+    limit = following - len(dashes) if following >= 0 else first + _KEY_WINDOW
+    end = text.find(f"{dashes}END ", first, limit)
+    if end < 0 and (lines := _KEY_LINES.match(text, first, limit)):
+        end = lines.end()
+    # Programs that handle keys name the markers without anything between them.
+    return [(first, end, "private key")] if _KEY_MATERIAL.search(text, first, end) else []
+
+
+def _is_encoded_key(encoded: str) -> bool:
+    """Tell if base64 begins with the header of a private key, not of a certificate."""
+    head = re.sub(r"\\n|\s", "", encoded[:_ENCODED_HEAD])
+    try:
+        return b"PRIVATE" in base64.b64decode(head[: len(head) // 4 * 4])
+    except ValueError:
+        return False

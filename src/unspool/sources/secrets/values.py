@@ -9,11 +9,12 @@ from collections import Counter
 from itertools import pairwise
 
 from unspool.sources.names import words
-from unspool.sources.secrets.spans import Trust
+from unspool.sources.secrets.scanning import Trust
 
 MIN_LENGTH = 6
 _MIN_RANDOM = 16
 _MIN_CREDENTIAL = 4
+_MIN_DISTINCT = 6  # fewer different characters: "ghp_xxxxxxxx" in a manual
 _MIN_BITS = 4.2  # Shannon entropy per character of a long token with all character classes
 _MIN_PART_BITS = 3.0  # the same of its longest alphanumeric part
 
@@ -98,6 +99,7 @@ _TOKEN = re.compile(r"[!-~]+$")
 _PART = re.compile(r"[A-Za-z0-9+=]+")
 _HUMP = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _ESCAPE = re.compile(r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|[abfnrtv])")
+_LINE_END = re.compile(r"(?:\\[nr])+$")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$")
 _IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*$")
 # The letters that follow a letter in 94 of 100 places of identifiers and documentation; in random
@@ -134,9 +136,19 @@ def is_placeholder(value: str) -> bool:
         sum(map(str.isalnum, literal)) < MIN_LENGTH or is_wordy(literal.strip("/._-: "))
     ):
         return True
-    if _CONSTANT.match(value):
-        return True
-    return bool(_DUMMY.search(value.lower())) and not has_all_classes(value)
+    return bool(_CONSTANT.match(value)) or (
+        bool(_DUMMY.search(value.lower())) and not has_all_classes(value)
+    )
+
+
+def is_varied(value: str) -> bool:
+    """Tell if a value has so many different characters that it is no illustration."""
+    return len(set(value)) >= _MIN_DISTINCT
+
+
+def is_filler(value: str) -> bool:
+    """Tell if a value is a placeholder or a common word."""
+    return is_placeholder(value) or is_ordinary(value)
 
 
 def looks_random(value: str) -> bool:
@@ -151,20 +163,18 @@ def looks_random(value: str) -> bool:
         return True
     if is_identifier(value) or is_reference(value) or _CODE.search(value):
         return False
-    if has_all_classes(value) and _bits(value) >= _MIN_BITS:
-        return True
-    if (
+    if (has_all_classes(value) and _compute_entropy(value) >= _MIN_BITS) or (
         len(value) >= 24
-        and _class_count(value) >= 3
+        and _count_classes(value) >= 3
         and count_digits(value) >= 2
         and not _is_pronounceable(value)
-        and _bits(value) >= 4
+        and _compute_entropy(value) >= 4
     ):
         return True
     longest = max(_PART.findall(value), key=len, default="")
-    if len(longest) < 12 or _bits(longest) < _MIN_PART_BITS or is_identifier(longest):
+    if len(longest) < 12 or _compute_entropy(longest) < _MIN_PART_BITS or is_identifier(longest):
         return False
-    digits = sum(char.isdigit() for char in longest)
+    digits = count_digits(longest)
     return 2 <= digits < len(longest) or (digits < 2 and _is_scrambled(longest))
 
 
@@ -174,23 +184,15 @@ def looks_like_password(value: str) -> bool:
         len(value) < MIN_LENGTH
         or is_placeholder(value)
         or not (_MARK.search(value) and _LETTER.search(value))
-    ):
-        return False
-    if (
-        (is_wordy(value) and not value.isalnum())
+        or (is_wordy(value) and not value.isalnum())
         or _DOTTED.match(value)
         or _CODE.search(value)
         or "://" in value
     ):
         return False
-    if not _SIMPLE.match(value):
-        return (
-            len(value) >= 8
-            and _class_count(value) >= 3
-            and value.isprintable()
-            and " " not in value
-        )
-    return True
+    return bool(_SIMPLE.match(value)) or (
+        len(value) >= 8 and _count_classes(value) >= 3 and value.isprintable() and " " not in value
+    )
 
 
 def looks_like_passphrase(value: str) -> bool:
@@ -256,8 +258,8 @@ def _is_dense(value: str) -> bool:
     """Tell if characters of all sorts follow each other without an order."""
     signs = sum(not (char.isalnum() or char in "-_./:") for char in value)
     return (
-        _class_count(value) >= 3
-        and _bits(value) >= 4.5
+        _count_classes(value) >= 3
+        and _compute_entropy(value) >= 4.5
         and not _PATTERN.search(value)
         and (signs >= 5 or not _is_pronounceable(value))
     )
@@ -277,19 +279,21 @@ def _is_scrambled(value: str) -> bool:
     """Tell if letters form no words: they change their case too often or follow each other as in
     no language.
     """
-    switches = (
+    is_mixed = (
         not value.isupper() and not value.islower() and len(value) < 2.6 * len(_HUMP.findall(value))
     )
-    return len(value) >= _MIN_RANDOM and (switches or not _is_pronounceable(value))
+    return len(value) >= _MIN_RANDOM and (is_mixed or not _is_pronounceable(value))
 
 
 def _is_scrambled_word(value: str) -> bool:
     """Tell if a value consists of letters in both cases that form no words, as a generated
     password without digits does.
     """
-    mixed = value.isalpha() and not value.isupper() and not value[1:].islower() and value.isascii()
+    is_mixed = not value.isupper() and not value[1:].islower()
     return (
-        mixed
+        is_mixed
+        and value.isalpha()
+        and value.isascii()
         and len(value) >= 8
         and not _is_pronounceable(value)
         and len(value) < 2.6 * len(_HUMP.findall(value))
@@ -306,7 +310,7 @@ def has_all_classes(value: str) -> bool:
     )
 
 
-def _class_count(value: str) -> int:
+def _count_classes(value: str) -> int:
     return sum(
         (
             any(map(str.isdigit, value)),
@@ -317,7 +321,7 @@ def _class_count(value: str) -> int:
     )
 
 
-def _bits(value: str) -> float:
+def _compute_entropy(value: str) -> float:
     """Return the Shannon entropy in bits per character."""
     return -sum(
         count / len(value) * math.log2(count / len(value)) for count in Counter(value).values()
@@ -333,17 +337,10 @@ def is_secret(value: str, kind: str, trust: Trust, *, captions: bool = False) ->
         least = _MIN_CREDENTIAL if kind == "password" else MIN_LENGTH
         return (
             len(value) >= least
-            and not is_placeholder(value)
-            and not is_ordinary(value)
+            and not is_filler(value)
             and not (kind == "secret" and value.isdigit())
         )
-    if (
-        len(value) < MIN_LENGTH
-        or is_placeholder(value)
-        or "://" in value
-        or is_ordinary(value)
-        or is_secret_name(value)
-    ):
+    if len(value) < MIN_LENGTH or is_filler(value) or "://" in value or is_secret_name(value):
         return False
     if any(map(str.isspace, value)):
         least = 3 if trust is Trust.SETTINGS else 4
@@ -376,9 +373,8 @@ def is_prose_secret(value: str, kind: str) -> bool:
         or is_secret_name(value)
         or "://" in value
         or any(map(str.isspace, value))
+        or value[0] in "<([{"
     ):
-        return False
-    if value[0] in "<([{":
         return False
     if looks_random(value) or (kind == "password" and _is_scrambled_word(value)):
         return True
@@ -387,8 +383,13 @@ def is_prose_secret(value: str, kind: str) -> bool:
     if kind == "secret":
         return len(value) >= 10 and count_digits(value) >= 3 and not is_fake(value)
     return count_digits(value) > 0 or (
-        _class_count(value) >= 3 and bool(_INNER_MARK.search(value[1:-1]))
+        _count_classes(value) >= 3 and bool(_INNER_MARK.search(value[1:-1]))
     )
+
+
+def has_escapes(raw: str) -> bool:
+    """Tell if a literal contains escapes of bytes or control characters."""
+    return bool(_ESCAPE.search(_LINE_END.sub("", raw.replace("\\\\", "/"))))
 
 
 def is_random_bytes(raw: str) -> bool:
