@@ -1,15 +1,10 @@
-"""Values as exports write them, as the domain takes them: names, times, kinds of authors, metadata.
-
-Pure.
-"""
+"""Conversion of values of an export: names, times, kinds of authors, metadata. Pure."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -19,7 +14,7 @@ from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Scalar
 
 MAX_TITLE_LENGTH = 500
 MAX_ID_LENGTH = 200
-# of what a tool was given or gave back; the rest is seldom what anyone looks for later
+# of the arguments and the answer of a tool; nobody searches for the rest
 TOOL_CHARS = 1_000
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -49,41 +44,48 @@ _KINDS = {
 }
 
 
-def clean(text: str) -> str:
-    """The text with what no database takes (NUL, lone surrogates) replaced by U+FFFD."""
+def clean_text(text: str) -> str:
+    """Replace characters that databases reject (NUL, lone surrogates) by U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
-def one_line(value: object, most: int = MAX_TITLE_LENGTH) -> str:
-    """A text as one line of at most so many characters; empty for what is no text."""
+def join_line(value: object, most: int = MAX_TITLE_LENGTH) -> str:
+    """Join a text to one line of at most `most` characters. Empty if it is no text."""
     if not isinstance(value, str):
         return ""
     text = " ".join(_CONTROL.sub(" ", value).split())
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
-def named(value: object) -> str:
-    """What a value of JSON is, in a word for people."""
-    for types, name in _NAMES:
-        if isinstance(value, types):
-            return name
-    return "nothing"
+def name_type(value: object) -> str:
+    """Return the name of a JSON type for an error message."""
+    return next((name for types, name in _NAMES if isinstance(value, types)), "nothing")
 
 
-def word(value: object) -> str:
-    """A word such as a type or a role; empty for what is no text."""
+def get_text(value: object) -> str:
+    """Return a text as it is, and "" for any other value."""
     return value if isinstance(value, str) else ""
 
 
-def author_name(value: object) -> str:
-    """The name of an author, cut to what the domain takes."""
-    return one_line(value, MAX_AUTHOR_LENGTH)
+def get_dict(value: Any) -> dict[str, Any]:
+    """Return an object as it is, and {} for any other value."""
+    return value if isinstance(value, dict) else {}
 
 
-def identity(value: object) -> str:
-    """An id as text, from text or a number; empty where there is none.
+def list_dicts(value: Any) -> list[dict[str, Any]]:
+    """List the objects in a list. Empty for any other value."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
-    One that is too long ends in its fingerprint, so that two stay two.
+
+def clean_author(value: object) -> str:
+    """Clean the name of an author, and cut it to the allowed length."""
+    return join_line(value, MAX_AUTHOR_LENGTH)
+
+
+def parse_id(value: object) -> str:
+    """Return an id as text, from text or a number. Empty if there is none.
+
+    An id that is too long ends in its hash, so that it stays unique.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
@@ -92,93 +94,84 @@ def identity(value: object) -> str:
         if isinstance(value, str) or abs(value) < MAX_NUMBER
         else ""
     )
-    if len(text) <= MAX_ID_LENGTH:  # room for what is put behind it
+    if len(text) <= MAX_ID_LENGTH:  # suffixes follow
         return text
     return f"{text[:MAX_ID_LENGTH]}~{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def shortened(text: str, most: int = TOOL_CHARS) -> str:
-    """The beginning of a text that is longer than so many characters."""
+def shorten(text: str, most: int = TOOL_CHARS) -> str:
+    """Cut a text to its first `most` characters."""
     text = text.strip()
     return text if len(text) <= most else text[:most].rstrip() + " …"
 
 
-def kind_of(value: object) -> AuthorKind | None:
-    """The kind that a role stands for; None for one that is not known."""
+def parse_kind(value: object) -> AuthorKind | None:
+    """Return the kind of author for a role. None for an unknown role."""
     return _KINDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def moment(value: object) -> datetime | None:
-    """A time in UTC: seconds, milliseconds or finer since 1970, as a number or as text, or ISO 8601
-    (UTC where no zone is given).
+def parse_time(value: object) -> datetime | None:
+    """Parse a time in UTC: ISO 8601, or seconds, milliseconds or smaller units since 1970.
 
-    None where there is none; `ValueError` for what is no time.
+    A time without a zone is in UTC. Return None if there is none. Raise `ValueError` if it is
+    invalid.
     """
     if value is None or value == "":
         return None
-    if isinstance(value, str):
-        text = value.strip()
-        if _NUMBER.fullmatch(text):
-            return _since_1970(Decimal(text))
-        try:
-            parsed = datetime.fromisoformat(text.removesuffix(" UTC"))
-            return _storable(
-                (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).astimezone(UTC)
-            )
-        except (ValueError, OverflowError):
-            raise ValueError(
-                f"{one_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970"
-            ) from None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not (isinstance(value, int) or math.isfinite(value))
-    ):
-        raise ValueError(f"{named(value)} is no time; give ISO 8601 or seconds since 1970")
-    if abs(value) > 10**19:
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        return _parse_iso(value.strip())
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f"{name_type(value)} is no time; give ISO 8601 or seconds since 1970")
+    number = Decimal(str(value))
+    if not number.is_finite() or abs(number) > 10**19:
         raise ValueError("a number of that size is no time; give seconds since 1970")
-    return _since_1970(Decimal(str(value)))
+    return _convert_epoch(number)
 
 
-def _since_1970(number: Decimal) -> datetime:
+def _parse_iso(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text.removesuffix(" UTC"))
+        return _check_range((time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC))
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"{join_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970"
+        ) from None
+
+
+def _convert_epoch(number: Decimal) -> datetime:
     unit = next((unit for least, unit in _UNITS if abs(number) >= least), 1)
     try:
-        return _storable(_EPOCH + timedelta(microseconds=round(number * 10**6 / unit)))
+        return _check_range(_EPOCH + timedelta(microseconds=round(number * 10**6 / unit)))
     except (ValueError, OverflowError):
         raise ValueError(f"{number} seconds since 1970 is no time that can be kept") from None
 
 
-def _storable(time: datetime) -> datetime:
-    """The time, if the domain takes it; many programs write the year 1 for none."""
+def _check_range(time: datetime) -> datetime:
+    """Raise `ValueError` for a time out of range. Many programs write the year 1 for none."""
     if not EARLIEST <= time <= LATEST:
         raise ValueError(f"{time:%Y} is out of range")
     return time
 
 
-def metadata_of(value: object) -> dict[str, Scalar]:
-    """What of an object can be metadata: scalars as they are, lists and objects as JSON; null is
-    left out.
-    """
-    if not isinstance(value, Mapping):
-        return {}
-    kept: dict[str, Scalar] = {}
-    for name, one in value.items():
-        key = one_line(name, MAX_NAME_LENGTH)
-        if key and one is not None:
-            kept[key] = _scalar(one)
-    return kept
+def convert_metadata(value: object) -> dict[str, Scalar]:
+    """Convert an object to metadata. Lists and objects become JSON, and null is left out."""
+    return {
+        key: _convert_scalar(one)
+        for name, one in get_dict(value).items()
+        if (key := join_line(name, MAX_NAME_LENGTH)) and one is not None
+    }
 
 
-def _scalar(value: Any) -> Scalar:
+def _convert_scalar(value: Any) -> Scalar:
     if isinstance(value, str):
-        return clean(value)
+        return clean_text(value)
     if isinstance(value, bool | int | float) and abs(value) < MAX_NUMBER:
         return value
-    return clean(as_json(value))
+    return clean_text(dump_json(value))
 
 
-def as_json(value: object) -> str:
-    """A value as JSON for people to read."""
+def dump_json(value: object) -> str:
+    """Format a value as JSON."""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):
