@@ -14,7 +14,7 @@ import pytest
 import exports
 from unspool.domain.conversations import AuthorKind
 from unspool.sources import conversations
-from unspool.sources.conversations import Format, building, values
+from unspool.sources.conversations import Format, building, records
 
 
 def test_every_field_of_the_schema_is_kept(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_very_many_interleaved_sessions_are_whole(tmp_path: Path) -> None:
     ],
 )
 def test_times_in_each_form(value: object, expected: datetime | None) -> None:
-    assert values.parse_time(value) == expected
+    assert records.parse_time(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_times_in_each_form(value: object, expected: datetime | None) -> None:
 )
 def test_what_is_no_time_is_told(value: object) -> None:
     with pytest.raises(ValueError):
-        values.parse_time(value)
+        records.parse_time(value)
 
 
 def test_a_message_from_the_year_one_is_kept_without_a_time_and_the_rest_is_read(

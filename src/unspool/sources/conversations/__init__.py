@@ -14,7 +14,7 @@ from unspool.sources.conversations import building, chatgpt, claude, plain, slac
 from unspool.sources.conversations.building import ConversationMerger
 from unspool.sources.conversations.detection import Detection, Format, detect
 from unspool.sources.conversations.opening import Export, open_export
-from unspool.sources.conversations.reporting import ErrorLog, RecordError
+from unspool.sources.conversations.records import ErrorLog, RecordError
 from unspool.sources.conversations.streams import read_elements, read_lines
 from unspool.sources.conversations.transcripts import TranscriptReader
 

@@ -8,8 +8,9 @@ from typing import Any
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
 from unspool.sources.conversations.building import ConversationBuilder
-from unspool.sources.conversations.reporting import ErrorLog, RecordError
-from unspool.sources.conversations.values import (
+from unspool.sources.conversations.records import (
+    ErrorLog,
+    RecordError,
     clean_author,
     clean_text,
     get_dict,

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations.building import ConversationBuilder
-from unspool.sources.conversations.reporting import RecordError
-from unspool.sources.conversations.values import (
+from unspool.sources.conversations.records import (
+    RecordError,
     clean_author,
     clean_text,
     dump_json,

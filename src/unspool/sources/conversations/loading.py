@@ -91,11 +91,24 @@ def read_batches(
     or `NotFoundError` before the first batch if a path is no export.
     """
     check_project(project)
+    batch: dict[str, Conversation] = {}
+    length = 0
+    for one in _read_exports(paths, project, counts, on_progress):
+        if one.id in batch or length >= BATCH_CHARACTERS:
+            yield list(batch.values())
+            batch, length = {}, 0
+        batch[one.id] = one
+        length += sum(len(message.text) + MESSAGE_CHARACTERS for message in one.messages)
+    if batch:
+        yield list(batch.values())
+
+
+def _read_exports(
+    paths: Sequence[Path], project: str, counts: ImportCounts, on_progress: OnProgress | None
+) -> Iterator[Conversation]:
     with closing(ExportReader()) as reader:
         files = _expand(paths, counts, reader)
         total, done = sum(size for _, size in files), 0
-        waiting: dict[str, Conversation] = {}
-        length = 0
         for file, size in files:
 
             def report(count: int, before: int = done) -> None:
@@ -109,18 +122,8 @@ def read_batches(
                         )
                     )
 
-            for one in _read(file, project, reader, counts, report):
-                if one.id in waiting:
-                    yield list(waiting.values())
-                    waiting, length = {}, 0
-                waiting[one.id] = one
-                length += sum(len(message.text) + MESSAGE_CHARACTERS for message in one.messages)
-                if length >= BATCH_CHARACTERS:
-                    yield list(waiting.values())
-                    waiting, length = {}, 0
+            yield from _read(file, project, reader, counts, report)
             done += size
-        if waiting:
-            yield list(waiting.values())
 
 
 def _read(

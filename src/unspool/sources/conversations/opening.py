@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from unspool.errors import InputError, NotFoundError
-from unspool.sources.conversations.reporting import RecordError
+from unspool.sources.conversations.records import RecordError
 
 # Text of chats becomes 3 to 30 times as large when it is unpacked; a bomb 1000 times.
 MAX_RATIO = 200

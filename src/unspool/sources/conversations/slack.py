@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.sources.conversations.building import MAX_CHARS, MAX_MESSAGES, ConversationMerger
 from unspool.sources.conversations.opening import Export
-from unspool.sources.conversations.reporting import ErrorLog
-from unspool.sources.conversations.streams import read_elements
-from unspool.sources.conversations.values import (
+from unspool.sources.conversations.records import (
+    ErrorLog,
     clean_author,
     clean_text,
     get_dict,
@@ -23,6 +22,7 @@ from unspool.sources.conversations.values import (
     name_type,
     parse_id,
 )
+from unspool.sources.conversations.streams import read_elements
 
 _DAY = re.compile(r"(?P<root>(?:[^/]+/)*?)(?P<channel>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)\.json")
 _LISTS = ("users.json", "channels.json", "groups.json", "mpims.json", "dms.json")

@@ -12,8 +12,7 @@ import ijson
 from ijson.common import ObjectBuilder
 
 from unspool.sources.conversations.opening import StreamError
-from unspool.sources.conversations.reporting import RecordError
-from unspool.sources.conversations.values import name_type
+from unspool.sources.conversations.records import RecordError, name_type
 
 MAX_LINE_BYTES = 64 * 2**20
 MAX_ITEM_COST = 128 * 2**20  # characters of one conversation's JSON, and a few for each value

@@ -1,16 +1,20 @@
-"""Conversion of values of an export: names, times, kinds of authors, metadata. Pure."""
+"""Values of the records of an export, and the report of bad records with their position."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from unspool.domain.conversations import EARLIEST, LATEST, MAX_AUTHOR_LENGTH, AuthorKind
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Scalar
+from unspool.domain.reports import BadRecord
 
 MAX_TITLE_LENGTH = 500
 MAX_ID_LENGTH = 200
@@ -42,6 +46,48 @@ _KINDS = {
     "tool": AuthorKind.TOOL,
     "function": AuthorKind.TOOL,
 }
+
+
+class RecordError(Exception):
+    """A record cannot be read. The message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorLog:
+    """Bad records of an export, and the position that is being read."""
+
+    source: str
+    position: str = ""
+    records: list[BadRecord] = field(default_factory=list)
+
+    @contextmanager
+    def at(self, position: str) -> Iterator[ErrorLog]:
+        """Report a `RecordError` raised in this block, at a position inside the current one."""
+        inner = ErrorLog(self.source, f"{self.position} {position}".strip(), self.records)
+        try:
+            yield inner
+        except RecordError as error:
+            inner.add(str(error))
+
+    def add(self, reason: str) -> None:
+        """Report a bad record at the current position."""
+        self.records.append(
+            BadRecord(source=self.source, position=self.position or "the whole file", reason=reason)
+        )
+
+    def drain(self) -> Iterator[BadRecord]:
+        """Yield the records reported since the last call."""
+        records = self.records.copy()
+        self.records.clear()
+        yield from records
+
+    def parse_time(self, value: object) -> datetime | None:
+        """Parse a time. Report an invalid one and return None: the message is kept without it."""
+        try:
+            return parse_time(value)
+        except ValueError as error:
+            self.add(f"{error}; kept without a time")
+            return None
 
 
 def clean_text(text: str) -> str:
