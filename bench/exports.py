@@ -104,19 +104,20 @@ def written(path: Path, pieces: Iterator[str]) -> Path:
 
 def read(path: Path) -> None:
     """Read an export and say what it took."""
+    from unspool.domain.reports import BadRecord
     from unspool.sources import conversations
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     started = time.perf_counter()
     count = messages = bad = 0
     for one in conversations.read(path, project="bench"):
-        if isinstance(one, conversations.BadRecord):
+        if isinstance(one, BadRecord):
             bad += 1
         else:
             count += 1
             messages += len(one.messages)
     seconds = time.perf_counter() - started
-    size = conversations.size(path) / 1e6
+    size = conversations.measure(path) / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         f"{path.name:20} {size:5.0f} MB {count:7} conversations {messages:8} messages {bad} bad "

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from unspool.domain.conversations import Conversation
+from unspool.domain.reports import BadRecord
 from unspool.sources import conversations
-from unspool.sources.conversations import BadRecord, Tally
 
 
 def written(path: Path, value: object) -> Path:
@@ -40,9 +41,11 @@ def zipped(path: Path, members: dict[str, object]) -> Path:
     return path
 
 
-def read(path: Path, tally: Tally | None = None) -> tuple[list[Conversation], list[BadRecord]]:
+def read(
+    path: Path, counts: Counter[str] | None = None
+) -> tuple[list[Conversation], list[BadRecord]]:
     """All conversations of an export, and all that was wrong with it."""
-    found = list(conversations.read(path, project="chats", tally=tally))
+    found = list(conversations.read(path, project="chats", counts=counts))
     return [one for one in found if isinstance(one, Conversation)], [
         one for one in found if isinstance(one, BadRecord)
     ]

@@ -21,7 +21,7 @@ from unspool.domain.reports import Progress
 from unspool.indexing import preparing
 from unspool.processes import Limits
 from unspool.sources import extraction, reading
-from unspool.sources.conversations import drafts, isolation
+from unspool.sources.conversations import building, isolation
 from unspool.sources.extraction import extract
 from unspool.sources.folders import scan
 from unspool.sources.pages import page
@@ -205,7 +205,7 @@ def test_an_export_that_needs_too_much_memory_is_imported_up_to_that_place(
 def test_a_message_that_is_too_long_is_reported_and_the_others_are_imported(
     corpus: unspool.Corpus, tmp_path: Path
 ) -> None:
-    said = [{"text": "we sail"}, {"text": "walrus " * (drafts.MAX_CHARS // 7 + 1)}]
+    said = [{"text": "we sail"}, {"text": "walrus " * (building.MAX_CHARS // 7 + 1)}]
     report = corpus.remember_files(
         exports.lines(
             tmp_path / "a.jsonl", {"id": "a", "messages": said}, {"id": "b", "messages": said[1:]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,13 +12,13 @@ import exports
 from unspool.domain.conversations import AuthorKind
 from unspool.errors import InputError
 from unspool.sources import conversations
-from unspool.sources.conversations import Format, Tally
+from unspool.sources.conversations import Format
 
 
 def test_chatgpt_gives_the_branch_that_was_read_last(tmp_path: Path) -> None:
     path = exports.written(tmp_path / "anything.txt", [exports.chatgpt()])
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect(path) is Format.CHATGPT
+    assert conversations.detect_format(path) is Format.JSON
     assert exports.texts(talk) == [("user", "Which knot holds best?"), ("assistant", "A bowline.")]
     assert (talk.id, talk.title, talk.url, talk.project) == (
         "6f1c",
@@ -127,11 +128,11 @@ def test_chatgpt_archives_with_several_files(tmp_path: Path) -> None:
             ],
         },
     )
-    tally = Tally()
-    talks, bad = exports.read(path, tally)
-    assert conversations.detect(path) is Format.CHATGPT
+    counts: Counter[str] = Counter()
+    talks, bad = exports.read(path, counts)
+    assert conversations.detect_format(path) is Format.JSON
     assert [talk.id for talk in talks] == ["one", "two"]
-    assert tally.duplicates == 1
+    assert counts["duplicates"] == 1
     assert [one.position for one in bad] == ["conversations-001.json conversation 3"]
 
 
@@ -140,7 +141,7 @@ def test_an_unpacked_archive_is_read_like_the_archive(tmp_path: Path) -> None:
     exports.written(tmp_path / "export" / "users.json", [{"uuid": "x"}])
     ((talk,), _) = exports.read(tmp_path / "export")
     assert talk.title == "The lake"
-    assert conversations.detect(tmp_path / "export") is Format.CLAUDE
+    assert conversations.detect_format(tmp_path / "export") is Format.JSON
 
 
 def test_claude_gives_text_and_tools_but_no_thoughts(tmp_path: Path) -> None:
@@ -149,7 +150,7 @@ def test_claude_gives_text_and_tools_but_no_thoughts(tmp_path: Path) -> None:
         {"conversations.json": [exports.claude()], "users.json": [], "projects.json": []},
     )
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect(path) is Format.CLAUDE
+    assert conversations.detect_format(path) is Format.JSON
     assert exports.texts(talk) == [
         ("user", "How deep is the lake?"),
         ("web_search", "web_search: lake depth"),
@@ -206,15 +207,15 @@ def test_claude_messages_without_blocks_and_with_files_alone(tmp_path: Path) -> 
 
 
 def test_conversations_in_which_nothing_was_said_are_counted(tmp_path: Path) -> None:
-    tally = Tally()
+    counts: Counter[str] = Counter()
     talks, bad = exports.read(
         exports.written(
             tmp_path / "c.json", [exports.claude("x", chat_messages=[]), exports.claude("y")]
         ),
-        tally,
+        counts,
     )
     assert [talk.id for talk in talks] == ["y"]
-    assert tally.empty == 1
+    assert counts["empty"] == 1
     assert bad == []
 
 
@@ -231,7 +232,7 @@ def test_slack_gives_a_conversation_for_each_channel_and_day(tmp_path: Path, for
             {prefix + name: value for name, value in exports.slack_files().items()},
         )
     talks, bad = exports.read(path)
-    assert conversations.detect(path) is Format.SLACK
+    assert conversations.detect_format(path) is Format.SLACK
     assert bad == []
     assert [(talk.id, talk.title) for talk in talks] == [
         ("D9/2026-01-05", "Ann, Bob Baker 2026-01-05"),
@@ -344,10 +345,10 @@ def test_a_slack_day_that_cannot_be_is_read_without_a_time(tmp_path: Path, day: 
 def test_the_same_slack_message_twice_is_counted(tmp_path: Path) -> None:
     files = exports.slack_files()
     files["general/2026-01-06.json"] = [{"user": "U1", "text": "once", "ts": "1767690000.0"}] * 2
-    tally = Tally()
-    talks, _ = exports.read(exports.zipped(tmp_path / "s.zip", files), tally)
+    counts: Counter[str] = Counter()
+    talks, _ = exports.read(exports.zipped(tmp_path / "s.zip", files), counts)
     assert exports.texts(talks[-1]) == [("Ann", "once")]
-    assert tally.duplicates == 1
+    assert counts["duplicates"] == 1
 
 
 def test_a_slack_day_of_very_many_messages_is_several_conversations(tmp_path: Path) -> None:
@@ -395,4 +396,4 @@ def test_names_with_tricks_in_an_archive_are_no_days(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("hello")
     with pytest.raises(InputError, match="holds no conversations"):
-        conversations.detect(tmp_path)
+        conversations.detect_format(tmp_path)

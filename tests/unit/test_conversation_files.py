@@ -87,7 +87,7 @@ def test_a_damaged_member_is_reported_and_the_others_are_read(tmp_path: Path) ->
 def test_an_empty_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "c.json").write_bytes(content)
     with pytest.raises(InputError, match="is empty"):
-        conversations.detect(tmp_path / "c.json")
+        conversations.detect_format(tmp_path / "c.json")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_binary_file_is_told(tmp_path: Path, content: bytes) -> None:
 def test_a_file_that_is_no_conversations_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / "c.json").write_text(content)
     with pytest.raises(InputError, match="no conversations"):
-        conversations.detect(tmp_path / "c.json")
+        conversations.detect_format(tmp_path / "c.json")
 
 
 def test_an_export_without_conversations_is_read_as_none(tmp_path: Path) -> None:
@@ -127,16 +127,16 @@ def test_an_export_without_conversations_is_read_as_none(tmp_path: Path) -> None
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
-        conversations.detect(tmp_path / "missing.json")
+        conversations.detect_format(tmp_path / "missing.json")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError) as raised:
-        conversations.detect(tmp_path / "pipe")
+        conversations.detect_format(tmp_path / "pipe")
     assert (
         str(raised.value)
         == f"{tmp_path / 'pipe'} is neither a file nor a folder; give an export of conversations"
     )
     with pytest.raises(InputError, match="too long"):
-        conversations.detect(tmp_path / ("a" * 300))
+        conversations.detect_format(tmp_path / ("a" * 300))
     with pytest.raises(InputError, match="project name"):
         conversations.read(exports.written(tmp_path / "c.json", PLAIN), project="a,b")
 
@@ -190,14 +190,14 @@ def test_a_member_with_a_password_is_reported(tmp_path: Path) -> None:
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
     with pytest.raises(InputError, match="cannot be read"):
-        conversations.detect(path)
+        conversations.detect_format(path)
 
 
 def test_an_archive_without_conversations_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no conversations"):
-        conversations.detect(exports.zipped(tmp_path / "c.zip", {"a.txt": b"hello"}))
+        conversations.detect_format(exports.zipped(tmp_path / "c.zip", {"a.txt": b"hello"}))
     with pytest.raises(InputError, match="holds no conversations"):
-        conversations.detect(exports.zipped(tmp_path / "empty.zip", {}))
+        conversations.detect_format(exports.zipped(tmp_path / "empty.zip", {}))
 
 
 def test_a_line_that_is_too_long_is_left_out(
@@ -266,7 +266,7 @@ def test_bytes_are_counted_up_to_the_size(tmp_path: Path, form: str) -> None:
     seen: list[int] = []
     list(conversations.read(path, project="chats", on_bytes=seen.append))
     assert seen == sorted(seen)
-    assert seen[-1] == conversations.size(path)
+    assert seen[-1] == conversations.measure(path)
 
 
 def test_conversations_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> None:
@@ -277,22 +277,23 @@ def test_conversations_come_before_the_file_is_read_to_its_end(tmp_path: Path) -
     seen = [0]
     first = next(iter(conversations.read(path, project="chats", on_bytes=seen.append)))
     assert isinstance(first, Conversation)
-    assert seen[-1] < conversations.size(path) / 4
+    assert seen[-1] < conversations.measure(path) / 4
 
 
 def test_a_format_is_not_told_by_the_name(tmp_path: Path) -> None:
     assert (
-        conversations.detect(exports.lines(tmp_path / "conversations.json", *PLAIN)) is Format.JSONL
+        conversations.detect_format(exports.lines(tmp_path / "conversations.json", *PLAIN))
+        is Format.JSONL
     )
     assert (
-        conversations.detect(exports.written(tmp_path / "c.jsonl", [exports.claude()]))
-        is Format.CLAUDE
+        conversations.detect_format(exports.written(tmp_path / "c.jsonl", [exports.claude()]))
+        is Format.JSON
     )
     assert (
-        conversations.detect(
+        conversations.detect_format(
             exports.zipped(tmp_path / "c.txt", {"conversations.json": [exports.chatgpt()]})
         )
-        is Format.CHATGPT
+        is Format.JSON
     )
 
 
@@ -305,13 +306,13 @@ def test_a_folder_stands_for_the_exports_in_it(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("nothing that is looked at")
     (folder / "again.jsonl").symlink_to(one)
     (folder / "boats" / "up").symlink_to(folder)
-    intake = loading.Intake()
-    (batch,) = loading.batches([folder], project="chats", intake=intake)
+    intake = loading.ImportCounts()
+    (batch,) = loading.read_batches([folder], project="chats", counts=intake)
     assert [conversation.id for conversation in batch] == ["b", "a"]
     assert [warning.rpartition(": ")[2] for warning in intake.warnings] == ["2"]
-    (batch,) = loading.batches([one, two], project="chats", intake=loading.Intake())
+    (batch,) = loading.read_batches([one, two], project="chats", counts=loading.ImportCounts())
     assert [conversation.id for conversation in batch] == ["a", "b"]
     (tmp_path / "empty").mkdir()
     for path in (tmp_path / "empty", folder / "package.json"):
         with pytest.raises(InputError):
-            list(loading.batches([path], project="chats", intake=loading.Intake()))
+            list(loading.read_batches([path], project="chats", counts=loading.ImportCounts()))

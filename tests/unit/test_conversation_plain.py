@@ -4,6 +4,7 @@ kinds, duplicates, splitting.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import exports
 from unspool.domain.conversations import AuthorKind
 from unspool.sources import conversations
-from unspool.sources.conversations import Format, Tally, drafts, values
+from unspool.sources.conversations import Format, building, records
 
 
 def test_every_field_of_the_schema_is_kept(tmp_path: Path) -> None:
@@ -37,7 +38,7 @@ def test_every_field_of_the_schema_is_kept(tmp_path: Path) -> None:
     }
     path = exports.written(tmp_path / "c.json", record)
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect(path) is Format.JSON
+    assert conversations.detect_format(path) is Format.JSONL
     assert (talk.id, talk.title, talk.scenario_title, talk.url) == (
         "deploy-7",
         "Deploying",
@@ -81,7 +82,7 @@ def test_several_conversations_in_each_form(tmp_path: Path, form: str) -> None:
         "a": ["1", "3"],
         "b": ["2"],
     }
-    assert conversations.detect(path) is (Format.JSONL if "lines" in form else Format.JSON)
+    assert conversations.detect_format(path) is (Format.JSONL if "lines" in form else Format.JSON)
     assert bad == []
 
 
@@ -102,12 +103,12 @@ def test_lines_of_a_chat_api_stay_apart_though_they_begin_alike(tmp_path: Path) 
         ]
     }
     three = {"messages": [system, {"role": "user", "content": "Bye"}]}
-    tally = Tally()
+    counts: Counter[str] = Counter()
     path = exports.lines(tmp_path / "c.jsonl", one, two, three, one)
-    talks, bad = exports.read(path, tally)
+    talks, bad = exports.read(path, counts)
     assert len({talk.id for talk in talks}) == 3
     assert talks[1].id == f"{talks[0].id}-2"
-    assert tally.duplicates == 1
+    assert counts["duplicates"] == 1
     assert bad == []
     assert [talk.id for talk in exports.read(path)[0]] == [talk.id for talk in talks]
 
@@ -175,13 +176,13 @@ def test_what_is_there_twice_is_counted_and_the_first_stands(tmp_path: Path) -> 
             {"text": "z"},
         ],
     }
-    tally = Tally()
+    counts: Counter[str] = Counter()
     ((found,), bad) = exports.read(
         exports.written(tmp_path / "c.json", [first, {"id": "a", "messages": [{"text": "late"}]}]),
-        tally,
+        counts,
     )
     assert [text for _, text in exports.texts(found)] == ["x", "z", "z"]
-    assert tally.duplicates == 2
+    assert counts["duplicates"] == 2
     assert bad == []
 
 
@@ -246,7 +247,7 @@ def test_a_long_session_is_kept_as_several(tmp_path: Path) -> None:
 def test_a_session_with_very_much_text_is_kept_as_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "MAX_CHARS", 100)
+    monkeypatch.setattr(building, "MAX_CHARS", 100)
     said = [{"conversation": "s", "text": letter * 60} for letter in "abc"]
     talks, _ = exports.read(exports.lines(tmp_path / "c.jsonl", *said))
     assert [one.id for one in talks] == ["s", "s#2", "s#3"]
@@ -255,7 +256,7 @@ def test_a_session_with_very_much_text_is_kept_as_several(
 def test_a_session_that_goes_on_after_it_was_closed_goes_on_as_its_next_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "OPEN_MESSAGES", 4)
+    monkeypatch.setattr(building, "OPEN_MESSAGES", 4)
     order = "aab" * 3 + "cc" + "a"
     said = [{"conversation": name, "text": f"{name}{number}"} for number, name in enumerate(order)]
     talks, bad = exports.read(exports.lines(tmp_path / "c.jsonl", *said))
@@ -298,7 +299,7 @@ def test_very_many_interleaved_sessions_are_whole(tmp_path: Path) -> None:
     ],
 )
 def test_times_in_each_form(value: object, expected: datetime | None) -> None:
-    assert values.moment(value) == expected
+    assert records.parse_time(value) == expected
 
 
 @pytest.mark.parametrize(
@@ -322,7 +323,7 @@ def test_times_in_each_form(value: object, expected: datetime | None) -> None:
 )
 def test_what_is_no_time_is_told(value: object) -> None:
     with pytest.raises(ValueError):
-        values.moment(value)
+        records.parse_time(value)
 
 
 def test_a_message_from_the_year_one_is_kept_without_a_time_and_the_rest_is_read(

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import exports
 from unspool.domain.conversations import Conversation
+from unspool.domain.reports import BadRecord
 from unspool.errors import InputError
 from unspool.sources import conversations
-from unspool.sources.conversations import BadRecord
 
 KEYS = st.sampled_from(
     "id uuid title name created_at create_time messages chat_messages mapping current_node "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import exports
 from unspool.domain.conversations import AuthorKind
 from unspool.sources import conversations
-from unspool.sources.conversations import Format, Tally
+from unspool.sources.conversations import Format
 
 
 def event(kind: str, name: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def test_a_session_of_claude_code(tmp_path: Path) -> None:
         event("assistant", "u6", [{"type": "text", "text": "Fixed."}]),
     )
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect(path) is Format.TRANSCRIPT
+    assert conversations.detect_format(path) is Format.TRANSCRIPT
     assert exports.texts(talk) == [
         ("user", "Fix the leak\nin the hull"),
         ("claude-x", "Looking."),
@@ -130,7 +131,7 @@ def test_what_a_second_agent_did_is_a_conversation_of_its_own(tmp_path: Path) ->
 
 
 def test_events_that_are_repeated_or_broken(tmp_path: Path) -> None:
-    tally = Tally()
+    counts: Counter[str] = Counter()
     path = exports.lines(
         tmp_path / "s.jsonl",
         event("user", "u1", "a"),
@@ -142,9 +143,9 @@ def test_events_that_are_repeated_or_broken(tmp_path: Path) -> None:
         event("user", "u4", "b", timestamp="late"),
         ["no", "object"],
     )
-    ((talk,), bad) = exports.read(path, tally)
+    ((talk,), bad) = exports.read(path, counts)
     assert [text for _, text in exports.texts(talk)] == ["a", "b"]
-    assert tally.duplicates == 1
+    assert counts["duplicates"] == 1
     assert [one.position for one in bad] == [
         "line 3",
         "line 4",
@@ -221,7 +222,7 @@ def test_a_rollout_of_codex(tmp_path: Path) -> None:
         rolled("event_msg", {"type": "token_count", "info": {}}),
     )
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect(path) is Format.TRANSCRIPT
+    assert conversations.detect_format(path) is Format.TRANSCRIPT
     assert exports.texts(talk) == [
         ("user", "Paint the boat"),
         ("shell", 'shell: {"command":["ls"]}'),

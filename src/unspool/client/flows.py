@@ -48,7 +48,7 @@ from unspool.errors import (
 )
 
 if TYPE_CHECKING:
-    from unspool.sources.conversations.loading import Intake
+    from unspool.sources.conversations.loading import ImportCounts
 
 # between two looks at a job: progress is written twice a second
 FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
@@ -361,8 +361,10 @@ def load(
         raise InputError("no file was given; name at least one export")
     check_project(project)
     started = time.monotonic()
-    intake = loading.Intake()
-    for read in loading.batches(paths, project=project, intake=intake, on_progress=on_progress):
+    intake = loading.ImportCounts()
+    for read in loading.read_batches(
+        paths, project=project, counts=intake, on_progress=on_progress
+    ):
         for batch in _batches(
             read, lambda one: len(encoded(calls.conversation_of(one))), most=most
         ):
@@ -370,7 +372,7 @@ def load(
     return intake.report(project, time.monotonic() - started)
 
 
-def _load(some: Sequence[Conversation], intake: Intake) -> Flow[None]:
+def _load(some: Sequence[Conversation], intake: ImportCounts) -> Flow[None]:
     """Have a batch stored.
 
     Where it is refused, halves of it, until it is known which one is; the others go in.
@@ -382,7 +384,7 @@ def _load(some: Sequence[Conversation], intake: Intake) -> Flow[None]:
         if isinstance(error, SwitchedError):
             raise
         if len(some) == 1:
-            intake.refuse(
+            intake.add_bad_record(
                 BadRecord(source=some[0].id, position="the whole conversation", reason=str(error))
             )
             return

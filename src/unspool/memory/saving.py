@@ -24,7 +24,7 @@ from unspool.errors import ConflictError, InputError, SwitchedError
 from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.memory import messages
 from unspool.sources.conversations import loading
-from unspool.sources.conversations.loading import Intake
+from unspool.sources.conversations.loading import ImportCounts
 from unspool.sources.secrets.masking import limit_warnings, warn_about_secrets
 
 _TRIES = 20
@@ -45,7 +45,7 @@ class SaveResult(NamedTuple):
 def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
     """Store conversations of one project in one transaction. They are findable afterwards."""
     started = time.monotonic()
-    counts = Intake()
+    counts = ImportCounts()
     project_id = save(indexer, given, counts)
     if counts.chunks and project_id is not None:
         indexer.store.finish_run(project_id, put=counts.chunks)
@@ -59,7 +59,7 @@ def append(indexer: Indexer, project: str, id_: str, given: Sequence[Message]) -
     can safely send it again.
     """
     started = time.monotonic()
-    counts = Intake()
+    counts = ImportCounts()
     conversation = Conversation(project=project, id=id_, messages=given)
     prepared = messages.prepare_conversation(conversation, start=0, chunker=indexer.chunker)
     vectors = _embed(indexer, [prepared], counts)
@@ -82,9 +82,11 @@ def load(
 ) -> RememberReport:
     """Import exports of conversations. An unreadable record is reported, the rest imported."""
     started = time.monotonic()
-    counts = Intake()
+    counts = ImportCounts()
     project_id, absorbed = None, 0
-    for batch in loading.batches(files, project=project, intake=counts, on_progress=on_progress):
+    for batch in loading.read_batches(
+        files, project=project, counts=counts, on_progress=on_progress
+    ):
         project_id = _save_batch(indexer, batch, counts) or project_id
         if project_id is not None:
             absorbed = indexer.keep_up(project_id, written=counts.chunks, absorbed=absorbed)
@@ -93,7 +95,9 @@ def load(
     return counts.report(project, time.monotonic() - started)
 
 
-def _save_batch(indexer: Indexer, batch: Sequence[Conversation], counts: Intake) -> int | None:
+def _save_batch(
+    indexer: Indexer, batch: Sequence[Conversation], counts: ImportCounts
+) -> int | None:
     """Save conversations as `save` does, and report those that cannot be saved."""
     try:
         return save(indexer, batch, counts)
@@ -101,7 +105,7 @@ def _save_batch(indexer: Indexer, batch: Sequence[Conversation], counts: Intake)
         raise
     except (InputError, ConflictError) as error:
         if len(batch) == 1:
-            counts.refuse(
+            counts.add_bad_record(
                 BadRecord(source=batch[0].id, position="the whole conversation", reason=str(error))
             )
             return None
@@ -109,7 +113,7 @@ def _save_batch(indexer: Indexer, batch: Sequence[Conversation], counts: Intake)
     return next(filter(None, ids), None)
 
 
-def save(indexer: Indexer, given: Sequence[Conversation], counts: Intake) -> int | None:
+def save(indexer: Indexer, given: Sequence[Conversation], counts: ImportCounts) -> int | None:
     """Store conversations of one project in one transaction.
 
     Return the project's id, or None if nothing has changed.
@@ -171,7 +175,7 @@ def _find_first_change(
 def _embed(
     indexer: Indexer,
     prepared: Sequence[PreparedConversation],
-    counts: Intake,
+    counts: ImportCounts,
     *,
     known: Mapping[bytes, bytes] | None = None,
 ) -> dict[bytes, bytes]:
@@ -249,7 +253,9 @@ def _write(
     return SaveResult(row.id, len(heads), written)
 
 
-def _count(counts: Intake, prepared: Sequence[PreparedConversation], result: SaveResult) -> None:
+def _count(
+    counts: ImportCounts, prepared: Sequence[PreparedConversation], result: SaveResult
+) -> None:
     counts.updated += result.existing
     counts.added += len(prepared) - result.existing
     counts.messages += result.written.messages

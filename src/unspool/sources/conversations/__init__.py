@@ -1,9 +1,8 @@
-"""Exports of conversations, read piece by piece: whatever their size, a bounded part of them is
-in memory.
-"""
+"""Exports of conversations, read in bounded memory whatever their size."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,40 +10,37 @@ from typing import Any, BinaryIO
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import check_project
 from unspool.domain.reports import BadRecord
-from unspool.sources.conversations import chatgpt, claude, plain, slack
-from unspool.sources.conversations.detection import KNOWN, Format, Found, find
-from unspool.sources.conversations.drafts import MAX_CHARS, Binder, Shelf, Tally
-from unspool.sources.conversations.opening import Meter, StreamError, container, file_stream
-from unspool.sources.conversations.streams import elements, lines
-from unspool.sources.conversations.transcripts import Transcripts
-from unspool.sources.conversations.values import named
+from unspool.sources.conversations import building, chatgpt, claude, plain, slack
+from unspool.sources.conversations.building import ConversationMerger
+from unspool.sources.conversations.detection import Detection, Format, detect
+from unspool.sources.conversations.opening import Export, open_export
+from unspool.sources.conversations.records import ErrorLog, RecordError
+from unspool.sources.conversations.streams import read_elements, read_lines
+from unspool.sources.conversations.transcripts import TranscriptReader
 
-__all__ = ["KNOWN", "BadRecord", "Format", "Tally", "detect", "read", "size"]
+__all__ = ["Format", "detect_format", "measure", "read"]
 
-_SHAPES = (chatgpt, claude, plain)
+# readers of a whole conversation, by the key of its messages
+_READERS = {
+    "mapping": chatgpt.read_conversation,
+    "chat_messages": claude.read_conversation,
+    "messages": plain.read_conversation,
+}
 
 
-def detect(path: Path) -> Format:
-    """The format, by what is in the file, folder or archive.
+def detect_format(path: Path) -> Format:
+    """Return the format of an export.
 
-    Raises `NotFoundError` or `InputError` where it is none.
+    Raise `NotFoundError` or `InputError` if there is none.
     """
-    return find(path).format
+    with open_export(path) as export:
+        return detect(path, export).format
 
 
-def size(path: Path) -> int:
-    """How many bytes `read` will read: of an archive what comes out of it.
-
-    Raises as `detect` does.
-    """
-    found = find(path)
-    with container(path) as export:
-        if export is None:
-            return path.stat().st_size
-        names = export.names()
-        if found.format is Format.SLACK:
-            return sum(bytes_ for name, bytes_ in names.items() if name.endswith(".json"))
-        return sum(names[name] for name in found.names)
+def measure(path: Path) -> int:
+    """Return how many bytes `read` will read, unpacked. Raise the errors of `detect_format`."""
+    with open_export(path) as export:
+        return sum(export.sizes[name] for name in detect(path, export).names)
 
 
 def read(
@@ -52,121 +48,79 @@ def read(
     *,
     project: str,
     on_bytes: Callable[[int], None] | None = None,
-    tally: Tally | None = None,
+    counts: Counter[str] | None = None,
 ) -> Iterator[Conversation | BadRecord]:
-    """The conversations of an export as they are read, and between them what could not be.
+    """Yield the conversations of an export, and its bad records between them.
 
-    `on_bytes` is called with how many bytes have been read so far; `tally` counts what was left out
-    because it was there already. Raises `NotFoundError` or `InputError`, before anything is read,
-    for what cannot be opened or is no export.
+    `on_bytes` gets the number of bytes read so far. `counts` gets the number of "duplicates" and
+    of "empty" conversations. Raise the errors of `detect_format` before anything is read.
     """
     check_project(project)
-    found = find(path)
-    return _Reader(
-        path,
-        found,
-        project=project,
-        meter=Meter(on_bytes),
-        tally=tally if tally is not None else Tally(),
-    ).read()
+    with open_export(path) as export:
+        detection = detect(path, export)
+    merger = ConversationMerger(project=project, counts=Counter() if counts is None else counts)
+    return _read_export(path, detection, merger, on_bytes)
 
 
-class _Reader:
-    """One pass over an export."""
-
-    def __init__(
-        self, path: Path, found: Found, *, project: str, meter: Meter, tally: Tally
-    ) -> None:
-        self._path = path
-        self._found = found
-        self._meter = meter
-        self._binder = Binder(project=project, tally=tally)
-        self._bad: list[BadRecord] = []
-
-    def read(self) -> Iterator[Conversation | BadRecord]:
-        for conversation in self._conversations():
-            yield from self._complaints()
+def _read_export(
+    path: Path,
+    detection: Detection,
+    merger: ConversationMerger,
+    on_bytes: Callable[[int], None] | None,
+) -> Iterator[Conversation | BadRecord]:
+    log = ErrorLog(str(path))
+    with open_export(path, on_bytes) as export:
+        for conversation in _read_files(export, detection, merger, log):
+            yield from log.drain()
             if conversation is None:
                 continue
             longest = max(len(message.text) for message in conversation.messages)
-            if longest <= MAX_CHARS:
+            if longest <= building.MAX_CHARS:
                 yield conversation
-            else:  # the message is alone: conversations are split before they become too long
-                self._complain(
-                    f"conversation {conversation.id}",
-                    f"a message has {longest} characters; the limit is {MAX_CHARS}",
+                continue
+            # The message is alone: longer conversations are split.
+            with log.at(f"conversation {conversation.id}"):
+                raise RecordError(
+                    f"a message has {longest} characters; the limit is {building.MAX_CHARS}"
                 )
-        yield from self._complaints()
+    yield from log.drain()
 
-    def _complaints(self) -> Iterator[BadRecord]:
-        bad, self._bad = self._bad, []
-        yield from bad
 
-    def _complain(self, position: str, reason: str) -> None:
-        self._bad.append(BadRecord(source=str(self._path), position=position, reason=reason))
+def _read_files(
+    export: Export, detection: Detection, merger: ConversationMerger, log: ErrorLog
+) -> Iterator[Conversation | None]:
+    """Yield conversations, and None after each record, so that errors are reported at once."""
+    if detection.format is Format.SLACK:
+        yield from slack.read_export(export, merger, log)
+        return
+    for name in detection.names:
+        with log.at(name) as file_log, export.open_stream(name) as stream:
+            yield from _read_records(stream, detection.format, merger, file_log)
 
-    def _conversations(self) -> Iterator[Conversation | None]:
-        with container(self._path) as export:
-            if export is None:
-                with file_stream(self._path, self._meter) as stream:
-                    yield from self._stream(stream, "")
-            elif self._found.format is Format.SLACK:
-                yield from slack.read(export, self._binder, self._meter, self._complain)
+
+def _read_records(
+    stream: BinaryIO, format_: Format, merger: ConversationMerger, log: ErrorLog
+) -> Iterator[Conversation | None]:
+    is_document = format_ is Format.JSON
+    unit = "conversation" if is_document else "line"
+    transcript = TranscriptReader(merger)
+    for item in read_elements(stream) if is_document else read_lines(stream):
+        with log.at(f"{unit} {item.number}") as record_log:
+            record = item.get_record()
+            if format_ is Format.TRANSCRIPT:
+                yield from transcript.read_event(record, record_log)
             else:
-                for name in self._found.names:
-                    try:
-                        with export.stream(name, self._meter) as stream:
-                            yield from self._stream(stream, f"{name} ")
-                    except StreamError as error:
-                        self._complain(name, str(error))
+                yield from _read_record(record, merger, record_log)
+        yield None
+    yield from merger.close()
 
-    def _stream(self, stream: BinaryIO, prefix: str) -> Iterator[Conversation | None]:
-        """A document or lines; None after each of them, so that complaints are not kept until a
-        conversation is whole.
-        """
-        shelf = Shelf(self._binder)
-        transcripts = Transcripts(shelf) if self._found.format is Format.TRANSCRIPT else None
-        unit = "line" if self._found.by_line else "conversation"
-        for item in lines(stream) if self._found.by_line else elements(stream):
-            position = f"{prefix}{unit} {item.number}"
 
-            def complain(where: str, reason: str, position: str = position) -> None:
-                self._complain(f"{position} {where}".rstrip(), reason)
-
-            if item.reason:
-                complain("", item.reason)
-            elif transcripts is not None:
-                yield from transcripts.add(item.value, complain)
-            else:
-                yield from self._record(item.value, shelf, complain)
-            yield None
-        yield from shelf.close()
-
-    def _record(
-        self, record: Any, shelf: Shelf, complain: plain.Complaint
-    ) -> Iterator[Conversation]:
-        if not isinstance(record, dict):
-            complain("", f"it is {named(record)}; an object was expected")
+def _read_record(
+    record: dict[str, Any], merger: ConversationMerger, log: ErrorLog
+) -> Iterator[Conversation]:
+    for key, read_conversation in _READERS.items():
+        if key in record:
+            builder, messages = read_conversation(record, log)
+            yield from merger.add_conversation(builder, messages)
             return
-        for shape in _SHAPES:
-            if shape.is_conversation(record):
-                draft = shape.conversation(record, complain)
-                if draft is not None:
-                    yield from self._binder.bind(draft)
-                return
-        if not plain.is_message(record):
-            complain("", "it has neither messages nor a text")
-            return
-        key = plain.session_of(record)
-        draft = shelf.draft(key)
-        draft.id = key
-        plain.describe(
-            draft,
-            {
-                name: value
-                for name, value in record.items()
-                if name not in ("created_at", "metadata")
-            },
-            complain,
-        )
-        yield from shelf.put(key, plain.message(draft, record, complain))
+    yield from plain.read_message(record, merger, log)

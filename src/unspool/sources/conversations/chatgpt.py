@@ -1,139 +1,118 @@
-"""Conversations of a ChatGPT export: a tree of messages, of which the branch that was read last
-is kept. Pure.
+"""Conversations of a ChatGPT export.
+
+Messages form a tree, of which the branch that was read last is kept. Pure.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
-from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import (
-    author_name,
-    clean,
-    identity,
-    kind_of,
-    metadata_of,
-    named,
-    one_line,
-    shortened,
-    word,
+from unspool.sources.conversations.building import ConversationBuilder
+from unspool.sources.conversations.records import (
+    ErrorLog,
+    RecordError,
+    clean_author,
+    convert_metadata,
+    get_dict,
+    get_text,
+    join_line,
+    name_type,
+    parse_id,
+    parse_kind,
+    shorten,
 )
 
 _PAGE = "https://chatgpt.com/c/"
-# What the model thought to itself, and what is told to it in every conversation.
-_SILENT = frozenset(
+# thoughts of the model, and the instructions it gets in every conversation
+_HIDDEN = frozenset(
     {"thoughts", "reasoning_recap", "user_editable_context", "model_editable_context"}
 )
 
 
-def is_conversation(record: dict[str, Any]) -> bool:
-    """Whether a record is a conversation of a ChatGPT export."""
-    return "mapping" in record
-
-
-def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
-    """A conversation; None, with a complaint, where it has no tree of messages."""
+def read_conversation(
+    record: dict[str, Any], log: ErrorLog
+) -> tuple[ConversationBuilder, list[Message]]:
+    """Read a conversation and its messages."""
     mapping = record.get("mapping")
     if not isinstance(mapping, dict):
-        complain("", f"its mapping is {named(mapping)}; an object of messages was expected")
-        return None
-    given = identity(record.get("conversation_id")) or identity(record.get("id"))
-    draft = Draft(id=given, title=one_line(record.get("title")), url=_PAGE + given if given else "")
-    draft.created_at = when(record.get("create_time"), complain)
-    draft.metadata = {
-        "source": "chatgpt",
-        **metadata_of({"model": record.get("default_model_slug"), "gizmo": record.get("gizmo_id")}),
-    }
-    for name in _branch(mapping, record.get("current_node")):
-        node = mapping[name]
-        if not isinstance(node, dict) or not isinstance(node.get("message"), dict | None):
-            complain(
-                f"message {one_line(name, 40)}",
-                f"it is {named(node)} without a message; an object was expected",
-            )
-        elif node.get("message"):
-            draft.messages += _messages(
-                draft,
-                node["message"],
-                lambda _, reason, name=name: complain(f"message {one_line(name, 40)}", reason),  # type: ignore[misc]
-            )
-    return draft
+        raise RecordError(
+            f"its mapping is {name_type(mapping)}; an object of messages was expected"
+        )
+    id_ = parse_id(record.get("conversation_id")) or parse_id(record.get("id"))
+    about = {"model": record.get("default_model_slug"), "gizmo": record.get("gizmo_id")}
+    builder = ConversationBuilder(
+        id=id_,
+        title=join_line(record.get("title")),
+        url=_PAGE + id_ if id_ else "",
+        created_at=log.parse_time(record.get("create_time")),
+        metadata={"source": "chatgpt", **convert_metadata(about)},
+    )
+    messages: list[Message] = []
+    for name in _list_branch(mapping, record.get("current_node")):
+        with log.at(f"message {join_line(name, 40)}") as message_log:
+            messages += _read_node(builder, mapping[name], message_log)
+    return builder, messages
 
 
-def _branch(mapping: dict[str, Any], current: Any) -> list[str]:
-    """The names of the nodes from the root to the current one."""
+def _list_branch(mapping: dict[str, Any], current: Any) -> list[str]:
+    """List the names of the nodes from the root to the current one."""
     if not isinstance(current, str) or current not in mapping:
-        current = _latest(mapping)
+        current = _find_latest_leaf(mapping)
     path: dict[str, None] = {}
     while isinstance(current, str) and current in mapping and current not in path:
         path[current] = None
-        node = mapping[current]
-        current = node.get("parent") if isinstance(node, dict) else None
+        current = get_dict(mapping[current]).get("parent")
     return list(path)[::-1]
 
 
-def _latest(mapping: dict[str, Any]) -> str | None:
-    """The youngest of the nodes that nothing follows; of equals the last."""
-    parents = {
-        node.get("parent")
-        for node in mapping.values()
-        if isinstance(node, dict) and isinstance(node.get("parent"), str)
-    }
+def _find_latest_leaf(mapping: dict[str, Any]) -> str | None:
+    nodes = {name: get_dict(node) for name, node in mapping.items()}
+    parents = {parent for node in nodes.values() if isinstance(parent := node.get("parent"), str)}
     latest, best = None, float("-inf")
-    for name, node in mapping.items():
-        said = node.get("message") if isinstance(node, dict) else None
-        time = said.get("create_time") if isinstance(said, dict) else None
+    for name, node in nodes.items():
+        time = get_dict(node.get("message")).get("create_time")
         age = float(time) if isinstance(time, int | float) and abs(time) < 1e15 else 0.0
         if name not in parents and age >= best:
             latest, best = name, age
     return latest
 
 
-def _messages(draft: Draft, said: dict[str, Any], complain: Complaint) -> list[Message]:
-    about = said["metadata"] if isinstance(said.get("metadata"), dict) else {}
-    body = said.get("content")
-    form = word(body.get("content_type")) if isinstance(body, dict) else ""
-    if about.get("is_visually_hidden_from_conversation") or form in _SILENT:
+def _read_node(builder: ConversationBuilder, node: Any, log: ErrorLog) -> list[Message]:
+    if not isinstance(node, dict) or not isinstance(node.get("message"), dict | None):
+        raise RecordError(f"it is {name_type(node)} without a message; an object was expected")
+    message = get_dict(node.get("message"))
+    body = message.get("content")
+    content_type = get_dict(body).get("content_type")
+    is_hidden = get_dict(message.get("metadata")).get("is_visually_hidden_from_conversation")
+    if not message or is_hidden or get_text(content_type) in _HIDDEN:
         return []
-    author = said["author"] if isinstance(said.get("author"), dict) else {}
-    role = author.get("role")
-    kind = kind_of(role)
-    name = author_name(author.get("name"))
+    author = get_dict(message.get("author"))
+    kind, name = parse_kind(author.get("role")), clean_author(author.get("name"))
     if kind is None:
-        kind, name = AuthorKind.USER, name or author_name(role)
-    at = when(said.get("create_time"), complain)
-    id = identity(said.get("id"))
-    try:
-        made = content.messages(draft, _body(body), kind=kind, author=name, at=at, id=id)
-    except content.ContentError as error:
-        complain("", str(error))
-        return []
-    recipient = said.get("recipient")
-    if kind is AuthorKind.ASSISTANT and isinstance(recipient, str) and recipient not in ("", "all"):
-        tool = author_name(recipient)
-        return [_short(one, tool, content.call(tool, one.text)) for one in made]
-    return [
-        _short(one, one.author, clean(shortened(one.text))) if kind is AuthorKind.TOOL else one
-        for one in made
-    ]
+        kind, name = AuthorKind.USER, name or clean_author(author.get("role"))
+    at = log.parse_time(message.get("create_time"))
+    template = Message(text="", author=name, kind=kind, at=at, id=parse_id(message.get("id")))
+    messages = content.read_messages(builder, _unwrap(body), template)
+    tool = clean_author(message.get("recipient"))
+    if kind is AuthorKind.ASSISTANT and tool not in ("", "all"):
+        return [
+            replace(
+                one, text=content.format_call(tool, one.text), author=tool, kind=AuthorKind.TOOL
+            )
+            for one in messages
+        ]
+    if kind is AuthorKind.TOOL:
+        return [replace(one, text=shorten(one.text), kind=kind) for one in messages]
+    return messages
 
 
-def _short(message: Message, author: str, text: str) -> Message:
-    return Message(text=text, author=author, kind=AuthorKind.TOOL, at=message.at, id=message.id)
-
-
-def _body(body: Any) -> Any:
-    """The content in a shape that all formats share."""
-    if (
-        not isinstance(body, dict)
-        or isinstance(body.get("parts"), list)
-        or isinstance(body.get("text"), str)
-    ):
+def _unwrap(body: Any) -> Any:
+    """Return the content in a form shared by all formats."""
+    fields = get_dict(body)
+    if isinstance(fields.get("parts"), list) or isinstance(fields.get("text"), str):
         return body
-    return next(
-        (body[key] for key in ("result", "summary", "content") if isinstance(body.get(key), str)),
-        body,
-    )
+    texts = (fields.get(key) for key in ("result", "summary", "content"))
+    return next((text for text in texts if isinstance(text, str)), body)

@@ -7,96 +7,81 @@ from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.sources.conversations import content
-from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import (
-    author_name,
-    clean,
-    identity,
-    kind_of,
-    named,
-    one_line,
+from unspool.sources.conversations.building import ConversationBuilder
+from unspool.sources.conversations.records import (
+    ErrorLog,
+    RecordError,
+    clean_author,
+    clean_text,
+    get_dict,
+    join_line,
+    list_dicts,
+    name_type,
+    parse_id,
+    parse_kind,
 )
 
 _PAGE = "https://claude.ai/chat/"
 
 
-def is_conversation(record: dict[str, Any]) -> bool:
-    """Whether a record is a conversation of a Claude export."""
-    return "chat_messages" in record
-
-
-def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
-    """A conversation; None, with a complaint, where its messages are no list."""
-    said = record.get("chat_messages")
-    if not isinstance(said, list):
-        complain("", f"its chat_messages are {named(said)}; a list was expected")
-        return None
-    given = identity(record.get("uuid"))
-    draft = Draft(
-        id=given,
-        title=one_line(record.get("name")),
-        url=_PAGE + given if given else "",
+def read_conversation(
+    record: dict[str, Any], log: ErrorLog
+) -> tuple[ConversationBuilder, list[Message]]:
+    """Read a conversation and its messages."""
+    given = record.get("chat_messages")
+    if not isinstance(given, list):
+        raise RecordError(f"its chat_messages are {name_type(given)}; a list was expected")
+    id_ = parse_id(record.get("uuid"))
+    builder = ConversationBuilder(
+        id=id_,
+        title=join_line(record.get("name")),
+        url=_PAGE + id_ if id_ else "",
+        created_at=log.parse_time(record.get("created_at")),
         metadata={"source": "claude"},
     )
-    draft.created_at = when(record.get("created_at"), complain)
-    for number, one in enumerate(said, start=1):
-        draft.messages += _messages(
-            draft,
-            one,
-            lambda _, reason, number=number: complain(f"message {number}", reason),  # type: ignore[misc]
-        )
-    return draft
+    messages: list[Message] = []
+    for number, one in enumerate(given, start=1):
+        with log.at(f"message {number}") as message_log:
+            messages += _read_messages(builder, one, message_log)
+    return builder, messages
 
 
-def _messages(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
+def _read_messages(builder: ConversationBuilder, one: Any, log: ErrorLog) -> list[Message]:
     if not isinstance(one, dict):
-        complain("", f"it is {named(one)}; an object was expected")
-        return []
-    sender = one.get("sender")
-    kind = kind_of(sender)
-    author = "" if kind else author_name(sender)
-    kind = kind or AuthorKind.USER
-    at = when(one.get("created_at"), complain)
-    id = identity(one.get("uuid"))
-    try:
-        made = (
-            content.messages(draft, one.get("content"), kind=kind, author=author, at=at, id=id)
-            if one.get("content")
-            else []
-        )
-        if not made and isinstance(one.get("text"), str):
-            # as exports were before they had blocks
-            made = content.messages(draft, one["text"], kind=kind, author=author, at=at, id=id)
-    except content.ContentError as error:
-        complain("", str(error))
-        return []
-    pasted = _pasted(one)
-    if made and pasted:
-        return [replace(made[0], text=f"{made[0].text}\n\n{pasted}"), *made[1:]]
-    mark = "" if made else pasted or _attached(one)
-    return [Message(text=mark, author=author, kind=kind, at=at, id=id)] if mark else made
+        raise RecordError(f"it is {name_type(one)}; an object was expected")
+    kind = parse_kind(one.get("sender"))
+    author = "" if kind else clean_author(one.get("sender"))
+    at = log.parse_time(one.get("created_at"))
+    template = Message(
+        text="", author=author, kind=kind or AuthorKind.USER, at=at, id=parse_id(one.get("uuid"))
+    )
+    messages = content.read_messages(builder, one.get("content") or None, template)
+    if not messages and isinstance(one.get("text"), str):
+        # Early exports had no blocks.
+        messages = content.read_messages(builder, one["text"], template)
+    pasted = _join_attachments(one)
+    if messages and pasted:
+        return [replace(messages[0], text=f"{messages[0].text}\n\n{pasted}"), *messages[1:]]
+    text = "" if messages else pasted or _name_file(one)
+    return [replace(template, text=text)] if text else messages
 
 
-def _pasted(one: dict[str, Any]) -> str:
-    """Text that came with a message, as long ones that are pasted do; under the file's name, if
-    it has one.
-    """
-    files = one.get("attachments")
+def _join_attachments(one: dict[str, Any]) -> str:
+    """Join the texts attached to a message, each under the name of its file."""
     parts = []
-    for file in files if isinstance(files, list) else ():
-        text = file.get("extracted_content") if isinstance(file, dict) else None
+    for file in list_dicts(one.get("attachments")):
+        text = file.get("extracted_content")
         if isinstance(text, str) and text.strip():
-            name = one_line(file.get("file_name"))
+            name = join_line(file.get("file_name"))
             parts.append(f"[file {name}]\n{text}" if name else text)
-    return clean("\n\n".join(parts))
+    return clean_text("\n\n".join(parts))
 
 
-def _attached(one: dict[str, Any]) -> str:
-    """What stands for a message that is only files."""
+def _name_file(one: dict[str, Any]) -> str:
+    """Return a placeholder for a message that contains only files."""
     for key in ("attachments", "files", "files_v2"):
         files = one.get(key)
         if isinstance(files, list) and files:
-            name = one_line(files[0].get("file_name")) if isinstance(files[0], dict) else ""
-            return clean(f"[file {name}]" if name else "[file]")
+            name = join_line(get_dict(files[0]).get("file_name"))
+            return clean_text(f"[file {name}]" if name else "[file]")
     return ""

@@ -1,18 +1,26 @@
-"""What a message says: text, calls of tools and their answers, out of the shapes in which
-exports write content. Pure.
-"""
+"""Content of a message: text, calls of tools and their answers. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from unspool.domain.conversations import AuthorKind, Message
-from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.values import as_json, author_name, clean, named, shortened, word
+from unspool.sources.conversations.building import ConversationBuilder
+from unspool.sources.conversations.records import (
+    RecordError,
+    clean_author,
+    clean_text,
+    dump_json,
+    get_text,
+    name_type,
+    shorten,
+)
 
-_SILENT = frozenset(
+# private thoughts of a model, and notes of the program
+_HIDDEN = frozenset(
     {
         "thinking",
         "redacted_thinking",
@@ -24,133 +32,114 @@ _SILENT = frozenset(
     }
 )
 _TEXTS = frozenset({"", "text", "input_text", "output_text", "markdown", "summary_text", "refusal"})
-_DEEPEST = 8  # answers of tools hold blocks that hold blocks
+_MAX_DEPTH = 8  # answers of tools contain nested blocks
 
 
-class ContentError(Exception):
-    """Content of a shape that no export has; the message says which."""
-
-
-class Turn(NamedTuple):
-    """A piece of a message: said by its author, or by the tool that is named."""
+class ContentPart(NamedTuple):
+    """Part of a message: text of its author, or of a tool."""
 
     text: str
-    is_tool: bool = False
-    tool: str = ""
-    is_mark: bool = False  # stands for what is no text, such as an image
+    tool: str | None = None
+    is_placeholder: bool = False  # in place of an image or file
 
 
-def messages(
-    draft: Draft,
+def read_messages(
+    builder: ConversationBuilder,
     content: Any,
-    *,
-    kind: AuthorKind,
-    author: str = "",
-    at: datetime | None = None,
-    id: str = "",
+    template: Message,
+    calls: Iterable[ContentPart] = (),
 ) -> list[Message]:
-    """The messages that content comes to: what is said as one, each call of a tool and each answer
-    as its own.
+    """Return the messages in a content: its text, and each call and answer of a tool.
 
-    The first has the id; the others have a number behind it.
+    They have the author, kind and time of the template. The first has its id, the others a number
+    after it. Raise `RecordError` if the content is invalid.
     """
-    turns = list(_turns(draft, content, 0))
-    # a mark stands only where nothing else does
-    turns = [turn for turn in turns if not turn.is_mark] or turns[:1]
-    made: list[Message] = []
-    spoken: list[str] = []
-
-    def add(text: str, kind: AuthorKind, author: str) -> None:
-        name = (id if not made else f"{id}/{len(made) + 1}") if id else ""
-        made.append(
-            Message(text=clean(text), author=author_name(author), kind=kind, at=at, id=name)
-        )
-
-    for turn in turns:
-        if not turn.is_tool:
-            spoken.append(turn.text)
-            continue
-        if spoken:
-            add("\n\n".join(spoken), kind, author)
-            spoken = []
-        add(turn.text, AuthorKind.TOOL, turn.tool)
-    if spoken:
-        add("\n\n".join(spoken), kind, author)
-    return made
+    parts = list(_split_content(builder, content, 0))
+    # a placeholder is shown only if there is nothing else
+    parts = [part for part in parts if not part.is_placeholder] or parts[:1]
+    messages: list[Message] = []
+    for tool, group in groupby([*parts, *calls], key=lambda part: part.tool):
+        texts = [part.text for part in group]
+        author, kind = template.author, template.kind
+        if tool is None:
+            texts = ["\n\n".join(texts)]
+        else:
+            author, kind = clean_author(tool), AuthorKind.TOOL
+        messages += [
+            replace(template, text=clean_text(text), author=author, kind=kind) for text in texts
+        ]
+    return [
+        replace(message, id=f"{template.id}/{number}") if template.id and number > 1 else message
+        for number, message in enumerate(messages, start=1)
+    ]
 
 
-def call(name: object, arguments: Any) -> str:
-    """A call of a tool in short: its name and what it was given."""
+def read_call(
+    builder: ConversationBuilder, call_id: object, name: object, arguments: Any
+) -> ContentPart:
+    """Return the call of a tool, and remember its name for the answer."""
+    tool = clean_author(name) or "tool"
+    if isinstance(call_id, str):
+        builder.add_tool(call_id, tool)
+    return ContentPart(format_call(tool, arguments), tool)
+
+
+def format_call(tool: str, arguments: Any) -> str:
+    """Format the call of a tool: its name and the beginning of its arguments."""
     if isinstance(arguments, dict) and len(arguments) == 1:
         (arguments,) = arguments.values()
-    given = arguments if isinstance(arguments, str) else as_json(arguments) if arguments else ""
-    return f"{author_name(name) or 'tool'}: {shortened(given)}".removesuffix(": ")
+    text = arguments if isinstance(arguments, str) else dump_json(arguments) if arguments else ""
+    return f"{tool or 'tool'}: {shorten(text)}".removesuffix(": ")
 
 
-def answer(output: Any) -> str:
-    """The answer of a tool in short; empty where it is none."""
+def format_answer(output: Any) -> str:
+    """Format the beginning of a tool's answer. Empty if there is none."""
     if isinstance(output, dict):
         output = output.get("content", output.get("output", output.get("text", output)))
-    if isinstance(output, str):
-        return shortened(output)
-    if isinstance(output, list):
-        parts = [
-            one
-            if isinstance(one, str)
-            else one["text"]
-            if isinstance(one, dict) and isinstance(one.get("text"), str)
-            else ""
-            for one in output
-        ]
-        text = "\n".join(part for part in parts if part)
-        return shortened(text) if text else "[image]" if output else ""
-    return shortened(as_json(output)) if output is not None else ""
+    if output is None or isinstance(output, str):
+        return shorten(output or "")
+    if not isinstance(output, list):
+        return shorten(dump_json(output))
+    texts = [get_text(one.get("text") if isinstance(one, dict) else one) for one in output]
+    return shorten("\n".join(filter(None, texts))) or ("[image]" if output else "")
 
 
-def _turns(draft: Draft, content: Any, depth: int) -> Iterator[Turn]:
+def _split_content(builder: ConversationBuilder, content: Any, depth: int) -> Iterator[ContentPart]:
     if content is None:
         return
     if isinstance(content, str):
         if content.strip():
-            yield Turn(content.strip("\n"))
-    elif isinstance(content, list) and depth < _DEEPEST:
+            yield ContentPart(content.strip("\n"))
+    elif isinstance(content, list) and depth < _MAX_DEPTH:
         for block in content:
-            yield from _turns(draft, block, depth + 1)
-    elif isinstance(content, dict) and depth < _DEEPEST:
-        yield from _block(draft, content, depth)
+            yield from _split_content(builder, block, depth + 1)
+    elif isinstance(content, dict) and depth < _MAX_DEPTH:
+        yield from _split_block(builder, content, depth)
     else:
-        raise ContentError(f"its content is {named(content)}; give text or a list of blocks")
+        raise RecordError(f"its content is {name_type(content)}; give text or a list of blocks")
 
 
-def _block(draft: Draft, block: dict[str, Any], depth: int) -> Iterator[Turn]:
-    kind = word(block.get("type")) or word(block.get("content_type"))
-    if kind in _SILENT:
+def _split_block(
+    builder: ConversationBuilder, block: dict[str, Any], depth: int
+) -> Iterator[ContentPart]:
+    kind = get_text(block.get("type")) or get_text(block.get("content_type"))
+    text = block.get("text")
+    if kind in _HIDDEN:
         return
     if kind.endswith(("tool_use", "tool_call")):
-        name = author_name(block.get("name")) or "tool"
-        if isinstance(block.get("id"), str):
-            draft.called(block["id"], name)
-        yield Turn(call(name, block.get("input", block.get("arguments"))), is_tool=True, tool=name)
+        arguments = block.get("input", block.get("arguments"))
+        yield read_call(builder, block.get("id"), block.get("name"), arguments)
     elif kind.endswith("tool_result"):
-        text = answer(block.get("content"))
-        if text:
-            yield Turn(
-                text,
-                is_tool=True,
-                tool=draft.tools.get(str(block.get("tool_use_id")), author_name(block.get("name"))),
-            )
+        if answer := format_answer(block.get("content")):
+            name = clean_author(block.get("name"))
+            yield ContentPart(answer, builder.tools.get(str(block.get("tool_use_id")), name))
     elif isinstance(block.get("parts"), list):
-        yield from _turns(draft, block["parts"], depth + 1)
-    elif isinstance(block.get("text"), str):
-        yield from _turns(draft, block["text"], depth + 1)
+        yield from _split_content(builder, block["parts"], depth + 1)
+    elif isinstance(text, str):
+        yield from _split_content(builder, text, depth + 1)
     elif kind not in _TEXTS:
-        yield Turn(f"[{_mark(kind)}]", is_mark=True)
-    elif block.get("text") is not None:
-        raise ContentError(f"its text is {named(block['text'])}; give text")
-
-
-def _mark(kind: str) -> str:
-    for known in ("image", "audio", "video", "document"):
-        if known in kind:
-            return known
-    return "file" if "file" in kind else author_name(kind)
+        known = ("image", "audio", "video", "document", "file")
+        label = next((one for one in known if one in kind), clean_author(kind))
+        yield ContentPart(f"[{label}]", is_placeholder=True)
+    elif text is not None:
+        raise RecordError(f"its text is {name_type(text)}; give text")

@@ -1,133 +1,92 @@
-"""Which format a file, folder or archive is in, by what is in it."""
+"""Detection of the format of an export by its content."""
 
 from __future__ import annotations
 
 import re
 from enum import StrEnum
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import ijson
 
 from unspool.errors import InputError
-from unspool.sources.conversations import chatgpt, claude, plain, slack, transcripts
-from unspool.sources.conversations.opening import Export, Meter, StreamError, container, file_stream
-from unspool.sources.conversations.streams import MAX_LINE_BYTES, is_premature, mended, parsed
+from unspool.sources.conversations import slack, transcripts
+from unspool.sources.conversations.opening import Export, StreamError
+from unspool.sources.conversations.streams import (
+    MAX_LINE_BYTES,
+    is_truncated,
+    parse_line,
+    repair_surrogates,
+)
 
 _SAMPLE_BYTES = 2**20
 _SAMPLE_LINES = 50
 _KEY_DEPTH = 3  # of a conversation's keys: in a list, or in the list of an object
-_EXPORTED = re.compile(r"(?:[^/]+/)*conversations(?:[-_]\d+)?\.json")
-KNOWN = (
+_RECORD_KEYS = frozenset({"mapping", "chat_messages", "messages", "text", "content", "tool_calls"})
+_EXPORTED = re.compile(r"(?!__MACOSX/)(?:[^/]+/)*conversations(?:[-_]\d+)?\.json")
+_KNOWN = (
     "exports of ChatGPT, Claude and Slack, JSON and JSON lines as docs/conversations.md "
     "describes them, and transcripts of Claude Code and Codex"
 )
 
 
 class Format(StrEnum):
-    """What conversations are written in."""
+    """Layout of an export."""
 
-    CHATGPT = "chatgpt"
-    CLAUDE = "claude"
     SLACK = "slack"
-    JSON = "json"
+    JSON = "json"  # one document with conversations of ChatGPT, Claude or the documented schema
     JSONL = "jsonl"
     TRANSCRIPT = "transcript"
 
 
-class Found(NamedTuple):
-    """The format, whether it comes line by line, and for an export of several files which of
-    them to read.
-    """
+class Detection(NamedTuple):
+    """Format of an export, and its files with conversations."""
 
     format: Format
-    by_line: bool = False
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...]
 
 
-def find(path: Path) -> Found:
-    """What a path is.
-
-    Raises `NotFoundError` where there is nothing, `InputError` for what is no conversations.
-    """
-    with container(path) as export:
-        if export is not None:
-            return _in_export(path, export)
-        with file_stream(path, Meter()) as stream:
-            return _in_stream(str(path), stream)
-
-
-def _in_export(path: Path, export: Export) -> Found:
-    names = export.names()
-    if slack.days(names):
-        return Found(Format.SLACK)
-    exported = tuple(
-        sorted(
-            name for name in names if _EXPORTED.fullmatch(name) and not name.startswith("__MACOSX/")
-        )
+def detect(path: Path, export: Export) -> Detection:
+    """Return the format of an export. Raise `InputError` if it contains no conversations."""
+    if "" in export.sizes:
+        return Detection(_detect_file(str(path), export, ""), ("",))
+    names = tuple(sorted(filter(_EXPORTED.fullmatch, export.sizes)))
+    if slack.list_days(export) or (not names and slack.has_lists(export)):
+        names = tuple(name for name in export.sizes if name.endswith(".json"))
+        return Detection(Format.SLACK, names)
+    problem = InputError(
+        f"{path} holds no conversations: neither conversations.json nor the folders of a Slack "
+        f"export; unspool reads {_KNOWN}"
     )
-    problem: InputError | None = None
-    for name in exported:
+    for name in names:
         try:
-            with export.stream(name, Meter()) as stream:
-                found = _in_stream(f"{path} ({name})", stream)
-            return Found(found.format, found.by_line, exported)
-        except StreamError as error:
-            problem = InputError(
-                f"{path} ({name}) cannot be read: {error}; download or copy it again"
-            )
+            return Detection(_detect_file(f"{path} ({name})", export, name), names)
         except InputError as error:
             problem = error
-    if problem is not None:
-        raise problem
-    if slack.is_export(names):
-        return Found(Format.SLACK)
-    raise InputError(
-        f"{path} holds no conversations: neither conversations.json nor the folders of a Slack "
-        f"export; unspool reads {KNOWN}"
-    )
+    raise problem
 
 
-def _in_stream(name: str, stream: BinaryIO) -> Found:
+def _detect_file(label: str, export: Export, name: str) -> Format:
     try:
-        sample = _lines(stream)
+        with export.open_stream(name) as stream:
+            sample = _read_sample(stream)
     except StreamError as error:
-        raise InputError(f"{name} cannot be read: {error}; download or copy it again") from error
+        raise InputError(f"{label} cannot be read: {error}; download or copy it again") from error
     if not sample:
-        raise InputError(f"{name} is empty; give an export of conversations")
+        raise InputError(f"{label} is empty; give an export of conversations")
     if any(b"\x00" in line for line in sample) or not _is_text(sample[0]):
-        raise InputError(f"{name} is binary; unspool reads {KNOWN}")
-    first = sample[0].lstrip()[:1]
-    records = [item.value for item in (parsed(0, line) for line in sample) if not item.reason]
-    found = None
-    if first == b"{" and isinstance(parsed(0, sample[0]).value, dict):
-        found = _of_records(records, alone=len(sample) == 1)
-    elif first in (b"{", b"["):
-        fault, keys = _keys(b"".join(sample))
-        # Where the first line is broken off, the next may look like a part of it; but a document
-        # that is spread over lines is indented.
-        whole = any(
-            isinstance(parsed(0, line).value, dict) for line in sample[1:] if line[:1] == b"{"
-        )
-        by_line = (
-            first == b"{"
-            and fault is not None
-            and (
-                whole or (not is_premature(fault) and any(isinstance(one, dict) for one in records))
-            )
-        )
-        found = _of_records(records) if by_line else _of_keys(keys, b"".join(sample))
-    elif any(isinstance(record, dict) for record in records):
-        found = _of_records(records)
+        raise InputError(f"{label} is binary; unspool reads {_KNOWN}")
+    found = _detect_sample(sample)
     if found is None:
-        raise InputError(f"{name} holds no conversations that are known; unspool reads {KNOWN}")
+        raise InputError(f"{label} holds no conversations that are known; unspool reads {_KNOWN}")
     return found
 
 
-def _lines(stream: BinaryIO) -> list[bytes]:
-    """The first lines that are not blank.
+def _read_sample(stream: BinaryIO) -> list[bytes]:
+    """Read the first lines that are not blank, two at least if there are two.
 
-    If the first is an object it is there whole, so that it can be told whether more follow.
+    A first line that is an object is read completely.
     """
     sample: list[bytes] = []
     size = 0
@@ -140,17 +99,10 @@ def _lines(stream: BinaryIO) -> list[bytes]:
         size += len(line)
         if line.strip():
             sample.append(line)
-    if len(sample) == 1 and sample[0].endswith(b"\n") and (more := _next_line(stream)):
-        sample.append(more)
+    if len(sample) == 1 and sample[0].endswith(b"\n"):
+        more = (stream.readline(_SAMPLE_BYTES) for _ in range(_SAMPLE_LINES))
+        sample += islice(filter(bytes.strip, more), 1)
     return sample
-
-
-def _next_line(stream: BinaryIO) -> bytes:
-    for _ in range(_SAMPLE_LINES):
-        line = stream.readline(_SAMPLE_BYTES)
-        if line.strip() or not line:
-            return line
-    return b""
 
 
 def _is_text(line: bytes) -> bool:
@@ -158,56 +110,50 @@ def _is_text(line: bytes) -> bool:
     try:
         head.decode()
     except UnicodeDecodeError as error:
-        # a wrong byte far in is a line to report
+        # An invalid byte far inside is a line to report.
         return error.start > len(head) // 2 or head.lstrip()[:1] in (b"{", b"[")
     return True
 
 
-def _of_records(records: list[Any], *, alone: bool = False) -> Found | None:
-    known = [record for record in records if isinstance(record, dict)]
-    if any(transcripts.is_event(record) for record in known):
-        return Found(Format.TRANSCRIPT, by_line=True)
-    for record in known:
-        if chatgpt.is_conversation(record):
-            return Found(Format.CHATGPT, by_line=True)
-        if claude.is_conversation(record):
-            return Found(Format.CLAUDE, by_line=True)
+def _detect_sample(sample: list[bytes]) -> Format | None:
+    start = sample[0].lstrip()[:1]
+    values = [parse_line(0, line).value for line in sample]
+    records = [value for value in values if isinstance(value, dict)]
+    if start not in (b"{", b"[") or (start == b"{" and isinstance(values[0], dict)):
+        return _detect_records(records)
+    text = b"".join(sample)
+    error, keys = _list_keys(text)
+    # If the first line is truncated, the next may look like a part of it. The lines of a document
+    # are indented, so a line that is a whole object belongs to JSON lines.
+    has_whole_line = any(
+        line[:1] == b"{" and isinstance(value, dict)
+        for line, value in zip(sample[1:], values[1:], strict=True)
+    )
+    if start == b"{" and error and (has_whole_line or (records and not is_truncated(error))):
+        return _detect_records(records)
+    is_empty = b"".join(text.split()) in (b"[]", b'{"conversations":[]}')
+    return Format.JSON if is_empty or not _RECORD_KEYS.isdisjoint(keys) else None
+
+
+def _detect_records(records: list[dict[str, Any]]) -> Format | None:
+    if any(map(transcripts.is_event, records)):
+        return Format.TRANSCRIPT
+    for record in records:
+        if "mapping" in record or "chat_messages" in record:
+            return Format.JSONL
         if isinstance(record.get("conversations"), list):
-            inner = _of_records(record["conversations"])
-            return Found(
-                inner.format
-                if inner and inner.format in (Format.CHATGPT, Format.CLAUDE)
-                else Format.JSON
-            )
-        if plain.is_conversation(record) or plain.is_message(record):
-            return Found(Format.JSON if alone else Format.JSONL, by_line=True)
+            return Format.JSON
+        if not _RECORD_KEYS.isdisjoint(record):
+            return Format.JSONL
     return None
 
 
-def _of_keys(keys: list[str], sample: bytes) -> Found | None:
-    for key in keys:
-        if key in ("mapping", "chat_messages", "messages", "text", "content"):
-            record = {key: None}
-            return Found(
-                Format.CHATGPT
-                if chatgpt.is_conversation(record)
-                else Format.CLAUDE
-                if claude.is_conversation(record)
-                else Format.JSON
-            )
-    return (
-        Found(Format.JSON) if b"".join(sample.split()) in (b"[]", b'{"conversations":[]}') else None
-    )
-
-
-def _keys(sample: bytes) -> tuple[Exception | None, list[str]]:
-    """The keys near the top of a document in their order, and what ended the sample, if anything
-    did.
-    """
+def _list_keys(sample: bytes) -> tuple[Exception | None, list[str]]:
+    """Return the error that ends a sample, if any, and the keys near the top of the document."""
     keys: list[str] = []
     depth = 0
     try:
-        for event, value in ijson.basic_parse(mended(sample)):
+        for event, value in ijson.basic_parse(repair_surrogates(sample)):
             depth += (event in ("start_map", "start_array")) - (event in ("end_map", "end_array"))
             if event == "map_key" and depth <= _KEY_DEPTH:
                 keys.append(value)

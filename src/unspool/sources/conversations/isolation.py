@@ -1,9 +1,8 @@
-"""Exports read in a child process, which is ended when it makes no progress or needs too much
-memory.
-"""
+"""Reading of exports in a child process with limits of time and memory."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -21,13 +20,12 @@ from unspool.processes import (
     portable,
 )
 from unspool.sources import conversations as exports
-from unspool.sources.conversations.drafts import Tally
 
 LIMITS = Limits()
 
 
 class ReadingStoppedError(Exception):
-    """The child was ended before it had read the file. The message says why."""
+    """The child process ended before it had read the file. The message says why."""
 
 
 class _Request(NamedTuple):
@@ -38,9 +36,9 @@ class _Request(NamedTuple):
 
 
 class ExportReader:
-    """Reader of exports.
+    """Reader of exports in a child process.
 
-    Its child is started when first used, and anew after one that was ended.
+    The child is started on first use, and again after one has ended.
     """
 
     def __init__(self, limits: Limits | None = None) -> None:
@@ -50,23 +48,20 @@ class ExportReader:
     def measure(self, path: Path) -> int:
         """Return how many bytes of an export will be read.
 
-        Raise `InputError` or `NotFoundError` for anything else.
+        Raise `InputError` or `NotFoundError` if it is no export.
         """
         self._send(path, None)
         return cast(int, self._receive())
 
     def read(
-        self, path: Path, *, project: str, on_bytes: Callable[[int], None], tally: Tally
+        self, path: Path, *, project: str, on_bytes: Callable[[int], None], counts: Counter[str]
     ) -> Iterator[Conversation | BadRecord]:
-        """Yield the conversations of an export as they are read, and between them the records
-        that are invalid.
-        """
+        """Yield the conversations of an export, and its bad records between them."""
         self._send(path, project)
         while True:
             message = self._receive()
-            if isinstance(message, Tally):
-                tally.duplicates += message.duplicates
-                tally.empty += message.empty
+            if isinstance(message, Counter):
+                counts.update(message)
                 return
             if isinstance(message, int):
                 on_bytes(message)
@@ -97,20 +92,12 @@ class ExportReader:
 
     def _describe(self, error: ChildEndedError) -> str:
         memory = f"{self._limits.memory_bytes // 10**6} MB"
+        problem = f"the process that read it died, perhaps at the memory limit of {memory}"
         if isinstance(error, ChildOverdueError):
-            return (
-                f"reading it made no progress for {self._limits.seconds:g} seconds; nothing "
-                f"behind this place was read"
-            )
-        if isinstance(error, ChildMemoryError):
-            return (
-                f"reading it needs more than the memory limit of {memory}; nothing behind this "
-                f"place was read"
-            )
-        return (
-            f"the process that read it died, perhaps at the memory limit of {memory}; nothing "
-            f"behind this place was read"
-        )
+            problem = f"reading it made no progress for {self._limits.seconds:g} seconds"
+        elif isinstance(error, ChildMemoryError):
+            problem = f"reading it needs more than the memory limit of {memory}"
+        return f"{problem}; nothing behind this place was read"
 
 
 def serve(channel: Channel) -> None:
@@ -125,12 +112,12 @@ def serve(channel: Channel) -> None:
 
 def _answer(channel: Channel, request: _Request) -> None:
     if request.project is None:
-        channel.send(exports.size(request.path))
+        channel.send(exports.measure(request.path))
         return
-    tally = Tally()
-    # Each conversation is sent at once: what was read before the process is ended is not lost.
+    counts: Counter[str] = Counter()
+    # Each conversation is sent at once, so that it is not lost if this process is ended.
     for one in exports.read(
-        request.path, project=request.project, on_bytes=channel.send, tally=tally
+        request.path, project=request.project, on_bytes=channel.send, counts=counts
     ):
         channel.send(one)
-    channel.send(tally)
+    channel.send(counts)

@@ -1,10 +1,9 @@
-"""Exports on their way in, to a catalog or to a service: their conversations in batches, and the
-count of what became of them.
-"""
+"""Import of exports to a catalog or a service: batches of conversations, and counts."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,18 +13,17 @@ from unspool.domain.conversations import Conversation
 from unspool.domain.documents import check_project
 from unspool.domain.reports import BadRecord, Masked, OnProgress, Progress, RememberReport
 from unspool.errors import InputError, NotFoundError, ServiceError
-from unspool.sources import conversations as exports
 from unspool.sources.conversations.isolation import ExportReader, ReadingStoppedError
 
-# of an import that are stored at once; beside its text a message counts for so many
+# of one batch; each message adds some to its text
 BATCH_CHARACTERS = 600_000
 MESSAGE_CHARACTERS = 200
-LISTED = 100  # bad records
+MAX_LISTED = 100  # bad records in a report
 _SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are examined in a folder
 
 
 @dataclass(slots=True)
-class Intake:
+class ImportCounts:
     """Counts of an import so far."""
 
     added: int = 0
@@ -41,7 +39,7 @@ class Intake:
     warnings: list[str] = field(default_factory=list)
 
     def report(self, project: str, seconds: float) -> RememberReport:
-        """All of it."""
+        """Return the report of a finished import."""
         return RememberReport(
             project=project,
             added=self.added,
@@ -59,7 +57,7 @@ class Intake:
         )
 
     def add(self, report: RememberReport) -> None:
-        """Count what somebody else has stored of it."""
+        """Add the counts of a batch stored by a service."""
         for name in (
             "added",
             "updated",
@@ -73,32 +71,44 @@ class Intake:
         self.masked += report.masked
         self.warnings += report.warnings
 
-    def refuse(self, bad: BadRecord) -> None:
-        """Note a record that could not be imported."""
+    def add_bad_record(self, bad: BadRecord) -> None:
+        """Count a record that could not be imported."""
         self.bad_count += 1
-        if len(self.bad) < LISTED:
+        if len(self.bad) < MAX_LISTED:
             self.bad.append(bad)
 
 
-def batches(
+def read_batches(
     paths: Sequence[Path],
     *,
     project: str,
-    intake: Intake,
+    counts: ImportCounts,
     on_progress: OnProgress | None = None,
 ) -> Iterator[list[Conversation]]:
-    """Yield the conversations of exports, a bounded number of messages at a time, each id once in a
-    batch.
+    """Yield the conversations of exports in batches of bounded size, each id once in a batch.
 
-    A record or file that cannot be read is noted, and the rest is imported. A path that is no
-    export is refused before the first batch.
+    A record or file that cannot be read is counted, and the rest is imported. Raise `InputError`
+    or `NotFoundError` before the first batch if a path is no export.
     """
     check_project(project)
+    batch: dict[str, Conversation] = {}
+    length = 0
+    for one in _read_exports(paths, project, counts, on_progress):
+        if one.id in batch or length >= BATCH_CHARACTERS:
+            yield list(batch.values())
+            batch, length = {}, 0
+        batch[one.id] = one
+        length += sum(len(message.text) + MESSAGE_CHARACTERS for message in one.messages)
+    if batch:
+        yield list(batch.values())
+
+
+def _read_exports(
+    paths: Sequence[Path], project: str, counts: ImportCounts, on_progress: OnProgress | None
+) -> Iterator[Conversation]:
     with closing(ExportReader()) as reader:
-        files = _expand(paths, intake, reader)
+        files = _expand(paths, counts, reader)
         total, done = sum(size for _, size in files), 0
-        waiting: dict[str, Conversation] = {}
-        length = 0
         for file, size in files:
 
             def report(count: int, before: int = done) -> None:
@@ -108,71 +118,67 @@ def batches(
                             task="remembering",
                             done=before + count,
                             total=total,
-                            chunks=intake.chunks,
+                            chunks=counts.chunks,
                         )
                     )
 
-            for one in _read(file, project, reader, intake, report):
-                if one.id in waiting:
-                    yield list(waiting.values())
-                    waiting, length = {}, 0
-                waiting[one.id] = one
-                length += sum(len(message.text) + MESSAGE_CHARACTERS for message in one.messages)
-                if length >= BATCH_CHARACTERS:
-                    yield list(waiting.values())
-                    waiting, length = {}, 0
+            yield from _read(file, project, reader, counts, report)
             done += size
-        if waiting:
-            yield list(waiting.values())
 
 
 def _read(
-    file: Path, project: str, reader: ExportReader, intake: Intake, on_bytes: Callable[[int], None]
+    file: Path,
+    project: str,
+    reader: ExportReader,
+    counts: ImportCounts,
+    on_bytes: Callable[[int], None],
 ) -> Iterator[Conversation]:
-    """Yield the conversations of one export, and note everything else."""
-    counts = exports.Tally()
+    """Yield the conversations of one export, and count its bad records."""
+    skipped: Counter[str] = Counter()
     number = 0
     try:
-        for one in reader.read(file, project=project, on_bytes=on_bytes, tally=counts):
+        for one in reader.read(file, project=project, on_bytes=on_bytes, counts=skipped):
             if isinstance(one, BadRecord):
-                intake.refuse(one)
+                counts.add_bad_record(one)
             else:
                 number += 1
                 yield one
     except ReadingStoppedError as error:
         position = f"after conversation {number}" if number else "the whole file"
-        intake.refuse(BadRecord(source=str(file), position=position, reason=str(error)))
-    # it was an export before the files in front of it were read
+        counts.add_bad_record(BadRecord(source=str(file), position=position, reason=str(error)))
+    # The file has changed since it was measured.
     except (InputError, NotFoundError) as error:
-        intake.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
-    intake.duplicates += counts.duplicates
+        counts.add_bad_record(
+            BadRecord(source=str(file), position="the whole file", reason=str(error))
+        )
+    counts.duplicates += skipped["duplicates"]
 
 
-def _expand(paths: Sequence[Path], intake: Intake, reader: ExportReader) -> list[tuple[Path, int]]:
-    """Return the exports at these paths with their sizes: a path itself, or the exports in a
-    folder that is none.
-    """
+def _expand(
+    paths: Sequence[Path], counts: ImportCounts, reader: ExportReader
+) -> list[tuple[Path, int]]:
+    """Return the exports at these paths, or in these folders, with their sizes."""
     files: list[tuple[Path, int]] = []
     for path in paths:
         try:
-            files += _measure(path, intake, reader)
+            files += _measure(path, counts, reader)
         except InputError:
             if not path.is_dir():
                 raise
-            noted = intake.bad_count
-            found, others = _search(path, intake, reader)
-            if not found and intake.bad_count == noted:
+            noted = counts.bad_count
+            found, others = _search(path, counts, reader)
+            if not found and counts.bad_count == noted:
                 raise
             files += found
             if others:
-                intake.warnings.append(
+                counts.warnings.append(
                     f"{path}: files that hold no conversations and were left out: {others}"
                 )
     return files
 
 
 def _search(
-    folder: Path, intake: Intake, reader: ExportReader
+    folder: Path, counts: ImportCounts, reader: ExportReader
 ) -> tuple[list[tuple[Path, int]], int]:
     """Return the exports in a folder, and the number of other files. Links are not followed."""
     found: list[tuple[Path, int]] = []
@@ -181,7 +187,7 @@ def _search(
         for file in (Path(inner, name) for name in sorted(names) if name.endswith(_SUFFIXES)):
             try:
                 if not file.is_symlink():
-                    found += _measure(file, intake, reader)
+                    found += _measure(file, counts, reader)
                     continue
             except (InputError, NotFoundError, ServiceError):
                 pass
@@ -189,10 +195,12 @@ def _search(
     return found, others
 
 
-def _measure(file: Path, intake: Intake, reader: ExportReader) -> list[tuple[Path, int]]:
-    """Return an export with its size. Note one that exceeds the limits, and return nothing."""
+def _measure(file: Path, counts: ImportCounts, reader: ExportReader) -> list[tuple[Path, int]]:
+    """Return an export with its size. Count one that exceeds the limits as a bad record."""
     try:
         return [(file, reader.measure(file))]
     except ReadingStoppedError as error:
-        intake.refuse(BadRecord(source=str(file), position="the whole file", reason=str(error)))
+        counts.add_bad_record(
+            BadRecord(source=str(file), position="the whole file", reason=str(error))
+        )
         return []

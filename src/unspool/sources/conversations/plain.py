@@ -2,132 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Iterator
 from typing import Any
 
-from unspool.domain.conversations import AuthorKind, Message
+from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.sources.conversations import content
-from unspool.sources.conversations.drafts import Draft
-from unspool.sources.conversations.values import (
-    author_name,
-    clean,
-    identity,
-    kind_of,
-    metadata_of,
-    moment,
-    named,
-    one_line,
+from unspool.sources.conversations.building import ConversationBuilder, ConversationMerger
+from unspool.sources.conversations.records import (
+    ErrorLog,
+    RecordError,
+    clean_author,
+    convert_metadata,
+    join_line,
+    name_type,
+    parse_id,
+    parse_kind,
 )
 
-Complaint = Callable[[str, str], None]  # where inside the record, and why
-
 _TEXT_KEYS = ("text", "content", "tool_calls")
-_CONVERSATION_KEYS = ("conversation", "conversation_id")
 
 
-def is_conversation(record: dict[str, Any]) -> bool:
-    """Whether a record is a conversation in the documented schema."""
-    return "messages" in record
+def read_conversation(
+    record: dict[str, Any], log: ErrorLog
+) -> tuple[ConversationBuilder, list[Message]]:
+    """Read a conversation and its messages."""
+    given = record.get("messages")
+    if not isinstance(given, list):
+        raise RecordError(f"its messages are {name_type(given)}; give a list")
+    builder = ConversationBuilder(id=parse_id(record.get("id")))
+    _describe(builder, record, log)
+    messages: list[Message] = []
+    for number, one in enumerate(given, start=1):
+        with log.at(f"message {number}") as message_log:
+            messages += _read_messages(builder, one, message_log)
+    return builder, messages
 
 
-def is_message(record: dict[str, Any]) -> bool:
-    """Whether a record is one message; its `conversation` says of which conversation."""
-    return any(key in record for key in _TEXT_KEYS)
+def read_message(
+    record: dict[str, Any], merger: ConversationMerger, log: ErrorLog
+) -> Iterator[Conversation]:
+    """Read a single message, which names its conversation unless the file is one."""
+    if not any(key in record for key in _TEXT_KEYS):
+        raise RecordError("it has neither messages nor a text")
+    key = parse_id(record.get("conversation")) or parse_id(record.get("conversation_id"))
+    builder = merger.open_conversation(key)
+    builder.id = key
+    # The time and the metadata of a message are not those of its conversation.
+    _describe(builder, {**record, "created_at": None, "metadata": None}, log)
+    yield from merger.add_messages(key, _read_messages(builder, record, log))
 
 
-def conversation(record: dict[str, Any], complain: Complaint) -> Draft | None:
-    """A conversation; None, with a complaint, where its messages are no list."""
-    said = record.get("messages")
-    if not isinstance(said, list):
-        complain("", f"its messages are {named(said)}; give a list")
-        return None
-    draft = Draft(id=identity(record.get("id")))
-    describe(draft, record, complain)
-    for number, one in enumerate(said, start=1):
-        draft.messages += message(
-            draft,
-            one,
-            lambda where, reason, number=number: complain(  # type: ignore[misc]
-                f"message {number} {where}".strip(), reason
-            ),
-        )
-    return draft
+def _describe(builder: ConversationBuilder, record: dict[str, Any], log: ErrorLog) -> None:
+    """Set the fields of a conversation that are not known yet."""
+    builder.title = builder.title or join_line(record.get("title"))
+    builder.scenario_title = builder.scenario_title or join_line(record.get("scenario_title"))
+    builder.url = builder.url or join_line(record.get("url"), 2_000)
+    builder.created_at = builder.created_at or log.parse_time(record.get("created_at"))
+    builder.metadata = convert_metadata(record.get("metadata")) | builder.metadata
 
 
-def describe(draft: Draft, record: dict[str, Any], complain: Complaint) -> None:
-    """Take over what a record says of its conversation, unless that is known."""
-    draft.title = draft.title or one_line(record.get("title"))
-    draft.scenario_title = draft.scenario_title or one_line(record.get("scenario_title"))
-    draft.url = draft.url or one_line(record.get("url"), 2_000)
-    draft.created_at = draft.created_at or when(record.get("created_at"), complain)
-    for key, value in metadata_of(record.get("metadata")).items():
-        draft.metadata.setdefault(key, value)
-
-
-def session_of(record: dict[str, Any]) -> str:
-    """The id of the conversation that a single message belongs to; empty for a file that is one
-    conversation.
-    """
-    return next((name for key in _CONVERSATION_KEYS if (name := identity(record.get(key)))), "")
-
-
-def message(draft: Draft, one: Any, complain: Complaint) -> list[Message]:
-    """What a message comes to: itself, and the calls of tools in it."""
+def _read_messages(builder: ConversationBuilder, one: Any, log: ErrorLog) -> list[Message]:
+    """Read a message, and the calls of tools in it as messages of their own."""
     if not isinstance(one, dict):
-        complain("", f"it is {named(one)}; give an object with a text")
-        return []
+        raise RecordError(f"it is {name_type(one)}; give an object with a text")
+    kind, author = _read_author(one)
+    text = one.get("text") if one.get("text") is not None else one.get("content")
+    if kind is AuthorKind.TOOL:
+        author = author or builder.tools.get(str(one.get("tool_call_id")), "")
+        text = content.format_answer(text)
+    at = log.parse_time(one.get("at", one.get("timestamp", one.get("created_at"))))
+    template = Message(text="", author=author, kind=kind, at=at, id=parse_id(one.get("id")))
+    return content.read_messages(builder, text, template, _read_calls(builder, one))
+
+
+def _read_author(one: dict[str, Any]) -> tuple[AuthorKind, str]:
     author = one.get("author")
     role = one.get("kind") or one.get("role")
     if isinstance(author, dict):
         role, author = role or author.get("role"), author.get("name")
     author = author or one.get("name")
-    kind = kind_of(role) if role else kind_of(author)
+    kind = parse_kind(role) if role else parse_kind(author)
     if kind is None:
-        kind, author = AuthorKind.USER, author or role  # a role of another program: kept as a name
-    elif not role:
-        author = ""  # "assistant" as a name says no more than the kind
-    said = one.get("text") if one.get("text") is not None else one.get("content")
-    at = when(one.get("at", one.get("timestamp", one.get("created_at"))), complain)
-    id = identity(one.get("id"))
-    if kind is AuthorKind.TOOL:
-        author = author or draft.tools.get(str(one.get("tool_call_id")), "")
-        said = content.answer(said)
-    try:
-        made = content.messages(draft, said, kind=kind, author=author_name(author), at=at, id=id)
-        return made + _calls(draft, one.get("tool_calls"), at, id, len(made))
-    except content.ContentError as error:
-        complain("", str(error))
-        return []
+        # A role of another program is kept as a name.
+        return AuthorKind.USER, clean_author(author or role)
+    # "assistant" as a name says no more than the kind.
+    return kind, clean_author(author) if role else ""
 
 
-def _calls(draft: Draft, calls: Any, at: datetime | None, id: str, before: int) -> list[Message]:
-    """The calls of tools that chat APIs write beside the content."""
-    made: list[Message] = []
-    for one in calls if isinstance(calls, list) else []:
-        function = one.get("function", one) if isinstance(one, dict) else None
-        if not isinstance(function, dict):
-            continue
-        name = author_name(function.get("name")) or "tool"
-        draft.called(str(one.get("id")), name)
-        number = before + len(made) + 1
-        text = clean(content.call(name, function.get("arguments")))
-        made.append(
-            Message(
-                text=text,
-                author=name,
-                kind=AuthorKind.TOOL,
-                at=at,
-                id=(id if number == 1 else f"{id}/{number}") if id else "",
+def _read_calls(builder: ConversationBuilder, one: dict[str, Any]) -> Iterator[content.ContentPart]:
+    """Read the calls of tools that chat APIs write beside the content."""
+    calls = one.get("tool_calls")
+    for call in calls if isinstance(calls, list) else []:
+        function = call.get("function", call) if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            yield content.read_call(
+                builder, str(call.get("id")), function.get("name"), function.get("arguments")
             )
-        )
-    return made
-
-
-def when(value: Any, complain: Complaint) -> datetime | None:
-    """A time, or none with a complaint: what was said is kept without it."""
-    try:
-        return moment(value)
-    except ValueError as error:
-        complain("", f"{error}; kept without a time")
-        return None

@@ -1,34 +1,33 @@
-"""A Slack export: one conversation for each channel and day."""
+"""Slack exports, with one conversation for each channel and day."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from unspool.domain.conversations import AuthorKind, Conversation, Message
-from unspool.sources.conversations.drafts import MAX_CHARS, MAX_MESSAGES, Binder, Shelf
-from unspool.sources.conversations.opening import Export, Meter, StreamError
-from unspool.sources.conversations.plain import when
-from unspool.sources.conversations.streams import Item, elements
-from unspool.sources.conversations.values import (
-    author_name,
-    clean,
-    identity,
-    moment,
-    named,
-    one_line,
-    word,
+from unspool.sources.conversations.building import MAX_CHARS, MAX_MESSAGES, ConversationMerger
+from unspool.sources.conversations.opening import Export
+from unspool.sources.conversations.records import (
+    ErrorLog,
+    clean_author,
+    clean_text,
+    get_dict,
+    get_text,
+    join_line,
+    list_dicts,
+    name_type,
+    parse_id,
 )
-
-Complaint = Callable[[str, str], None]  # the position, and why
+from unspool.sources.conversations.streams import read_elements
 
 _DAY = re.compile(r"(?P<root>(?:[^/]+/)*?)(?P<channel>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)\.json")
-_LISTS = ("channels.json", "groups.json", "mpims.json", "dms.json")
+_LISTS = ("users.json", "channels.json", "groups.json", "mpims.json", "dms.json")
 _MARKUP = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
-_COMING_AND_GOING = frozenset(
+_IGNORED = frozenset(
     {
         "channel_join",
         "channel_leave",
@@ -39,265 +38,221 @@ _COMING_AND_GOING = frozenset(
         "tombstone",
     }
 )
-_DEEPEST = 12
+_MAX_DEPTH = 12
 _EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 
-class Day(NamedTuple):
-    """The file of one day in one channel."""
+class ChannelDay(NamedTuple):
+    """File with the messages of one channel on one day."""
 
-    name: str
     channel: str
     day: str
+    name: str
 
 
-def days(names: dict[str, int]) -> list[Day]:
-    """The files of an export that hold messages, by channel and day.
+def list_days(export: Export) -> list[ChannelDay]:
+    """List the files that contain messages, by channel and day.
 
-    Names with tricks in them are none.
+    Names that lead out of the archive are ignored.
     """
-    found = []
-    for name in names:
-        match = _DAY.fullmatch(name)
-        if match and not {"..", ".", "__MACOSX"} & set(name.split("/")):
-            found.append(Day(name, match["channel"], match["day"]))
-    return sorted(found, key=lambda one: (one.channel, one.day, one.name))
+    return sorted(
+        ChannelDay(match["channel"], match["day"], name)
+        for name in export.sizes
+        if (match := _DAY.fullmatch(name)) and not {"..", ".", "__MACOSX"} & set(name.split("/"))
+    )
 
 
-def is_export(names: dict[str, int]) -> bool:
-    """Whether files with these names are a Slack export."""
-    bare = {name.rpartition("/")[2] for name in names}
-    return bool(days(names)) or {"users.json", "channels.json"} <= bare
+def has_lists(export: Export) -> bool:
+    """Return whether an export has the lists of users and channels of a workspace."""
+    return {"users.json", "channels.json"} <= {name.rpartition("/")[2] for name in export.sizes}
 
 
-def read(
-    export: Export, binder: Binder, meter: Meter, complain: Complaint
+def read_export(
+    export: Export, merger: ConversationMerger, log: ErrorLog
 ) -> Iterator[Conversation | None]:
-    """The conversations in order of channel and day; None between them, so that complaints can
-    be passed on.
-    """
-    directory = _Directory(export, meter, complain)
-    for name in export.links():
-        complain(name, "it is a link; links are not followed")
+    """Yield the conversations by channel and day, and None after each record."""
+    names = _Names()
+    for name in sorted(export.sizes):
+        label = name.rpartition("/")[2]
+        if label in _LISTS:
+            for record, _ in _read_records(export, name, label, log):
+                names.add(label, record)
+    for name in export.links:
+        with log.at(name) as link_log:
+            link_log.add("it is a link; links are not followed")
     yield None
-    for day in days(export.names()):
-        shelf = Shelf(binder)
-        draft = shelf.draft(day.name)
-        draft.id = f"{identity(day.channel)}/{day.day}"
-        draft.title = f"{directory.title(day.channel)} {day.day}"
-        draft.metadata = {
-            "source": "slack",
-            "channel": directory.title(day.channel).removeprefix("#"),
-        }
-        try:
-            draft.created_at = moment(day.day)
-        except ValueError:
-            complain(day.name, f"{day.day} is no day that can be; kept without a time")
-        messages: list[Message] = []
-        chars = 0
-        for item in _items(export, day.name, meter):
-            position = f"{day.channel}/{day.day}.json record {item.number}"
-            if item.reason:
-                complain(position, item.reason)
-            elif (
-                message := _message(
-                    item.value,
-                    directory,
-                    lambda _, reason, position=position: complain(position, reason),  # type: ignore[misc]
-                )
-            ) is not None:
-                messages.append(message)
-                chars += len(message.text)
-            if len(messages) >= MAX_MESSAGES or chars > MAX_CHARS:
-                yield from shelf.put(day.name, _in_order(messages))
-                messages, chars = [], 0
-            yield None
-        yield from shelf.put(day.name, _in_order(messages))
-        yield from shelf.close()
+    for day in list_days(export):
+        yield from _read_day(export, day, names, merger, log)
 
 
-def _in_order(messages: list[Message]) -> list[Message]:
-    """By time, so that the answers of a thread stand among what was said meanwhile; one without
-    a time follows the one before it.
+def _read_day(
+    export: Export, day: ChannelDay, names: _Names, merger: ConversationMerger, log: ErrorLog
+) -> Iterator[Conversation | None]:
+    builder = merger.open_conversation(day.name)
+    builder.id = f"{parse_id(day.channel)}/{day.day}"
+    title = names.format_channel(day.channel)
+    builder.title = f"{title} {day.day}"
+    builder.metadata = {"source": "slack", "channel": title.removeprefix("#")}
+    with log.at(day.name) as day_log:
+        builder.created_at = day_log.parse_time(day.day)
+    messages: list[Message] = []
+    chars = 0
+    for record, record_log in _read_records(export, day.name, f"{day.channel}/{day.day}.json", log):
+        message = _read_message(record, names, record_log)
+        if message is not None:
+            messages.append(message)
+            chars += len(message.text)
+        if len(messages) >= MAX_MESSAGES or chars > MAX_CHARS:
+            yield from merger.add_messages(day.name, _sort_messages(messages))
+            messages, chars = [], 0
+        yield None
+    yield from merger.add_messages(day.name, _sort_messages(messages))
+    yield from merger.close()
+
+
+def _read_records(
+    export: Export, name: str, label: str, log: ErrorLog
+) -> Iterator[tuple[dict[str, Any], ErrorLog]]:
+    """Yield the records of a file. A bad record is empty."""
+    with log.at(f"{label} record 1"), export.open_stream(name) as stream:
+        for item in read_elements(stream):
+            record: dict[str, Any] = {}
+            with log.at(f"{label} record {item.number}") as record_log:
+                record = item.get_record()
+            yield record, record_log
+
+
+def _sort_messages(messages: list[Message]) -> list[Message]:
+    """Sort messages by time, so that the answers of a thread appear among the others.
+
+    A message without a time follows the one before it.
     """
     last = _EARLIEST
-    keyed = []
+    times = []
     for message in messages:
         last = message.at or last
-        keyed.append((last, message))
-    return [message for _, message in sorted(keyed, key=lambda pair: pair[0])]
+        times.append(last)
+    order = sorted(range(len(messages)), key=times.__getitem__)
+    return [messages[number] for number in order]
 
 
-def _items(export: Export, name: str, meter: Meter) -> Iterator[Item]:
-    try:
-        with export.stream(name, meter) as stream:
-            yield from elements(stream)
-    except StreamError as error:
-        yield Item(1, None, str(error))
+class _Names:
+    """Names of the users and channels by their ids."""
 
-
-class _Directory:
-    """Names for the ids of users and channels."""
-
-    def __init__(self, export: Export, meter: Meter, complain: Complaint) -> None:
+    def __init__(self) -> None:
         self.users: dict[str, str] = {}
-        self.channels: dict[str, str] = {}
+        self._channels: dict[str, str] = {}
         self._members: dict[str, list[str]] = {}
-        for name in sorted(export.names()):
-            bare = name.rpartition("/")[2]
-            if bare not in (*_LISTS, "users.json"):
-                continue
-            for item in _items(export, name, meter):
-                if item.reason or not isinstance(item.value, dict):
-                    complain(
-                        f"{bare} record {item.number}",
-                        item.reason or f"it is {named(item.value)}; an object was expected",
-                    )
-                elif bare == "users.json":
-                    self._add_user(item.value)
-                else:
-                    self._add_channel(item.value)
 
-    def _add_user(self, user: dict[str, Any]) -> None:
-        if (
-            name := _shown(user.get("profile"))
-            or author_name(user.get("real_name"))
-            or author_name(user.get("name"))
-        ):
-            self.users[str(user.get("id"))] = name
-
-    def _add_channel(self, channel: dict[str, Any]) -> None:
-        key = str(channel.get("id"))
-        if name := one_line(channel.get("name")):
-            self.channels[key] = name
-        elif isinstance(channel.get("members"), list):
-            self._members[key] = [str(member) for member in channel["members"]]
-
-    def title(self, folder: str) -> str:
-        """What a channel's folder is called: '#general', or who talks in it."""
-        if folder in self._members:
-            return (
-                ", ".join(self.users.get(member, member) for member in self._members[folder])
-                or folder
+    def add(self, label: str, record: dict[str, Any]) -> None:
+        """Add a record of one of the lists."""
+        key = str(record.get("id"))
+        name = join_line(record.get("name"))
+        if label == "users.json":
+            self.users[key] = (
+                _find_name(record.get("profile"))
+                or clean_author(record.get("real_name"))
+                or clean_author(record.get("name"))
             )
-        return f"#{one_line(self.channels.get(folder, folder))}"
+        elif name:
+            self._channels[key] = name
+        elif isinstance(record.get("members"), list):
+            self._members[key] = [str(member) for member in record["members"]]
 
-    def readable(self, text: str) -> str:
-        """A text with its mentions and links as people read them."""
-        return html.unescape(_MARKUP.sub(self._replaced, text))
+    def format_channel(self, folder: str) -> str:
+        """Return the title of a channel: '#general', or the names of its members."""
+        if folder in self._members:
+            members = self._members[folder]
+            return ", ".join(self.users.get(one) or one for one in members) or folder
+        return f"#{join_line(self._channels.get(folder, folder))}"
 
-    def _replaced(self, match: re.Match[str]) -> str:
+    def format_text(self, text: str) -> str:
+        """Replace mentions and links in a text by readable ones."""
+        return html.unescape(_MARKUP.sub(self._format_markup, text))
+
+    def _format_markup(self, match: re.Match[str]) -> str:
         sign, target, label = match[1], match[2], match[3] or ""
         if sign == "@":
             return "@" + (self.users.get(target) or label or target)
         if sign == "#":
-            return "#" + (label or self.channels.get(target) or target)
+            return "#" + (label or self._channels.get(target) or target)
         if sign == "!":
-            return label if label else "@" + target.partition("^")[0]
+            return label or "@" + target.partition("^")[0]
         if not target:
             return match[0]
         bare = target.removeprefix("mailto:")
         return f"{label} ({target})" if label and label not in (target, bare) else bare
 
 
-def _shown(profile: Any) -> str:
-    if not isinstance(profile, dict):
-        return ""
-    return (
-        author_name(profile.get("display_name"))
-        or author_name(profile.get("real_name"))
-        or author_name(profile.get("name"))
-    )
+def _find_name(profile: Any) -> str:
+    fields = get_dict(profile)
+    names = (clean_author(fields.get(key)) for key in ("display_name", "real_name", "name"))
+    return next(filter(None, names), "")
 
 
-def _message(record: Any, directory: _Directory, complain: Complaint) -> Message | None:
-    if not isinstance(record, dict):
-        complain("", f"it is {named(record)}; an object was expected")
-        return None
-    subtype = word(record.get("subtype"))
-    if subtype in _COMING_AND_GOING or record.get("hidden"):
+def _read_message(record: dict[str, Any], names: _Names, log: ErrorLog) -> Message | None:
+    subtype = get_text(record.get("subtype"))
+    if subtype in _IGNORED or record.get("hidden"):
         return None
     text = record.get("text")
     if not isinstance(text, str | None):
-        complain("", f"its text is {named(text)}; text was expected")
+        log.add(f"its text is {name_type(text)}; text was expected")
         return None
-    text = directory.readable(text or "").strip() or _without_text(record, directory)
+    text = names.format_text(text or "").strip() or _describe_attachments(record, names)
     if not text:
         return None
-    user = record.get("user")
-    author = directory.users.get(user, "") if isinstance(user, str) else ""
     author = (
-        author
-        or _shown(record.get("user_profile"))
-        or author_name(record.get("username"))
-        or _shown(record.get("bot_profile"))
-        or author_name(user)
+        names.users.get(get_text(record.get("user")))
+        or _find_name(record.get("user_profile"))
+        or clean_author(record.get("username"))
+        or _find_name(record.get("bot_profile"))
+        or clean_author(record.get("user"))
     )
-    is_bot = bool(record.get("bot_id")) or subtype == "bot_message"
-    kind = (
-        AuthorKind.ASSISTANT
-        if is_bot
-        else AuthorKind.SYSTEM
-        if subtype.startswith(("channel_", "group_"))
-        else AuthorKind.USER
-    )
+    kind = AuthorKind.USER
+    if record.get("bot_id") or subtype == "bot_message":
+        kind = AuthorKind.ASSISTANT
+    elif subtype.startswith(("channel_", "group_")):
+        kind = AuthorKind.SYSTEM
+    time = record.get("ts")
     return Message(
-        text=clean(text),
-        author=author,
-        kind=kind,
-        at=when(record.get("ts"), complain),
-        id=identity(record.get("ts")),
+        text=clean_text(text), author=author, kind=kind, at=log.parse_time(time), id=parse_id(time)
     )
 
 
-def _without_text(record: dict[str, Any], directory: _Directory) -> str:
-    """What a message says that has no text of its own: its attachments, its blocks, or that
-    there is a file.
-    """
-    attached = "\n".join(
-        line for one in _dicts(record.get("attachments")) for line in _attached(one)
-    )
-    if attached:
-        return directory.readable(attached).strip()
-    words = " ".join(_words(record.get("blocks"), 0)).strip()
-    if words:
-        return directory.readable(words)
-    for file in _dicts(record.get("files")):
-        name = one_line(file.get("title")) or one_line(file.get("name"))
+def _describe_attachments(record: dict[str, Any], names: _Names) -> str:
+    """Return the text of a message's attachments or blocks, or a placeholder for its file."""
+    attachments = list_dicts(record.get("attachments"))
+    lines = "\n".join(line for one in attachments for line in _list_lines(one))
+    if text := lines or _join_words(record.get("blocks")):
+        return names.format_text(text).strip()
+    for file in list_dicts(record.get("files")):
+        name = join_line(file.get("title")) or join_line(file.get("name"))
         return f"[file {name}]" if name else "[file]"
     return ""
 
 
-def _attached(one: dict[str, Any]) -> list[str]:
-    """The lines of an attachment.
+def _list_lines(attachment: dict[str, Any]) -> list[str]:
+    """List the lines of an attachment.
 
-    Its fallback is for programs that show nothing else, and often says only that.
+    The fallback is for programs that show nothing else, and often says only that.
     """
-    fields = [
-        f"{word(field.get('title'))}: {word(field.get('value'))}".strip(": ")
-        for field in _dicts(one.get("fields"))
-    ]
-    lines = [
-        *(word(one.get(name)).strip() for name in ("pretext", "title", "text")),
-        *fields,
-        " ".join(_words(one.get("blocks"), 0)).strip(),
-    ]
-    return [line for line in lines if line] or [
-        line for line in [word(one.get("fallback")).strip()] if line
-    ]
+    lines = [get_text(attachment.get(key)).strip() for key in ("pretext", "title", "text")]
+    for field in list_dicts(attachment.get("fields")):
+        title, value = get_text(field.get("title")), get_text(field.get("value"))
+        lines.append(f"{title}: {value}".strip(": "))
+    lines.append(_join_words(attachment.get("blocks")))
+    fallback = get_text(attachment.get("fallback")).strip()
+    return list(filter(None, lines)) or list(filter(None, [fallback]))
 
 
-def _dicts(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+def _join_words(blocks: Any) -> str:
+    return " ".join(_list_words(blocks, 0)).strip()
 
 
-def _words(blocks: Any, depth: int) -> Iterator[str]:
-    if depth > _DEEPEST:
-        return
-    for block in _dicts(blocks):
+def _list_words(blocks: Any, depth: int) -> Iterator[str]:
+    for block in list_dicts(blocks) if depth <= _MAX_DEPTH else []:
         text = block.get("text")
         if isinstance(text, str):
             yield text
-        elif isinstance(text, dict):
-            yield from _words([text], depth + 1)
-        yield from _words(block.get("elements"), depth + 1)
+        yield from _list_words([text], depth + 1)
+        yield from _list_words(block.get("elements"), depth + 1)

@@ -1,4 +1,4 @@
-"""JSON piece by piece: the elements of a document, or the lines of a file, in bounded memory."""
+"""Values of a JSON document or of JSON lines, read in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,148 +9,78 @@ from decimal import Decimal
 from typing import Any, BinaryIO, NamedTuple
 
 import ijson
+from ijson.common import ObjectBuilder
 
 from unspool.sources.conversations.opening import StreamError
+from unspool.sources.conversations.records import RecordError, name_type
 
 MAX_LINE_BYTES = 64 * 2**20
 MAX_ITEM_COST = 128 * 2**20  # characters of one conversation's JSON, and a few for each value
-MAX_TEXT_BYTES = 64 * 2**20  # of one text in a document: the parser holds it whole
+MAX_TEXT_BYTES = 64 * 2**20  # of one text in a document, which the parser keeps in memory
 MAX_DEPTH = 200
 _VALUE_COST = 8
 _BUFFER_BYTES = 65_536
-_WRAPPER = "conversations"  # a document may be an object that holds the list under this name
+_WRAPPER = "conversations"  # a document may be an object with the list under this key
+_DEPTHS = {"start_map": 1, "start_array": 1, "end_map": -1, "end_array": -1}
+_REST_SKIPPED = "nothing behind this place was read"
+_ERRORS = (
+    (UnicodeDecodeError, "it is not UTF-8"),
+    (RecursionError, "it is nested too deeply"),
+    # only in a process with a limit
+    (MemoryError, "it needs more memory than the limit of the process that reads it"),
+    (ValueError, "it contains a number that is too long"),
+)
 
-# Escapes for halves of characters that stand alone end the parser, or become other characters.
-_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+# The parser fails at an escape of a lone surrogate, or decodes it to other characters.
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(
-    rb"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.|$)",
+    rb"\\(?:(?P<pair>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|(?P<lone>u[dD][89a-fA-F][0-9a-fA-F]{2})|.|$)",
     re.DOTALL,
 )
-_LONGEST_ESCAPE = 12
+# an escape, or a pair of them, that continues in the next piece
+_CUT_ESCAPE = re.compile(
+    rb"(?<!\\)(?:\\\\)*(\\(?:u(?:[0-9a-fA-F]{0,3}|[dD][89abAB][0-9a-fA-F]{2}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?)\Z"
+)
+_MAX_ESCAPE_BYTES = 12
 _QUOTE = re.compile(rb'(?<!\\)"')
 
 Events = Iterator[tuple[str, Any]]
 
 
-class Item(NamedTuple):
-    """An element or a line, counted from 1. With a reason it could not be read."""
+class JsonItem(NamedTuple):
+    """Element of a document or line of a file, counted from 1; with a reason if unreadable."""
 
     number: int
     value: Any
     reason: str = ""
 
+    def get_record(self) -> dict[str, Any]:
+        """Return the value. Raise `RecordError` unless it is an object."""
+        if self.reason or not isinstance(self.value, dict):
+            raise RecordError(
+                self.reason or f"it is {name_type(self.value)}; an object was expected"
+            )
+        return self.value
 
-class _Refused(NamedTuple):
-    reason: str
 
+def read_elements(stream: BinaryIO) -> Iterator[JsonItem]:
+    """Yield the elements of a list, of the list in `conversations`, or the document itself.
 
-def elements(stream: BinaryIO) -> Iterator[Item]:
-    """The elements of a list, those of the list in an object's `conversations`, or the one value
-    that the document is.
-
-    Where the document breaks off or is no JSON any more, the last item says so.
+    If the document is truncated or invalid, the last item has the reason.
     """
     number = 0
     try:
-        for value in _values(ijson.basic_parse(_Mended(stream), buf_size=_BUFFER_BYTES)):
+        for value, reason in _build_elements(
+            ijson.basic_parse(_RepairedStream(stream), buf_size=_BUFFER_BYTES)
+        ):
             number += 1
-            yield (
-                Item(number, None, value.reason)
-                if isinstance(value, _Refused)
-                else Item(number, value)
-            )
-    except (ijson.JSONError, UnicodeDecodeError) as error:
-        yield Item(number + 1, None, f"{why(error)}; nothing behind this place was read")
-    except StreamError as error:
-        yield Item(number + 1, None, f"{error}; nothing behind this place was read")
+            yield JsonItem(number, value, reason)
+    except (ijson.JSONError, UnicodeDecodeError, StreamError) as error:
+        yield JsonItem(number + 1, None, f"{describe_error(error)}; {_REST_SKIPPED}")
 
 
-class _Mended:
-    """A stream of JSON in which the escape of half a character is that of U+FFFD; both have six
-    bytes.
-    """
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._held = b""  # an escape that the last piece broke off
-
-    def read(self, size: int = -1) -> bytes:
-        if not size:
-            return b""
-        while True:
-            new = self._piece(size)
-            data, self._held = self._held + new, b""
-            if b"\\" not in data[-_LONGEST_ESCAPE:] and not _HALF.search(data):
-                return data
-            mended, self._held = _mended(data, len(data) - _LONGEST_ESCAPE if new else len(data))
-            if mended or not new:
-                return mended
-
-    def _piece(self, size: int) -> bytes:
-        """The next bytes, to the end of a long text: the parser begins a text anew with each
-        piece of it, so that many pieces take long.
-        """
-        pieces = [self._stream.read(size)]
-        read = len(pieces[0])
-        while pieces[-1] and not _QUOTE.search(pieces[-1]):
-            if read > MAX_TEXT_BYTES:
-                raise StreamError(f"it holds a text of more than {MAX_TEXT_BYTES // 2**20} MiB")
-            pieces.append(self._stream.read(size))
-            read += len(pieces[-1])
-        return b"".join(pieces)
-
-
-def _mended(data: bytes, last: int) -> tuple[bytes, bytes]:
-    """The data with halves of characters replaced, up to the first escape that begins behind
-    `last`; and the rest.
-    """
-    cut = len(data)
-
-    def mend(escape: re.Match[bytes]) -> bytes:
-        nonlocal cut
-        if escape.start() > last:
-            cut = min(cut, escape.start())
-        return rb"\ufffd" if escape["half"] else escape[0]
-
-    mended = _ESCAPE.sub(mend, data)
-    return mended[:cut], data[cut:]
-
-
-def mended(data: bytes) -> bytes:
-    """JSON in which no escape is that of half a character."""
-    return _mended(data, len(data))[0] if _HALF.search(data) else data
-
-
-def why(error: Exception) -> str:
-    """What is wrong with a document, without a word of what it says."""
-    if is_premature(error):
-        return "the file ends in the middle of it"
-    text = str(error.args[0] if error.args else error)
-    text = (
-        text.removeprefix("b'")
-        .removeprefix('b"')
-        .replace("\\n", "\n")
-        .partition("\n")[0]
-        .strip()
-        .rstrip(".")
-    )
-    return (
-        "it is not UTF-8"
-        if "UTF8" in text or isinstance(error, UnicodeDecodeError)
-        else f"it is no JSON ({text[:80]})"
-    )
-
-
-def is_premature(error: Exception) -> bool:
-    """Whether a document is right as far as it goes."""
-    text = str(error).lower()
-    return "premature eof" in text or "incomplete json" in text
-
-
-def lines(stream: BinaryIO) -> Iterator[Item]:
-    """The values of the lines that are not blank; a line that is no JSON, or too long, has a
-    reason.
-    """
+def read_lines(stream: BinaryIO) -> Iterator[JsonItem]:
+    """Yield the values of the lines that are not blank."""
     number = 0
     try:
         while line := stream.readline(MAX_LINE_BYTES + 1):
@@ -158,118 +88,143 @@ def lines(stream: BinaryIO) -> Iterator[Item]:
             if len(line) > MAX_LINE_BYTES:
                 while line and not line.endswith(b"\n"):
                     line = stream.readline(_BUFFER_BYTES)
-                yield Item(number, None, f"it is longer than {MAX_LINE_BYTES // 2**20} MiB")
+                yield JsonItem(number, None, f"it is longer than {MAX_LINE_BYTES // 2**20} MiB")
             elif line.strip():
-                yield parsed(number, line)
+                yield parse_line(number, line)
     except StreamError as error:
-        yield Item(number + 1, None, f"{error}; nothing behind this place was read")
+        yield JsonItem(number + 1, None, f"{error}; {_REST_SKIPPED}")
 
 
-def parsed(number: int, line: bytes) -> Item:
-    """One line as a value."""
+def parse_line(number: int, line: bytes) -> JsonItem:
+    """Parse one line."""
     try:
-        return Item(number, json.loads(line.decode()))
-    except UnicodeDecodeError:
-        return Item(number, None, "it is not UTF-8")
-    except json.JSONDecodeError as error:
-        return Item(number, None, f"it is no JSON ({error.msg} at column {error.colno})")
-    except RecursionError:
-        return Item(number, None, "it is nested too deeply")
-    except MemoryError:  # only in a process with a limit
-        return Item(
-            number, None, "it needs more memory than the limit of the process that reads it"
-        )
-    except ValueError:
-        return Item(number, None, "it holds a number that is too long")
+        return JsonItem(number, json.loads(line.decode()))
+    except (ValueError, RecursionError, MemoryError) as error:
+        return JsonItem(number, None, describe_error(error))
 
 
-def _values(events: Events) -> Iterator[Any]:
+def describe_error(error: Exception) -> str:
+    """Describe an error of a parser or stream, without a word of the document."""
+    text = str(error)
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is no JSON ({error.msg} at column {error.colno})"
+    if not isinstance(error, ijson.JSONError):
+        return next((reason for kind, reason in _ERRORS if isinstance(error, kind)), text)
+    if is_truncated(error):
+        return "the file ends in the middle of it"
+    if "UTF8" in text:
+        return "it is not UTF-8"
+    first_line = re.split(r"\\n|\n", re.sub("""^b['"]""", "", text))[0].strip().rstrip(".")
+    return f"it is no JSON ({first_line[:80]})"
+
+
+def is_truncated(error: Exception) -> bool:
+    """Return whether a document is valid up to its end, which is missing."""
+    text = str(error).lower()
+    return "premature eof" in text or "incomplete json" in text
+
+
+class _RepairedStream:
+    """Stream of JSON with U+FFFD in place of lone surrogates. Both escapes have six bytes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._rest = b""
+
+    def read(self, size: int = -1) -> bytes:
+        """Read to the end of a long text.
+
+        The parser starts a text again with each piece of it, so many pieces take long.
+        """
+        if not size:
+            return b""
+        piece = self._stream.read(size)
+        pieces, length = [self._rest, piece], len(piece)
+        while piece and not _QUOTE.search(piece):
+            if length > MAX_TEXT_BYTES:
+                raise StreamError(f"it contains a text of more than {MAX_TEXT_BYTES // 2**20} MiB")
+            piece = self._stream.read(size)
+            pieces.append(piece)
+            length += len(piece)
+        data = b"".join(pieces)
+        may_cut = bool(piece) and b"\\" in data[-_MAX_ESCAPE_BYTES:]
+        cut = _CUT_ESCAPE.search(data) if may_cut else None
+        end = cut.start(1) if cut else len(data)
+        self._rest = data[end:]
+        return repair_surrogates(data[:end])
+
+
+def repair_surrogates(data: bytes) -> bytes:
+    """Replace escapes of lone surrogates by that of U+FFFD."""
+    if not _SURROGATE.search(data):
+        return data
+    return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["lone"] else escape[0], data)
+
+
+class _BoundedBuilder:
+    """Builder of one value from the parser's events, up to a size and a depth."""
+
+    def __init__(self) -> None:
+        self._builder = ObjectBuilder()
+        self._cost = 0
+        self.depth = 0
+        self.reason = ""
+
+    def add(self, event: str, value: Any) -> bool:
+        """Add an event. Return whether the value is complete."""
+        self.depth += _DEPTHS.get(event, 0)
+        if self.reason:
+            return not self.depth
+        self._cost += _VALUE_COST
+        if isinstance(value, str):
+            self._cost += len(value)
+        elif isinstance(value, Decimal):
+            value = float(value)
+        self._builder.event(event, value)
+        if self._cost > MAX_ITEM_COST:
+            limit = MAX_ITEM_COST // 2**20
+            self.reason = f"it is larger than {limit} MiB; give it as JSON lines"
+        elif self.depth > MAX_DEPTH:
+            self.reason = "it is nested too deeply"
+        return not self.depth
+
+    @property
+    def item(self) -> tuple[Any, str]:
+        """Value, and the reason if it exceeds a limit."""
+        return (None if self.reason else self._builder.value), self.reason
+
+
+def _build_elements(events: Events) -> Iterator[tuple[Any, str]]:
     event, value = next(events)
     if event == "start_array":
-        yield from _list(events)
-    elif event == "start_map":
-        yield from _map(events)
+        yield from _build_list(events)
     else:
-        yield value
+        yield from _build_document(event, value, events)
     for _ in events:
-        pass  # raises where something follows the document
+        pass  # raises an error if anything follows the document
 
 
-def _list(events: Events) -> Iterator[Any]:
+def _build_list(events: Events) -> Iterator[tuple[Any, str]]:
+    builder = _BoundedBuilder()
     for event, value in events:
-        if event == "end_array":
+        if event == "end_array" and not builder.depth:
             return
-        yield _built(event, value, events, MAX_ITEM_COST)[0]
+        if builder.add(event, value):
+            yield builder.item
+            builder = _BoundedBuilder()
 
 
-def _map(events: Events) -> Iterator[Any]:
-    whole: Any = {}
-    left = MAX_ITEM_COST
-    wraps = False
-    for event, key in events:
-        if event == "end_map":
-            break
+def _build_document(event: str, value: Any, events: Events) -> Iterator[tuple[Any, str]]:
+    builder = _BoundedBuilder()
+    is_complete = builder.add(event, value)
+    is_wrapper = False
+    while not is_complete:
+        is_key = event == "map_key" and value == _WRAPPER and builder.depth == 1
         event, value = next(events)
-        if key == _WRAPPER and event == "start_array":
-            wraps = True
-            yield from _list(events)
-            continue
-        one, left = _built(event, value, events, left - len(key) - _VALUE_COST)
-        if isinstance(one, _Refused):
-            whole = one
-        elif not isinstance(whole, _Refused):
-            whole[key] = one
-    if not wraps:
-        yield whole
-
-
-def _built(event: str, value: Any, events: Events, left: int) -> tuple[Any, int]:
-    """The value that begins with an event, and what is left of its cost."""
-    if event not in ("start_map", "start_array"):
-        return _scalar(value), left - (len(value) if isinstance(value, str) else 0)
-    top: Any = {} if event == "start_map" else []
-    root, stack, key = top, [top], ""
-    for event, value in events:
-        left -= _VALUE_COST
-        if event == "map_key":
-            key = value
-            left -= len(value)
-            continue
-        if event in ("end_map", "end_array"):
-            stack.pop()
-            if not stack:
-                return root, left
-            top = stack[-1]
-            continue
-        new: Any
-        if event == "string":
-            new = value
-            left -= len(value)
-        else:
-            new = {} if event == "start_map" else [] if event == "start_array" else _scalar(value)
-        if type(top) is dict:
-            top[key] = new
-        else:
-            top.append(new)
-        if event in ("start_map", "start_array"):
-            stack.append(new)
-            top = new
-        if left < 0 or len(stack) > MAX_DEPTH:
-            _skip(events, len(stack))
-            return _Refused(
-                f"it is larger than {MAX_ITEM_COST // 2**20} MiB; give it as JSON lines"
-                if left < 0
-                else "it is nested too deeply"
-            ), max(left, 0)
-    raise AssertionError("the parser ended inside a value without an error")
-
-
-def _skip(events: Events, depth: int) -> None:
-    for event, _ in events:
-        depth += (event in ("start_map", "start_array")) - (event in ("end_map", "end_array"))
-        if not depth:
-            return
-
-
-def _scalar(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
+        if is_key and event == "start_array":
+            is_wrapper = True
+            yield from _build_list(events)
+            event, value = "null", None
+        is_complete = builder.add(event, value)
+    if not is_wrapper:
+        yield builder.item

@@ -1,24 +1,25 @@
-"""Sessions of coding agents, one event a line: those of Claude Code, and rollouts of Codex."""
+"""Sessions of coding agents, one event per line: Claude Code, and rollouts of Codex."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import replace
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Conversation, Message
 from unspool.sources.conversations import content
-from unspool.sources.conversations.drafts import Draft, Shelf
-from unspool.sources.conversations.plain import Complaint, when
-from unspool.sources.conversations.values import (
-    author_name,
-    clean,
-    identity,
-    kind_of,
-    metadata_of,
-    named,
-    one_line,
-    word,
+from unspool.sources.conversations.building import ConversationBuilder, ConversationMerger
+from unspool.sources.conversations.records import (
+    ErrorLog,
+    RecordError,
+    clean_author,
+    convert_metadata,
+    get_dict,
+    get_text,
+    join_line,
+    name_type,
+    parse_id,
+    parse_kind,
 )
 
 _TITLE_LENGTH = 80
@@ -29,8 +30,8 @@ _CALLS = frozenset(
 )
 _ANSWERS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _EVENTS = {"user_message": AuthorKind.USER, "agent_message": AuthorKind.ASSISTANT}
-# the program's, not the user's
-_TOLD = (
+# messages written by the program, not by the user
+_INSTRUCTIONS = (
     "<environment_context>",
     "<user_instructions>",
     "<permissions instructions>",
@@ -39,7 +40,7 @@ _TOLD = (
 
 
 def is_event(record: dict[str, Any]) -> bool:
-    """Whether a record is a line of a transcript."""
+    """Return whether a record is a line of a transcript."""
     kind = record.get("type")
     if not isinstance(kind, str):
         # the head of an early rollout
@@ -56,199 +57,156 @@ def is_event(record: dict[str, Any]) -> bool:
     )
 
 
-class Transcripts:
-    """Puts the events of a file together to conversations."""
+class TranscriptReader:
+    """Reader of the events of one file."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self._summaries: dict[str, str] = {}  # titles, by the message that each was made for
+    def __init__(self, merger: ConversationMerger) -> None:
+        self._merger = merger
+        self._summaries: dict[str, str] = {}  # titles, by the id of the message they belong to
         self._rollout = ""
-        self._forked = False
-        # whether the messages themselves are in the rollout, not only the events that announce them
-        self._heard = False
+        self._is_fork = False
+        # whether the rollout contains the messages themselves, not only events about them
+        self._has_messages = False
         self._announced: str | None = None
 
-    def add(self, record: Any, complain: Complaint) -> Iterator[Conversation]:
-        """One line; gives out what has become full."""
-        if not isinstance(record, dict):
-            complain("", f"it is {named(record)}; an object was expected")
-            return
-        kind = word(record.get("type"))
+    def read_event(self, record: dict[str, Any], log: ErrorLog) -> Iterator[Conversation]:
+        """Read one line. Yield conversations that are full."""
+        kind = get_text(record.get("type"))
         payload = record.get("payload")
-        if kind in _ROLLOUT:
-            if not isinstance(payload, dict):
-                complain("", "its payload is missing; an object was expected")
-                return
-            yield from self._rolled(kind, payload, record.get("timestamp"), complain)
-        elif kind == "message" or kind in _CALLS or kind in _ANSWERS:
-            # an early rollout has no envelopes
-            yield from self._item(record, record.get("timestamp"), complain)
-        elif not kind and "timestamp" in record and identity(record.get("id")):
-            self._begin(record, complain)
-        else:
-            yield from self._event(record, complain)
-
-    def _event(self, record: dict[str, Any], complain: Complaint) -> Iterator[Conversation]:
-        """A line of Claude Code. Those that are neither said by anyone nor a title are left out."""
-        kind = word(record.get("type"))
-        session = identity(record.get("sessionId")) or identity(record.get("session_id"))
-        if kind == "summary":
-            title, last = one_line(record.get("summary")), identity(record.get("leafUuid"))
-            if owner := self._shelf.holding(last):
-                owner.title = title or owner.title
-            else:
-                self._summaries[last] = title
-            return
-        if kind in _TITLES:
-            if title := one_line(record.get(_TITLES[kind])):
-                self._shelf.draft(session).title = title
-            return
-        if kind not in ("user", "assistant") or record.get("isMeta"):
-            # which early rollouts have between the messages
-            if not kind and record.get("record_type") != "state":
-                complain("", "it has no type; a line of a transcript was expected")
-            return
-        said = record.get("message")
-        if not isinstance(said, dict):
-            complain("", f"its message is {named(said)}; an object was expected")
-            return
-        # what a second agent did, often in a file of its own under the same session
-        if record.get("isSidechain"):
-            session = f"{session}/{identity(record.get('agentId')) or 'sidechain'}"
-        draft = self._shelf.draft(session)
-        draft.id = session
-        if not draft.metadata:
-            draft.metadata = {
-                "source": "claude-code",
-                **metadata_of(
-                    {"cwd": record.get("cwd"), "branch": record.get("gitBranch") or None}
-                ),
-            }
-        who = (
-            AuthorKind.SYSTEM
-            if record.get("isCompactSummary")
-            else kind_of(said.get("role")) or kind_of(kind) or AuthorKind.USER
-        )
-        author = author_name(said.get("model")) if who is AuthorKind.ASSISTANT else ""
-        made = _made(
-            draft,
-            said.get("content"),
-            who,
-            author,
-            when(record.get("timestamp"), complain),
-            identity(record.get("uuid")),
-            complain,
-        )
-        self._entitle(draft, made, identity(record.get("uuid")))
-        yield from self._shelf.put(session, made)
-
-    def _entitle(self, draft: Draft, made: list[Message], name: str) -> None:
-        """The summary made for this message, or else the first line of what was asked first."""
-        if name in self._summaries:
-            draft.title = self._summaries.pop(name) or draft.title
-        for message in made:
-            if (
-                not draft.title
-                and message.kind is AuthorKind.USER
-                and not message.text.lstrip().startswith("<")
-            ):
-                draft.title = one_line(message.text.strip().partition("\n")[0], _TITLE_LENGTH)
-
-    def _rolled(
-        self, kind: str, payload: dict[str, Any], at: Any, complain: Complaint
-    ) -> Iterator[Conversation]:
-        if kind == "session_meta":
-            self._begin(payload, complain)
+        if kind == "message" or kind in _CALLS or kind in _ANSWERS:
+            # Early rollouts have no envelopes.
+            yield from self._read_item(record, record, log)
+        elif not kind and "timestamp" in record and parse_id(record.get("id")):
+            self._begin_rollout(record, log)
+        elif kind not in _ROLLOUT:
+            yield from self._read_claude_code(kind, record, log)
+        elif not isinstance(payload, dict):
+            raise RecordError("its payload is missing; an object was expected")
+        elif kind == "session_meta":
+            self._begin_rollout(payload, log)
         elif kind == "response_item":
-            yield from self._item(payload, at, complain)
-        elif kind == "event_msg" and not self._heard and word(payload.get("type")) in _EVENTS:
-            draft = self._shelf.draft(self._rollout)
-            made = _made(
-                draft,
-                payload.get("message"),
-                _EVENTS[payload["type"]],
-                "",
-                when(at, complain),
-                "",
-                complain,
-            )
-            self._announced = made[0].text if made else None
-            self._entitle(draft, made, "")
-            yield from self._shelf.put(self._rollout, made)
+            yield from self._read_item(payload, record, log)
+        elif kind == "event_msg":
+            yield from self._read_announcement(payload, record, log)
 
-    def _begin(self, about: dict[str, Any], complain: Complaint) -> None:
-        """The head of a rollout. A forked session repeats its parent's head behind its own."""
-        name = identity(about.get("id"))
-        if self._forked or not name or name == self._rollout:
+    def _read_claude_code(
+        self, kind: str, record: dict[str, Any], log: ErrorLog
+    ) -> Iterator[Conversation]:
+        """Read a line of Claude Code. Lines without a message or a title are ignored."""
+        session = parse_id(record.get("sessionId")) or parse_id(record.get("session_id"))
+        if kind == "summary":
+            self._read_summary(record)
+        elif kind in _TITLES:
+            if title := join_line(record.get(_TITLES[kind])):
+                self._merger.open_conversation(session).title = title
+        # Early rollouts have states between the messages.
+        elif not kind and record.get("record_type") != "state":
+            raise RecordError("it has no type; a line of a transcript was expected")
+        elif kind in ("user", "assistant") and not record.get("isMeta"):
+            # The work of a second agent, often in a file of its own under the same session.
+            if record.get("isSidechain"):
+                session = f"{session}/{parse_id(record.get('agentId')) or 'sidechain'}"
+            yield from self._read_message(kind, session, record, log)
+
+    def _read_summary(self, record: dict[str, Any]) -> None:
+        title, last = join_line(record.get("summary")), parse_id(record.get("leafUuid"))
+        if builder := self._merger.find_message(last):
+            builder.title = title or builder.title
+        else:
+            self._summaries[last] = title
+
+    def _read_message(
+        self, kind: str, session: str, record: dict[str, Any], log: ErrorLog
+    ) -> Iterator[Conversation]:
+        message = record.get("message")
+        if not isinstance(message, dict):
+            raise RecordError(f"its message is {name_type(message)}; an object was expected")
+        builder = self._merger.open_conversation(session)
+        builder.id = session
+        if not builder.metadata:
+            about = {"cwd": record.get("cwd"), "branch": record.get("gitBranch") or None}
+            builder.metadata = {"source": "claude-code", **convert_metadata(about)}
+        author_kind = parse_kind(message.get("role")) or parse_kind(kind) or AuthorKind.USER
+        if record.get("isCompactSummary"):
+            author_kind = AuthorKind.SYSTEM
+        is_model = author_kind is AuthorKind.ASSISTANT
+        template = Message(
+            text="",
+            author=clean_author(message.get("model")) if is_model else "",
+            kind=author_kind,
+            at=log.parse_time(record.get("timestamp")),
+            id=parse_id(record.get("uuid")),
+        )
+        messages = content.read_messages(builder, message.get("content"), template)
+        builder.title = self._summaries.pop(template.id, "") or builder.title
+        yield from self._add(session, builder, messages)
+
+    def _add(
+        self, session: str, builder: ConversationBuilder, messages: list[Message]
+    ) -> Iterator[Conversation]:
+        """Add messages. The first line of the first question is the title if there is none."""
+        for one in messages:
+            is_question = one.kind is AuthorKind.USER and not one.text.lstrip().startswith("<")
+            if is_question and not builder.title:
+                builder.title = join_line(one.text.strip().partition("\n")[0], _TITLE_LENGTH)
+        yield from self._merger.add_messages(session, messages)
+
+    def _begin_rollout(self, head: dict[str, Any], log: ErrorLog) -> None:
+        """Begin a conversation. A forked session repeats its parent's head after its own."""
+        id_ = parse_id(head.get("id"))
+        if self._is_fork or not id_ or id_ == self._rollout:
             return
-        self._rollout, self._heard = name, False
-        self._forked = bool(about.get("forked_from_id"))
-        draft = self._shelf.draft(name)
-        draft.id = name
-        draft.created_at = draft.created_at or when(about.get("timestamp"), complain)
-        git = about.get("git")
-        branch = git.get("branch") if isinstance(git, dict) else None
-        draft.metadata = {
-            "source": "codex",
-            **metadata_of({"cwd": about.get("cwd"), "branch": branch}),
-        }
+        self._rollout, self._has_messages = id_, False
+        self._is_fork = bool(head.get("forked_from_id"))
+        builder = self._merger.open_conversation(id_)
+        builder.id = id_
+        builder.created_at = builder.created_at or log.parse_time(head.get("timestamp"))
+        about = {"cwd": head.get("cwd"), "branch": get_dict(head.get("git")).get("branch")}
+        builder.metadata = {"source": "codex", **convert_metadata(about)}
 
-    def _item(self, item: dict[str, Any], at: Any, complain: Complaint) -> Iterator[Conversation]:
-        draft = self._shelf.draft(self._rollout)
-        kind = word(item.get("type"))
-        moment = when(at, complain)
-        made: list[Message] = []
+    def _read_announcement(
+        self, payload: dict[str, Any], record: dict[str, Any], log: ErrorLog
+    ) -> Iterator[Conversation]:
+        """Read an event about a message, unless the rollout contains the messages themselves."""
+        kind = _EVENTS.get(get_text(payload.get("type")))
+        if kind is None or self._has_messages:
+            return
+        builder = self._merger.open_conversation(self._rollout)
+        template = Message(text="", kind=kind, at=log.parse_time(record.get("timestamp")))
+        messages = content.read_messages(builder, payload.get("message"), template)
+        self._announced = messages[0].text if messages else None
+        yield from self._add(self._rollout, builder, messages)
+
+    def _read_item(
+        self, item: dict[str, Any], record: dict[str, Any], log: ErrorLog
+    ) -> Iterator[Conversation]:
+        builder = self._merger.open_conversation(self._rollout)
+        kind = get_text(item.get("type"))
+        template = Message(text="", at=log.parse_time(record.get("timestamp")))
+        parts: list[content.ContentPart] = []
         if kind == "message":
-            who = kind_of(item.get("role")) or AuthorKind.USER
-            made = _made(
-                draft, item.get("content"), who, "", moment, identity(item.get("id")), complain
-            )
-            made = [
-                one
-                for one in made
-                if not one.text.lstrip().startswith(_TOLD) and one.text != self._announced
-            ]
-            self._heard, self._announced = True, None
+            yield from self._read_item_message(builder, item, template)
         elif kind in _CALLS:
-            name = author_name(item.get("name")) or kind.removesuffix("_call").replace("_", " ")
-            draft.called(str(item.get("call_id") or item.get("id")), name)
-            given = next(
-                (item[key] for key in ("arguments", "input", "action") if item.get(key)), None
-            )
-            made = [
-                Message(
-                    text=clean(content.call(name, given)),
-                    author=name,
-                    kind=AuthorKind.TOOL,
-                    at=moment,
-                )
-            ]
-        elif kind in _ANSWERS:
-            text = clean(content.answer(item.get("output")))
-            if text:
-                made = [
-                    Message(
-                        text=text,
-                        author=draft.tools.get(str(item.get("call_id")), ""),
-                        kind=AuthorKind.TOOL,
-                        at=moment,
-                    )
-                ]
-        self._entitle(draft, made, "")
-        yield from self._shelf.put(self._rollout, made)
+            name = clean_author(item.get("name")) or kind.removesuffix("_call").replace("_", " ")
+            keys = ("arguments", "input", "action")
+            arguments = next((item[key] for key in keys if item.get(key)), None)
+            call_id = str(item.get("call_id") or item.get("id"))
+            parts = [content.read_call(builder, call_id, name, arguments)]
+        elif kind in _ANSWERS and (text := content.format_answer(item.get("output"))):
+            tool = builder.tools.get(str(item.get("call_id")), "")
+            parts = [content.ContentPart(text, tool)]
+        messages = content.read_messages(builder, None, template, parts)
+        yield from self._merger.add_messages(self._rollout, messages)
 
-
-def _made(
-    draft: Draft,
-    said: Any,
-    kind: AuthorKind,
-    author: str,
-    at: datetime | None,
-    id: str,
-    complain: Complaint,
-) -> list[Message]:
-    try:
-        return content.messages(draft, said, kind=kind, author=author, at=at, id=id)
-    except content.ContentError as error:
-        complain("", str(error))
-        return []
+    def _read_item_message(
+        self, builder: ConversationBuilder, item: dict[str, Any], template: Message
+    ) -> Iterator[Conversation]:
+        announced, self._announced, self._has_messages = self._announced, None, True
+        kind = parse_kind(item.get("role")) or AuthorKind.USER
+        template = replace(template, kind=kind, id=parse_id(item.get("id")))
+        messages = [
+            one
+            for one in content.read_messages(builder, item.get("content"), template)
+            if not one.text.lstrip().startswith(_INSTRUCTIONS) and one.text != announced
+        ]
+        yield from self._add(self._rollout, builder, messages)
