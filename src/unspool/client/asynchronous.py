@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from unspool.client import calls, flows
-from unspool.client.corpus import missing, sendable, service_of
+from unspool.client.corpus import RemoteCorpus, missing, sendable
 from unspool.client.preferences import Preferences
 from unspool.client.sending import AsyncSender
 from unspool.client.streams import AsyncRemoteAnswerStream
@@ -42,12 +42,11 @@ class AsyncRemoteCorpus:
     A call that is cancelled ends its request.
     """
 
-    def __init__(
-        self, address: str, *, key: str | None = None, settings: Settings | None = None
-    ) -> None:
-        self._settings = Settings.load() if settings is None else settings
+    def __init__(self, corpus: RemoteCorpus) -> None:
+        self._corpus = corpus
+        self._settings = corpus.settings
         self._own = Preferences.of(self._settings)
-        self._sender = AsyncSender(service_of(address, key, self._settings))
+        self._sender = AsyncSender(corpus._sender.service)
         self._most = sendable(self._settings)
 
     def __repr__(self) -> str:
@@ -77,6 +76,7 @@ class AsyncRemoteCorpus:
     async def close(self) -> None:
         """Let go of every file and connection."""
         await self._sender.close()
+        self._corpus.close()
 
     async def index(
         self,
