@@ -1,15 +1,21 @@
-"""Threads that run the synchronous API for async programs; `aio.py` calls them."""
+"""Threads that run the synchronous API for async programs.
+
+`aio.py` and `client/asynchronous.py` start them. The client asks its `Cancellation` where it waits.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import ParamSpec, Protocol, Self, TypeVar
 
 import anyio
-from anyio import to_thread
+from anyio import from_thread, to_thread
 
 from unspool.domain.answers import Answer
 
@@ -24,6 +30,76 @@ async def run(
 ) -> Result:
     """Run a function in a thread. A call that is cancelled waits for the function to return."""
     return await to_thread.run_sync(partial(function, *args, **kwargs))
+
+
+class Cancellation:
+    """Signal from a cancelled task to the thread that works for it.
+
+    A thread that needs time to clean up sets `cleanup_s`, and the task waits for it as long.
+    """
+
+    def __init__(self) -> None:
+        self.cleanup_s = 0.0
+        self._event = threading.Event()
+        self._callbacks: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        """Wake the thread, and call what it has registered."""
+        self._event.set()
+        for callback in self._callbacks:
+            callback()
+
+    def register(self, callback: Callable[[], None]) -> None:
+        """Call a function when the task is cancelled, or now if it already is."""
+        self._callbacks.append(callback)
+        if self._event.is_set():
+            callback()
+
+    def wait(self, seconds: float = 0.0) -> None:
+        """Wait some seconds. Raise `CancelledError` when the task is cancelled, but only once:
+        the thread may clean up after it.
+        """
+        if self._event.wait(seconds):
+            self._event.clear()
+            raise CancelledError
+
+
+_cancellation: ContextVar[Cancellation] = ContextVar("cancellation")
+
+
+def get_cancellation() -> Cancellation:
+    """Return the cancellation of this thread; outside of `run_cancellable`, one that never is."""
+    return _cancellation.get(None) or Cancellation()
+
+
+async def run_cancellable(
+    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
+    """Run a function in a thread. A call that is cancelled returns, and signals the thread."""
+    cancellation, ended = Cancellation(), threading.Event()
+
+    def work() -> Result:
+        _cancellation.set(cancellation)  # in a copy of the context, which ends with the thread
+        try:
+            return function(*args, **kwargs)
+        finally:
+            ended.set()
+
+    try:
+        return await to_thread.run_sync(work, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
+        cancellation.cancel()
+        if cancellation.cleanup_s:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(ended.wait, cancellation.cleanup_s)
+        raise
+
+
+def call_in_loop(callback: Callable[[Result], None] | None) -> Callable[[Result], None] | None:
+    """Return a callback that a thread of `run_cancellable` can call. It runs in the event loop."""
+    if callback is None:
+        return None
+    return lambda value: from_thread.run_sync(callback, value)
 
 
 class Closable(Protocol):

@@ -68,7 +68,7 @@ class Service:
             warnings.warn(
                 f"the key is sent to {self.place} without encryption; use https:// for any "
                 f"machine but this one",
-                stacklevel=4,
+                stacklevel=3,
             )
         self._key = key
         self.request_s = request_s + GRACE_S
