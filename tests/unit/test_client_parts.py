@@ -51,7 +51,7 @@ needed("httpx2", "pip install 'unspool[client]'")
 import httpx2  # noqa: E402
 
 from unspool.client import RemoteConversations, calls, indexing  # noqa: E402
-from unspool.client.call import Call, encoded  # noqa: E402
+from unspool.client.call import Call, encode_json  # noqa: E402
 from unspool.client.preferences import Preferences  # noqa: E402
 from unspool.client.sending import Sender  # noqa: E402
 from unspool.client.service import Service  # noqa: E402
@@ -570,5 +570,5 @@ def test_only_settings_that_somebody_has_set_are_sent(tmp_path: Path) -> None:
 
 def test_what_no_json_takes_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InputError, match="cannot be sent"):
-        encoded({"x": float("inf")})
-    assert json.loads(encoded({"x": "a\ud83d"})) == {"x": "a\ufffd"}
+        encode_json({"x": float("inf")})
+    assert json.loads(encode_json({"x": "a\ud83d"})) == {"x": "a\ufffd"}

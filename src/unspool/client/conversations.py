@@ -37,8 +37,9 @@ class RemoteConversations:
         self._most = most
 
     def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages
-        that are new or changed are embedded.
+        """Store conversations, all or none. Those of the same id are replaced.
+
+        Only messages that are new or changed are embedded.
         """
         check_saved(conversations)
         return self._sender.send(calls.save(conversations))
@@ -50,8 +51,9 @@ class RemoteConversations:
         project: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot
-        be read is reported.
+        """Import exports of conversations, each conversation whole or not at all.
+
+        Invalid records are reported.
         """
         from unspool.sources.conversations import loading
 
@@ -84,50 +86,43 @@ class RemoteConversations:
         self._load_batch(some[half:], intake)
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
-        """Store messages behind a conversation's last, without reading those before; a conversation
-        that does not exist begins with them.
+        """Append messages to a conversation, or create it. The messages before are not read.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever
-        is not sure that it arrived sends it again.
+        A message whose id exists already is counted as a duplicate and left out, so that a caller
+        can safely repeat the call.
         """
         return self._sender.send(calls.append_messages(project or self._project, id, messages))
 
     def get(
         self, id: str, *, project: str | None = None, last: int | None = None
     ) -> Conversation | None:
-        """A conversation with its messages in order, or only the last so many of them; None
-        where there is none.
-        """
+        """Return a conversation with its messages, or with the last so many; None if missing."""
         return self._sender.find(calls.conversation(project or self._project, id, last=last), None)
 
     def exists(self, id: str, *, project: str | None = None) -> bool:
-        """Whether there is a conversation of that id."""
+        """Return True if there is a conversation of that id."""
         return self.get(id, project=project, last=0) is not None
 
     def list(
         self, *, project: str | None = None, skip: int = 0, limit: int = 100
     ) -> Sequence[ConversationRecord]:
-        """Conversations without their messages, those that began last first."""
+        """Return conversations without their messages, the latest first."""
         return self._sender.find(
             calls.conversations(project or self._project, skip=skip, limit=limit), []
         )
 
     def count(self, *, project: str | None = None) -> int:
-        """How many conversations there are."""
+        """Return the number of conversations."""
         return self._sender.find(calls.conversation_count(project or self._project), 0)
 
     def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
-        """What is searched of a conversation, in order: a chunk for each message, several for a
-        long one.
-        """
+        """Return the chunks of a conversation in order: one or more per message."""
         return self._sender.find(calls.conversation_chunks(project or self._project, id), [])
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no
-        such chunk.
-        """
+        """Return a chunk of a conversation by its id, as a hit names it; None if missing."""
         return self._sender.find(calls.conversation_chunk(project or self._project, chunk_id), None)
 
     def delete(self, id: str, *, project: str | None = None) -> bool:
-        """Remove a conversation with everything under it; False where there was none."""
+        """Delete a conversation with its messages; return False if there was none."""
         return self._sender.find(calls.delete_conversation(project or self._project, id), False)

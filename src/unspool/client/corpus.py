@@ -96,7 +96,7 @@ class RemoteCorpus:
             raise describe_missing(name)
 
     def close(self) -> None:
-        """Let go of every file and connection."""
+        """Close every file and connection."""
         self._sender.close()
 
     # In
@@ -109,8 +109,9 @@ class RemoteCorpus:
         ref: str = "",
         on_progress: OnProgress | None = None,
     ) -> IndexReport:
-        """Bring a project up to date with a folder, a file or a git URL. The project is called
-        after it unless named.
+        """Bring a project up to date with a folder, a file or a git URL.
+
+        The default name of the project is that of the source.
         """
         return indexing.index_source(
             self._sender, str(source), project=project, ref=ref, on_progress=on_progress
@@ -124,19 +125,20 @@ class RemoteCorpus:
         return indexing.put_documents(self._sender, documents, most=self._most)
 
     def forget(self, *, project: str, path: str | None = None) -> int:
-        """Remove a document, or with no path the whole project; returns how many documents went."""
+        """Delete a document, or without a path the whole project; return the number deleted."""
         return self._sender.send(calls.forget(project, path))
 
     # Conversations
 
     @property
     def conversations(self) -> RemoteConversations:
-        """What was said: saved, continued, read, listed, deleted."""
+        """Conversations: save, append, read, list, delete."""
         return RemoteConversations(self._sender, self._own.project, most=self._most)
 
     def remember(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages
-        that are new or changed are embedded.
+        """Store conversations, all or none. Those of the same id are replaced.
+
+        Only messages that are new or changed are embedded.
         """
         return self.conversations.save(*conversations)
 
@@ -147,8 +149,9 @@ class RemoteCorpus:
         project: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of
-        agents. What cannot be read is reported.
+        """Import exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, agent transcripts.
+
+        Invalid records are reported.
         """
         return self.conversations.load(paths, project=project, on_progress=on_progress)
 
@@ -169,11 +172,11 @@ class RemoteCorpus:
         caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is;
-        never several by accident.
+        """Return the best chunks for a query, best first.
 
-        `max_total_tokens` caps this page and all that follow it together. `caller` binds the
-        continuation: nobody else can use it.
+        The default project is the only one that exists; several are searched only if they are
+        named. `max_total_tokens` limits this page and all later ones together. `caller` binds the
+        continuation: no other caller can use it.
         """
         call = calls.search(
             self._own,
@@ -199,11 +202,11 @@ class RemoteCorpus:
         restart: bool = False,
         caller: str = "",
     ) -> Page:
-        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens`
-        change this page alone.
+        """Return the page for a continuation, the same one every time.
 
-        With `restart`, a continuation that cannot be followed any more gives the first page again,
-        with a warning; one that never was any, or was somebody else's, is an error all the same.
+        `limit` and `max_tokens` change this page alone. With `restart`, a continuation that has
+        expired returns the first page again, with a warning. A malformed or foreign one is always
+        an error.
         """
         call = calls.more(
             continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller
@@ -221,12 +224,11 @@ class RemoteCorpus:
         model: object = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        """What a model answers from the best chunks for a question, each citation checked. Where
-        nothing is found, no model is called.
+        """Answer a question from the best chunks, with verified citations.
 
-        `model` is a name as in the settings or a model of one's own; with none, the answer holds
-        what one would be shown. `conversation` is what was said before, oldest first. `on_text` is
-        called with each piece as it comes.
+        If nothing is found, no model is called. `model` is a name as in the settings, or your own
+        model. Without one, the answer contains the prompt. `conversation` contains the earlier
+        messages, oldest first. `on_text` is called with each piece of text.
         """
         with self.answering(
             question,
@@ -251,7 +253,7 @@ class RemoteCorpus:
         conversation: Sequence[Message] = (),
         model: object = None,
     ) -> RemoteAnswerStream:
-        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`.
+        """Answer a question piece by piece: iterate over the text, then read `answer`.
 
         Closing it ends the request at once.
         """
@@ -269,7 +271,7 @@ class RemoteCorpus:
     def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
-        """The chunks most like the one at a line of a document, itself left out."""
+        """Return the chunks nearest to the one at a line of a document, without that chunk."""
         return self._sender.send(calls.related(self._own, path, line, project=project, limit=limit))
 
     def nearest(
@@ -280,17 +282,18 @@ class RemoteCorpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says
-        otherwise: raw vector search, no words and no ranking.
+        """Return the k chunks with the closest vectors, without words and ranking.
+
+        The metric is the cosine unless `vector_metric` says otherwise.
         """
         return self._sender.send(
             calls.nearest(self._own, vector, k=k, projects=projects, where=where)
         )
 
     def embed(self, text: str) -> list[float]:
-        """A text's vector in this corpus's space, as `nearest` takes it.
+        """Return the vector of a text in the space of this corpus, as `nearest` takes it.
 
-        Python warns where the embedder reads only its beginning.
+        Python warns if the text is longer than the embedder reads.
         """
         return self._sender.send(calls.embed(text))
 
@@ -303,8 +306,11 @@ class RemoteCorpus:
         after: str | None = None,
         limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document, by project and path. A project's can be had in parts:
-        `limit` of them, `after` the last path of the ones before."""
+        """Return the records of documents, by project and path.
+
+        `limit` and `after`, the last path of the part before, read the list of one project in
+        parts.
+        """
         check_listed(project, after, limit)
         wanted = checked_status(status)
         found: list[DocumentRecord] = []
@@ -326,8 +332,9 @@ class RemoteCorpus:
     def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
     ) -> Passage:
-        """The lines of a document from one to another, both included, or to its end, as they
-        were indexed; of a conversation the messages.
+        """Return lines of a document as they were indexed, or messages of a conversation.
+
+        `first` and `last` are included. The default is the whole document.
         """
         if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
             raise InputError(
@@ -342,21 +349,20 @@ class RemoteCorpus:
         return self._sender.send(calls.read(name, path, first=first, last=last))
 
     def count(self, *, project: str | None = None) -> int:
-        """How many chunks there are, in one project or in all."""
+        """Return the number of chunks, in one project or in all."""
         return sum(one.chunks for one in self.status(project=project))
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text has for the embedder."""
+        """Return the number of tokens that a text has for the embedder."""
         return self._sender.send(calls.count_tokens(text))
 
     def history(
         self, stream: str, *, project: str | None = None, retention: Retention | None = None
     ) -> RemoteHistory:
-        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the
-        first one is appended.
+        """Return the responses of an endpoint, a job or a tool, newest first.
 
-        A stream belongs to a project: the one named, else the setting's, else `default`.
-        `retention` is the settings' unless given.
+        The first append creates the stream. It belongs to `project`, by default that of the
+        settings, else `default`. The default `retention` is that of the settings.
         """
         return RemoteHistory(
             self._sender,
@@ -364,22 +370,22 @@ class RemoteCorpus:
         )
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
-        """Every stream of responses, or those of one project, by project and name."""
+        """Return every stream of responses, or those of one project, by project and name."""
         found: list[StreamStatus] = []
         for name in [project] if project is not None else self.projects():
             found += self._sender.find(calls.streams(name), [])
         return found
 
     def projects(self) -> list[str]:
-        """The names of all projects."""
+        """Return the names of all projects."""
         return [one.name for one in self.status()]
 
     def stores(self) -> list[StoreStatus]:
-        """Where vectors are kept, and what can be done there."""
+        """Return the stores of vectors and their capabilities."""
         return self._sender.send(calls.stores())
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
-        """Every project with its counts, or one."""
+        """Return every project with its counts, or one."""
         if project is None:
             return self._sender.send(calls.status())
         return [self._sender.send(calls.project_status(project))]
@@ -406,8 +412,9 @@ class RemoteCorpus:
     def _find_document(
         self, project: str, path: str, status: Status | None, after: str | None
     ) -> list[DocumentRecord]:
-        found = self._sender.find(calls.document(project, path), None)
-        if found is None:
+        try:
+            found = self._sender.send(calls.document(project, path))
+        except NotFoundError:
             # raises if it is the project that does not exist
             self._sender.send(calls.project_status(project))
             return []

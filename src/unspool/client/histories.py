@@ -18,20 +18,19 @@ class RemoteHistory:
 
     @property
     def stream(self) -> str:
-        """Its name."""
+        """Name of the stream."""
         return self._place.stream
 
     def append(self, body: str, at: datetime | None = None) -> Record:
-        """Add a response, given now unless a time is named. Secrets in it are masked before it is
-        stored.
+        """Add a response with a time, by default now. Secrets are masked before it is stored.
 
-        A few records that are past the retention go. One that is older than what is kept is not
-        kept either.
+        This removes some records that are past the retention. A record that is itself past the
+        retention is not kept.
         """
         return self._sender.send(calls.append_record(self._place, body, at))
 
     def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
-        """Whole records, newest first, without the first `offset`; for programs."""
+        """Return complete records, newest first, without the first `offset`. For programs."""
         found: list[Record]
         found, following = self._sender.find(
             calls.records(self._place, limit=limit, offset=offset), ([], None)
@@ -45,9 +44,9 @@ class RemoteHistory:
         return found
 
     def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
-        """A few records for an agent: long bodies are cut, repeated ones only flagged.
+        """Return a few records for an agent. Long bodies are truncated, repeated ones flagged.
 
-        `full`, they are all there and whole.
+        With `full`, every body is complete.
         """
         none = HistoryPage(
             stream=self.stream, records=(), limit=limit, offset=offset, has_more=False
@@ -57,13 +56,13 @@ class RemoteHistory:
         )
 
     def count(self) -> int:
-        """How many records there are to read."""
+        """Return the number of readable records."""
         return self._sender.find(calls.record_count(self._place), 0)
 
     def prune(self) -> int:
-        """Remove everything that is past the retention; returns how many records went."""
+        """Remove every record past the retention, and return how many."""
         return self._sender.find(calls.prune_history(self._place), 0)
 
     def clear(self) -> int:
-        """Remove every record; returns how many went. The next one is number 1."""
+        """Remove every record, and return how many. The next record gets number 1."""
         return self._sender.find(calls.clear_history(self._place), 0)

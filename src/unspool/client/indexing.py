@@ -10,7 +10,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar
 
 from unspool.client import calls, parsing
-from unspool.client.call import encoded
+from unspool.client.call import encode_json
 from unspool.client.sending import Sender
 from unspool.domain.documents import Document, usable_name
 from unspool.domain.jobs import Job, JobState
@@ -47,7 +47,7 @@ def index_source(
     name = project or git.project_name(source)
     job = _watch(sender, sender.send(calls.start_index(name, source=source, ref=ref)), on_progress)
     if job.state is JobState.FAILED:
-        raise sender.service.made(job.error_code, job.error)
+        raise sender.service.build_error(job.error_code, job.error)
     if job.state is JobState.CANCELLED:
         raise ConflictError(
             f"job {job.id} for project {name!r} was cancelled by somebody; index again, what was "
@@ -167,7 +167,7 @@ def split_batches(
     batch: list[_T] = []
     total = 0
     for value in values:
-        size = len(encoded(encode(value))) + 1
+        size = len(encode_json(encode(value))) + 1
         if batch and (total + size > most or len(batch) == SENT):
             yield batch
             batch, total = [], 0

@@ -28,17 +28,18 @@ class Sender:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._is_closed = False
-        self._client = httpx2.Client(**_manner(service))
+        self._client = httpx2.Client(**_build_options(service))
         # One connection for each answer: how to reach its socket, and end it from another thread,
         # is known only while it is made.
         limits = httpx2.Limits(max_keepalive_connections=0)
-        self._apart = httpx2.Client(**_manner(service), limits=limits)
+        self._apart = httpx2.Client(**_build_options(service), limits=limits)
         weakref.finalize(self, self._client.close)
         weakref.finalize(self, self._apart.close)
-        _be_quiet()
+        # it logs every address it calls, and with it what was asked for
+        logging.getLogger("httpx2").setLevel(logging.WARNING)
 
     def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._is_closed = True
         self._client.close()
         self._apart.close()
@@ -69,23 +70,34 @@ class Sender:
         raise AssertionError("unreachable")
 
     def stream(self, call: Call[Any]) -> Stream:
-        """What comes back in bytes, as they come."""
-        _check_open(self._is_closed)
+        """Return the response as a stream of bytes."""
+        self._check_open()
         url, content = self.service.url(call), call.content()
         return Stream(
             self.service,
             lambda extensions: self._apart.stream(
-                call.method, url, content=content, headers=_typed(content), extensions=extensions
+                call.method,
+                url,
+                content=content,
+                headers=_build_headers(content),
+                extensions=extensions,
             ),
         )
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise InputError("the corpus is closed; open it again")
+
     def _send_once(self, call: Call[_T]) -> _T:
-        _check_open(self._is_closed)
+        self._check_open()
         content = call.content()
         deadline = time.monotonic() + self.service.request_s
         try:
             with self._client.stream(
-                call.method, self.service.url(call), content=content, headers=_typed(content)
+                call.method,
+                self.service.url(call),
+                content=content,
+                headers=_build_headers(content),
             ) as coming:
                 data = bytearray()
                 for some in coming.iter_bytes():
@@ -96,13 +108,13 @@ class Sender:
         except httpx2.TimeoutException as error:
             raise self.service.late() from error
         except httpx2.HTTPError as error:
-            _check_open(self._is_closed)
+            self._check_open()
             raise self.service.away(error) from error
-        return self.service.value(call, _whole(coming, data))
+        return self.service.value(call, _build_response(coming, data))
 
 
-def _manner(service: Service) -> dict[str, Any]:
-    """How every client speaks to a service.
+def _build_options(service: Service) -> dict[str, Any]:
+    """Return the options of every HTTP client.
 
     A proxy that the environment names reads all that is not encrypted, the key with it.
     """
@@ -114,22 +126,12 @@ def _manner(service: Service) -> dict[str, Any]:
     }
 
 
-def _check_open(is_closed: bool) -> None:
-    if is_closed:
-        raise InputError("the corpus is closed; open it again")
-
-
-def _typed(content: bytes | None) -> dict[str, str]:
+def _build_headers(content: bytes | None) -> dict[str, str]:
     return {} if content is None else {"Content-Type": "application/json"}
 
 
-def _whole(coming: httpx2.Response, data: bytearray) -> httpx2.Response:
-    """An answer with all that it says, unpacked."""
+def _build_response(coming: httpx2.Response, data: bytearray) -> httpx2.Response:
+    """Return a response with its complete, uncompressed body."""
     headers = coming.headers.copy()
     headers.pop("content-encoding", None)
     return httpx2.Response(coming.status_code, headers=headers, content=bytes(data))
-
-
-def _be_quiet() -> None:
-    # it notes every address it calls, and with it what was asked for
-    logging.getLogger("httpx2").setLevel(logging.WARNING)

@@ -24,7 +24,7 @@ MAX_EVENT_BYTES = 64_000_000  # an answer comes with the chunks that it cites
 
 
 class _Reading:
-    """What has been read of an answer."""
+    """State of an answer that is being read."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -32,20 +32,20 @@ class _Reading:
         self.answer: Answer | None = None
 
     def feed(self, data: bytes) -> list[str]:
-        """The pieces of text in what has come."""
+        """Return the pieces of text in some bytes."""
         try:
-            return [piece for event in self._events.feed(data) for piece in self._told(event)]
+            return [piece for event in self._events.feed(data) for piece in self._read_event(event)]
         except TooLongError as error:
             raise self._service.strange("with an event that does not end") from error
 
     def finish(self) -> None:
-        """There is no more; an answer that is not whole by now never will be."""
+        """Raise `UnreachableError` if the answer is incomplete."""
         if self.answer is None:
             raise UnreachableError(
                 f"{self._service} broke off in the middle of its answer; ask again"
             )
 
-    def _told(self, event: Event) -> Iterator[str]:
+    def _read_event(self, event: Event) -> Iterator[str]:
         try:
             data = json.loads(event.data)
             if event.name == "text":
@@ -62,7 +62,7 @@ class RemoteAnswerStream:
     """An answer as it is written: iterate over its text, then look at `answer`.
 
     `close` ends the request at once and may be called from another thread; so does leaving a `with`
-    block, and dropping the object. Whoever is waiting for a piece then gets an `InputError`.
+    block, and dropping the object. A thread that waits for a piece then gets an `InputError`.
     """
 
     def __init__(self, sender: Sender, call: Call[Any]) -> None:
@@ -78,7 +78,14 @@ class RemoteAnswerStream:
     @property
     def answer(self) -> Answer:
         """The whole answer. Before the end, an `InputError`."""
-        return _whole(self._reading.answer, is_over=self._is_over)
+        if self._reading.answer is None:
+            state = (
+                "was closed before its end; ask again"
+                if self._is_over
+                else "is not at its end; iterate over its text first"
+            )
+            raise InputError(f"the answer {state}")
+        return self._reading.answer
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -127,14 +134,3 @@ def _pieces(stream: Stream, reading: _Reading) -> Generator[str, None, None]:
     for data in coming:
         yield from reading.feed(data)
     reading.finish()
-
-
-def _whole(answer: Answer | None, *, is_over: bool) -> Answer:
-    if answer is None:
-        state = (
-            "was closed before its end; ask again"
-            if is_over
-            else "is not at its end; iterate over its text first"
-        )
-        raise InputError(f"the answer {state}")
-    return answer
