@@ -95,7 +95,7 @@ def more(
     return post("/v1/more", parsing.page, body)
 
 
-def related(
+def find_similar(
     own: Preferences, path: str, line: int, *, project: str | None, limit: int | None
 ) -> Call[Page]:
     """Build the request for chunks similar to a line of a document."""

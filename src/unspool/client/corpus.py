@@ -272,7 +272,9 @@ class RemoteCorpus:
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
         """Return the chunks nearest to the one at a line of a document, without that chunk."""
-        return self._sender.send(calls.related(self._own, path, line, project=project, limit=limit))
+        return self._sender.send(
+            calls.find_similar(self._own, path, line, project=project, limit=limit)
+        )
 
     def nearest(
         self,

@@ -64,7 +64,7 @@ def page(data: Json) -> Page:
         hits=tuple(hit(one) for one in data["hits"]),
         sources=tuple(
             Source(**{**one, "best_score": _number(one["best_score"])})
-            for one in _select_known(data["sources"], Source)
+            for one in _drop_unknown_keys(data["sources"], Source)
         ),
         insights=Insights(
             languages=dict(insights["languages"]),
@@ -109,9 +109,9 @@ def hit(data: Json) -> Hit:
         stale=data["stale"],
         message=None
         if data["message"] is None
-        else _parse_said({**data["message"], "text": whole}),
-        before=tuple(map(_parse_said, data["before"])),
-        after=tuple(map(_parse_said, data["after"])),
+        else _parse_statement({**data["message"], "text": whole}),
+        before=tuple(map(_parse_statement, data["before"])),
+        after=tuple(map(_parse_statement, data["after"])),
         copies=tuple(data["copies"]),
     )
 
@@ -145,7 +145,7 @@ def chunk(data: Json) -> Chunk:
     )
 
 
-def _parse_said(data: Json) -> Said:
+def _parse_statement(data: Json) -> Said:
     return Said(
         number=data["number"],
         speaker=data["speaker"],
@@ -168,7 +168,7 @@ def answer(data: Json) -> Answer:
         found=data["found"],
         context=data["context"],
         dropped_citations=data["dropped_citations"],
-        usage=next(Usage(**one) for one in _select_known([data["usage"]], Usage)),
+        usage=next(Usage(**one) for one in _drop_unknown_keys([data["usage"]], Usage)),
         notes=tuple(data["notes"]),
         warnings=tuple(data["warnings"]),
     )
@@ -188,9 +188,9 @@ def index_report(data: Json) -> IndexReport:
         embedded=data["embedded"],
         seconds=data["seconds"],
         skipped=dict(data["skipped"]),
-        skips=tuple(Skip(**one) for one in _select_known(data.get("skips", ()), Skip)),
-        masked=_parse_masked(data),
-        failures=tuple(Failure(**one) for one in _select_known(data["failures"], Failure)),
+        skips=tuple(Skip(**one) for one in _drop_unknown_keys(data.get("skips", ()), Skip)),
+        masked=_parse_masks(data),
+        failures=tuple(Failure(**one) for one in _drop_unknown_keys(data["failures"], Failure)),
         warnings=tuple(data["warnings"]),
     )
 
@@ -207,15 +207,15 @@ def remember_report(data: Json) -> RememberReport:
         embedded=data["embedded"],
         duplicates=data["duplicates"],
         bad_count=data["bad_count"],
-        bad=tuple(BadRecord(**one) for one in _select_known(data["bad"], BadRecord)),
+        bad=tuple(BadRecord(**one) for one in _drop_unknown_keys(data["bad"], BadRecord)),
         seconds=data["seconds"],
-        masked=_parse_masked(data),
+        masked=_parse_masks(data),
         warnings=tuple(data["warnings"]),
     )
 
 
-def _parse_masked(data: Json) -> tuple[Masked, ...]:
-    return tuple(Masked(**one) for one in _select_known(data["masked"], Masked))
+def _parse_masks(data: Json) -> tuple[Masked, ...]:
+    return tuple(Masked(**one) for one in _drop_unknown_keys(data["masked"], Masked))
 
 
 def document(data: Json) -> DocumentRecord:
@@ -313,7 +313,7 @@ def history_page(data: Json) -> HistoryPage:
         stream=data["stream"],
         records=tuple(
             HistoryEntry(**{**one, "at": datetime.fromisoformat(one["at"])})
-            for one in _select_known(data["records"], HistoryEntry)
+            for one in _drop_unknown_keys(data["records"], HistoryEntry)
         ),
         limit=data["limit"],
         offset=data["offset"],
@@ -362,14 +362,14 @@ def job(data: Json) -> Job:
         finished_at=_moment(data["finished_at"]),
         progress=None
         if progress is None
-        else next(Progress(**one) for one in _select_known([progress], Progress)),
+        else next(Progress(**one) for one in _drop_unknown_keys([progress], Progress)),
         report=data["report"] or {},
         error_code=error.get("code", ""),
         error=error.get("message", ""),
     )
 
 
-def _select_known(objects: Iterable[Json], kind: Any) -> Iterable[dict[str, Any]]:
+def _drop_unknown_keys(objects: Iterable[Json], kind: Any) -> Iterable[dict[str, Any]]:
     """Objects whose keys are the fields of a class: those of them that this version knows,
     because a newer service may send more.
     """
