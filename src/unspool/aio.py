@@ -133,8 +133,9 @@ class AsyncCorpus:
         ref: str = "",
         on_progress: OnProgress | None = None,
     ) -> IndexReport:
-        """Bring a project up to date with a folder, a file or a git URL. The project is called
-        after it unless named.
+        """Bring a project up to date with a folder, a file or a git URL.
+
+        The default name of the project is that of the source.
         """
         return await run(
             self._corpus.index, source, project=project, ref=ref, on_progress=on_progress
@@ -153,12 +154,13 @@ class AsyncCorpus:
 
     @property
     def conversations(self) -> AsyncConversations:
-        """What was said: saved, continued, read, listed, deleted."""
+        """Conversations: save, append, read, list, delete."""
         return AsyncConversations(self._corpus.conversations)
 
     async def remember(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages
-        that are new or changed are embedded.
+        """Store conversations, all or none. Those of the same id are replaced.
+
+        Only messages that are new or changed are embedded.
         """
         return await run(self._corpus.remember, *conversations)
 
@@ -169,8 +171,9 @@ class AsyncCorpus:
         project: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of
-        agents. What cannot be read is reported.
+        """Import exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, agent transcripts.
+
+        Invalid records are reported.
         """
         return await run(
             self._corpus.remember_files, paths, project=project, on_progress=on_progress
@@ -191,11 +194,11 @@ class AsyncCorpus:
         caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is;
-        never several by accident.
+        """Return the best chunks for a query, best first.
 
-        `max_total_tokens` caps this page and all that follow it together. `caller` binds the
-        continuation: nobody else can use it.
+        The default project is the only one that exists; several are searched only if they are
+        named. `max_total_tokens` limits this page and all later ones together. `caller` binds the
+        continuation: no other caller can use it.
         """
         return replace(
             await run(
@@ -224,11 +227,11 @@ class AsyncCorpus:
         restart: bool = False,
         caller: str = "",
     ) -> Page:
-        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens`
-        change this page alone.
+        """Return the page for a continuation, the same one every time.
 
-        With `restart`, a continuation that cannot be followed any more gives the first page again,
-        with a warning; one that never was any, or was somebody else's, is an error all the same.
+        `limit` and `max_tokens` change this page alone. With `restart`, a continuation that has
+        expired returns the first page again, with a warning. A malformed or foreign one is always
+        an error.
         """
         return replace(
             await run(
@@ -253,12 +256,11 @@ class AsyncCorpus:
         model: object = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        """What a model answers from the best chunks for a question, each citation checked. Where
-        nothing is found, no model is called.
+        """Answer a question from the best chunks, with verified citations.
 
-        `model` is a name as in the settings or a model of one's own; with none, the answer holds
-        what one would be shown. `conversation` is what was said before, oldest first. `on_text` is
-        called with each piece as it comes.
+        If nothing is found, no model is called. `model` is a name as in the settings, or your own
+        model. Without one, the answer contains the prompt. `conversation` contains the earlier
+        messages, oldest first. `on_text` is called with each piece of text.
         """
         async with await self.answering(
             question,
@@ -283,7 +285,7 @@ class AsyncCorpus:
         conversation: Sequence[Message] = (),
         model: object = None,
     ) -> AsyncAnswerStream:
-        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`.
+        """Answer a question piece by piece: iterate over the text, then read `answer`.
 
         Closing it ends the request at once.
         """
@@ -301,19 +303,17 @@ class AsyncCorpus:
         )
 
     async def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
-        """Embed queries ahead of time, for this process and for others; returns how many were
-        not known yet.
-        """
+        """Embed queries ahead of time, for this and other processes; return how many were new."""
         return await run(self._corpus.warm, queries, on_progress=on_progress)
 
     def observe(self, hook: Hook) -> Callable[[], None]:
-        """Call a function with every event, such as `PageServed`; what is returned ends it."""
+        """Call a function with every event, such as `PageServed`. Call the result to stop."""
         return self._corpus.observe(hook)
 
     async def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
-        """The chunks most like the one at a line of a document, itself left out."""
+        """Return the chunks nearest to the one at a line of a document, without that chunk."""
         return replace(
             await run(self._corpus.related, path, line, project=project, limit=limit), follow=None
         )
@@ -326,15 +326,16 @@ class AsyncCorpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says
-        otherwise: raw vector search, no words and no ranking.
+        """Return the k chunks with the closest vectors, without words and ranking.
+
+        The metric is the cosine unless `vector_metric` says otherwise.
         """
         return await run(self._corpus.nearest, vector, k=k, projects=projects, where=where)
 
     async def embed(self, text: str) -> list[float]:
-        """A text's vector in this corpus's space, as `nearest` takes it.
+        """Return the vector of a text in the space of this corpus, as `nearest` takes it.
 
-        Python warns where the embedder reads only its beginning.
+        Python warns if the text is longer than the embedder reads.
         """
         return await run(self._corpus.embed, text)
 
@@ -347,8 +348,11 @@ class AsyncCorpus:
         after: str | None = None,
         limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document, by project and path. A project's can be had in parts:
-        `limit` of them, `after` the last path of the ones before."""
+        """Return the records of documents, by project and path.
+
+        `limit` and `after`, the last path of the part before, read the list of one project in
+        parts.
+        """
         return await run(
             self._corpus.documents,
             project=project,
@@ -361,65 +365,64 @@ class AsyncCorpus:
     async def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
     ) -> Passage:
-        """The lines of a document from one to another, both included, or to its end, as they
-        were indexed; of a conversation the messages.
+        """Return lines of a document as they were indexed, or messages of a conversation.
+
+        `first` and `last` are included. The default is the whole document.
         """
         return await run(self._corpus.read, path, project=project, first=first, last=last)
 
     async def count(self, *, project: str | None = None) -> int:
-        """How many chunks there are, in one project or in all."""
+        """Return the number of chunks, in one project or in all."""
         return await run(self._corpus.count, project=project)
 
     async def count_tokens(self, text: str) -> int:
-        """How many tokens a text has for the embedder."""
+        """Return the number of tokens that a text has for the embedder."""
         return await run(self._corpus.count_tokens, text)
 
     async def history(
         self, stream: str, *, project: str | None = None, retention: Retention | None = None
     ) -> AsyncHistory:
-        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the
-        first one is appended.
+        """Return the responses of an endpoint, a job or a tool, newest first.
 
-        A stream belongs to a project: the one named, else the setting's, else `default`.
-        `retention` is the settings' unless given.
+        The first append creates the stream. It belongs to `project`, by default that of the
+        settings, else `default`. The default `retention` is that of the settings.
         """
         return AsyncHistory(
             await run(self._corpus.history, stream, project=project, retention=retention)
         )
 
     async def streams(self, *, project: str | None = None) -> list[StreamStatus]:
-        """Every stream of responses, or those of one project, by project and name."""
+        """Return every stream of responses, or those of one project, by project and name."""
         return await run(self._corpus.streams, project=project)
 
     async def projects(self) -> list[str]:
-        """The names of all projects."""
+        """Return the names of all projects."""
         return await run(self._corpus.projects)
 
     async def stores(self) -> list[StoreStatus]:
-        """Where vectors are kept, and what can be done there."""
+        """Return the stores of vectors and their capabilities."""
         return await run(self._corpus.stores)
 
     async def status(self, *, project: str | None = None) -> list[ProjectStatus]:
-        """Every project with its counts, or one."""
+        """Return every project with its counts, or one."""
         return await run(self._corpus.status, project=project)
 
     async def size_bytes(self) -> int:
-        """What the catalog takes on disk."""
+        """Return the size of the catalog on disk."""
         return await run(self._corpus.size_bytes)
 
     async def project_of(self, path: str | Path) -> str | None:
-        """The project that was indexed from a path or a folder above it; the nearest one."""
+        """Return the project that was indexed from a path or from the nearest folder above it."""
         return await run(self._corpus.project_of, path)
 
     async def root_of(self, project: str) -> str:
-        """Where a project was indexed from; empty for one made of documents given as text."""
+        """Return the path that a project was indexed from; empty if its documents were given as
+        text.
+        """
         return await run(self._corpus.root_of, project)
 
     async def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
-        """Make the index absorb everything that is stored, and rebuild what is missing or damaged.
-
-        Returns what was repaired.
-        """
+        """Bring the index up to date, and rebuild missing or damaged parts; return the repairs."""
         return await run(self._corpus.refresh, on_progress=on_progress)
 
 
@@ -430,8 +433,9 @@ class AsyncConversations:
         self._conversations = conversations
 
     async def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages
-        that are new or changed are embedded.
+        """Store conversations, all or none. Those of the same id are replaced.
+
+        Only messages that are new or changed are embedded.
         """
         return await run(self._conversations.save, *conversations)
 
@@ -442,58 +446,52 @@ class AsyncConversations:
         project: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot
-        be read is reported.
+        """Import exports of conversations, each conversation whole or not at all.
+
+        Invalid records are reported.
         """
         return await run(self._conversations.load, files, project=project, on_progress=on_progress)
 
     async def append(
         self, id: str, *messages: Message, project: str | None = None
     ) -> RememberReport:
-        """Store messages behind a conversation's last, without reading those before; a conversation
-        that does not exist begins with them.
+        """Append messages to a conversation, or create it. The messages before are not read.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever
-        is not sure that it arrived sends it again.
+        A message whose id exists already is counted as a duplicate and left out, so that a caller
+        can safely repeat the call.
         """
         return await run(self._conversations.append, id, *messages, project=project)
 
     async def get(
         self, id: str, *, project: str | None = None, last: int | None = None
     ) -> Conversation | None:
-        """A conversation with its messages in order, or only the last so many of them; None
-        where there is none.
-        """
+        """Return a conversation with its messages, or with the last so many; None if missing."""
         return await run(self._conversations.get, id, project=project, last=last)
 
     async def exists(self, id: str, *, project: str | None = None) -> bool:
-        """Whether there is a conversation of that id."""
+        """Return True if there is a conversation of that id."""
         return await run(self._conversations.exists, id, project=project)
 
     async def list(
         self, *, project: str | None = None, skip: int = 0, limit: int = 100
     ) -> Sequence[ConversationRecord]:
-        """Conversations without their messages, those that began last first."""
+        """Return conversations without their messages, the latest first."""
         return await run(self._conversations.list, project=project, skip=skip, limit=limit)
 
     async def count(self, *, project: str | None = None) -> int:
-        """How many conversations there are."""
+        """Return the number of conversations."""
         return await run(self._conversations.count, project=project)
 
     async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
-        """What is searched of a conversation, in order: a chunk for each message, several for a
-        long one.
-        """
+        """Return the chunks of a conversation in order: one or more per message."""
         return await run(self._conversations.chunks, id, project=project)
 
     async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no
-        such chunk.
-        """
+        """Return a chunk of a conversation by its id, as a hit names it; None if missing."""
         return await run(self._conversations.chunk, chunk_id, project=project)
 
     async def delete(self, id: str, *, project: str | None = None) -> bool:
-        """Remove a conversation with everything under it; False where there was none."""
+        """Delete a conversation with its messages; return False if there was none."""
         return await run(self._conversations.delete, id, project=project)
 
 

@@ -81,7 +81,7 @@ def open(  # noqa: A001
 
 
 class Corpus:
-    """An open corpus. Safe to use from several threads; several processes may open the same one."""
+    """Open corpus. Safe to use from several threads; several processes may open the same one."""
 
     def __init__(self, settings: Settings, *, embedder: object = None) -> None:
         self.settings = settings
@@ -114,8 +114,9 @@ class Corpus:
         ref: str = "",
         on_progress: OnProgress | None = None,
     ) -> IndexReport:
-        """Bring a project up to date with a folder, a file or a git URL. The project is called
-        after it unless named.
+        """Bring a project up to date with a folder, a file or a git URL.
+
+        The default name of the project is that of the source.
         """
         return self._index(source, project=project, ref=ref, on_progress=on_progress)
 
@@ -128,7 +129,7 @@ class Corpus:
         redirects: bool = True,
         on_progress: OnProgress | None = None,
     ) -> IndexReport:
-        """The same; without `redirects`, what a git URL leads elsewhere from is not followed."""
+        """Index a source. Without `redirects`, redirections of a git URL are not followed."""
         from unspool.access import projects as naming
         from unspool.index.embedded.partition import mark_as_cache
         from unspool.indexing.pipeline import index_folder
@@ -229,14 +230,15 @@ class Corpus:
 
     @property
     def conversations(self) -> Conversations:
-        """What was said: saved, continued, read, listed, deleted."""
+        """Conversations: save, append, read, list, delete."""
         from unspool.memory.conversations import Conversations
 
         return Conversations(self._resources, self.settings.project)
 
     def remember(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages
-        that are new or changed are embedded.
+        """Store conversations, all or none. Those of the same id are replaced.
+
+        Only messages that are new or changed are embedded.
         """
         return self.conversations.save(*conversations)
 
@@ -247,14 +249,15 @@ class Corpus:
         project: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, transcripts of
-        agents. What cannot be read is reported.
+        """Import exports of conversations: ChatGPT, Claude, Slack, JSON, JSONL, agent transcripts.
+
+        Invalid records are reported.
         """
         return self.conversations.load(paths, project=project, on_progress=on_progress)
 
     @property
     def keys(self) -> Keys:
-        """Who may ask through a service: made, listed, revoked."""
+        """Keys of the callers of a service: create, list, revoke."""
         return self._keys
 
     # Out
@@ -274,11 +277,11 @@ class Corpus:
         caller: str = "",
         on_progress: OnProgress | None = None,
     ) -> Page:
-        """The best chunks for a query, best first. With no project named, the only one there is;
-        never several by accident.
+        """Return the best chunks for a query, best first.
 
-        `max_total_tokens` caps this page and all that follow it together. `caller` binds the
-        continuation: nobody else can use it.
+        The default project is the only one that exists; several are searched only if they are
+        named. `max_total_tokens` limits this page and all later ones together. `caller` binds the
+        continuation: no other caller can use it.
         """
         from unspool.search.request import build_request
 
@@ -319,11 +322,11 @@ class Corpus:
         restart: bool = False,
         caller: str = "",
     ) -> Page:
-        """The page that a continuation leads to: the same one every time. `limit` and `max_tokens`
-        change this page alone.
+        """Return the page for a continuation, the same one every time.
 
-        With `restart`, a continuation that cannot be followed any more gives the first page again,
-        with a warning; one that never was any, or was somebody else's, is an error all the same.
+        `limit` and `max_tokens` change this page alone. With `restart`, a continuation that has
+        expired returns the first page again, with a warning. A malformed or foreign one is always
+        an error.
         """
         from unspool.search.request import check_page_size
 
@@ -359,12 +362,11 @@ class Corpus:
         model: object = None,
         on_text: Callable[[str], None] | None = None,
     ) -> Answer:
-        """What a model answers from the best chunks for a question, each citation checked. Where
-        nothing is found, no model is called.
+        """Answer a question from the best chunks, with verified citations.
 
-        `model` is a name as in the settings or a model of one's own; with none, the answer holds
-        what one would be shown. `conversation` is what was said before, oldest first. `on_text` is
-        called with each piece as it comes.
+        If nothing is found, no model is called. `model` is a name as in the settings, or your own
+        model. Without one, the answer contains the prompt. `conversation` contains the earlier
+        messages, oldest first. `on_text` is called with each piece of text.
         """
         with self.answering(
             question,
@@ -389,7 +391,7 @@ class Corpus:
         conversation: Sequence[Message] = (),
         model: object = None,
     ) -> AnswerStream:
-        """The same as `ask`, piece by piece: iterate over the text, then look at `answer`.
+        """Answer a question piece by piece: iterate over the text, then read `answer`.
 
         Closing it ends the request at once.
         """
@@ -398,6 +400,12 @@ class Corpus:
         chosen = choose_model(model, self.settings.answer)
 
         def search(text: str) -> Page:
+            """Return the best chunks for a query, best first.
+
+            The default project is the only one that exists; several are searched only if they are
+            named. `max_total_tokens` limits this page and all later ones together. `caller` binds
+            the continuation: no other caller can use it.
+            """
             return self.search(
                 text, projects=projects, where=where, limit=limit, max_tokens=0, max_total_tokens=0
             )
@@ -405,9 +413,7 @@ class Corpus:
         return self._resources.answers.begin(question, search, model=chosen, turns=conversation)
 
     def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
-        """Embed queries ahead of time, for this process and for others; returns how many were
-        not known yet.
-        """
+        """Embed queries ahead of time, for this and other processes; return how many were new."""
         self._resources.refresh_now_and_then()
         texts = [queries] if isinstance(queries, str) else list(queries)
 
@@ -418,13 +424,13 @@ class Corpus:
         return self._resources.session.engine.warm(texts, on_done=report)
 
     def observe(self, hook: Hook) -> Callable[[], None]:
-        """Call a function with every event, such as `PageServed`; what is returned ends it."""
+        """Call a function with every event, such as `PageServed`. Call the result to stop."""
         return self._hooks.add(hook)
 
     def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
-        """The chunks most like the one at a line of a document, itself left out."""
+        """Return the chunks nearest to the one at a line of a document, without that chunk."""
         from unspool.access import projects as naming
         from unspool.catalog import chunks as chunk_rows
         from unspool.search import nearest
@@ -466,8 +472,9 @@ class Corpus:
         projects: Sequence[str] | str | None = None,
         where: Mapping[str, Any] | None = None,
     ) -> list[Hit]:
-        """The k chunks whose vectors are closest, by cosine unless `vector_metric` says
-        otherwise: raw vector search, no words and no ranking.
+        """Return the k chunks with the closest vectors, without words and ranking.
+
+        The metric is the cosine unless `vector_metric` says otherwise.
         """
         import numpy as np
 
@@ -512,9 +519,9 @@ class Corpus:
         return self._resources.run(run)
 
     def embed(self, text: str) -> list[float]:
-        """A text's vector in this corpus's space, as `nearest` takes it.
+        """Return the vector of a text in the space of this corpus, as `nearest` takes it.
 
-        Python warns where the embedder reads only its beginning.
+        Python warns if the text is longer than the embedder reads.
         """
         from unspool.embedders.base import is_cut
 
@@ -541,8 +548,11 @@ class Corpus:
         after: str | None = None,
         limit: int | None = None,
     ) -> list[DocumentRecord]:
-        """What is known of each document, by project and path. A project's can be had in parts:
-        `limit` of them, `after` the last path of the ones before."""
+        """Return the records of documents, by project and path.
+
+        `limit` and `after`, the last path of the part before, read the list of one project in
+        parts.
+        """
         from unspool.catalog import documents
 
         check_listed(project, after, limit)
@@ -558,8 +568,9 @@ class Corpus:
     def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
     ) -> Passage:
-        """The lines of a document from one to another, both included, or to its end, as they
-        were indexed; of a conversation the messages.
+        """Return lines of a document as they were indexed, or messages of a conversation.
+
+        `first` and `last` are included. The default is the whole document.
         """
         from unspool.access import projects as naming
         from unspool.catalog import passages
@@ -574,7 +585,7 @@ class Corpus:
         return passage
 
     def count(self, *, project: str | None = None) -> int:
-        """How many chunks there are, in one project or in all."""
+        """Return the number of chunks, in one project or in all."""
         from unspool.catalog import chunks as chunk_rows
         from unspool.catalog import projects
 
@@ -584,17 +595,16 @@ class Corpus:
             return sum(chunk_rows.count_chunks(connection, row.id) for row in rows)
 
     def count_tokens(self, text: str) -> int:
-        """How many tokens a text has for the embedder."""
+        """Return the number of tokens that a text has for the embedder."""
         return self._resources.session.embedder.count_tokens(text)
 
     def history(
         self, stream: str, *, project: str | None = None, retention: Retention | None = None
     ) -> History:
-        """The responses of an endpoint, a job or a tool, newest first. Nothing is made before the
-        first one is appended.
+        """Return the responses of an endpoint, a job or a tool, newest first.
 
-        A stream belongs to a project: the one named, else the setting's, else `default`.
-        `retention` is the settings' unless given.
+        The first append creates the stream. It belongs to `project`, by default that of the
+        settings, else `default`. The default `retention` is that of the settings.
         """
         from unspool.memory.catalog_history import CatalogHistory
 
@@ -603,28 +613,28 @@ class Corpus:
         return CatalogHistory(self._resources.catalog, stream, project=name, retention=kept)
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
-        """Every stream of responses, or those of one project, by project and name."""
+        """Return every stream of responses, or those of one project, by project and name."""
         from unspool.catalog import history
 
         with self._resources.catalog.read() as connection:
             return history.list_streams(connection, project)
 
     def projects(self) -> list[str]:
-        """The names of all projects."""
+        """Return the names of all projects."""
         from unspool.catalog import projects
 
         with self._resources.catalog.read() as connection:
             return [row.name for row in projects.list_projects(connection)]
 
     def stores(self) -> list[StoreStatus]:
-        """Where vectors are kept, and what can be done there."""
+        """Return the stores of vectors and their capabilities."""
         from dataclasses import asdict
 
         store = self._resources.session.search_store
         return [StoreStatus(name=store.name, in_use=True, capabilities=asdict(store.capabilities))]
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
-        """Every project with its counts, or one."""
+        """Return every project with its counts, or one."""
         from unspool.catalog import chunks as chunk_rows
         from unspool.catalog import documents, projects, spaces
 
@@ -654,24 +664,23 @@ class Corpus:
         return out
 
     def size_bytes(self) -> int:
-        """What the catalog takes on disk."""
+        """Return the size of the catalog on disk."""
         return self._resources.catalog.measure_size()
 
     def project_of(self, path: str | Path) -> str | None:
-        """The project that was indexed from a path or a folder above it; the nearest one."""
+        """Return the project that was indexed from a path or from the nearest folder above it."""
         from unspool.access import projects as naming
 
         return naming.find_by_path(self._resources.search_catalog, path)
 
     def root_of(self, project: str) -> str:
-        """Where a project was indexed from; empty for one made of documents given as text."""
+        """Return the path that a project was indexed from; empty if its documents were given as
+        text.
+        """
         return self._project(project, self._resources.search_catalog).root
 
     def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
-        """Make the index absorb everything that is stored, and rebuild what is missing or damaged.
-
-        Returns what was repaired.
-        """
+        """Bring the index up to date, and rebuild missing or damaged parts; return the repairs."""
         from unspool.catalog import projects
 
         self._resources.refresh(self._resources.catalog)
@@ -698,11 +707,9 @@ class Corpus:
     def _document(
         self, path: str, *, project: str, first: int, last: int | None
     ) -> tuple[DocumentRecord, Passage] | None:
-        """What is known of a document and some of its lines, both of one moment; None where there
-        is no such document.
+        """Return the record of a document and some of its lines, in one snapshot; None if missing.
 
-        From the catalog that is written, as all that is known of documents: who has just put one
-        reads that one, and the version to replace.
+        This reads the catalog that is written, so that a caller sees its own writes.
         """
         from unspool.access import projects as naming
         from unspool.catalog import documents, passages
@@ -762,7 +769,7 @@ class Corpus:
             return naming.find_project(connection, name)
 
     def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
-        """The projects that a search is about; where none is named, the settings' one."""
+        """Return the projects of a search, by default that of the settings."""
         from unspool.access import projects as naming
 
         if names is None and self.settings.project:
@@ -775,8 +782,8 @@ class Corpus:
         return self._resources.catalog.get_folder("clones")
 
     def _clone(self, project: str) -> Path:
-        """Where a project's repository is fetched to; its name is only hashed, so no name can
-        lead out of the folder.
+        """Return the folder for the clone of a project. Its name is hashed, so it cannot leave the
+        folder.
         """
         from unspool.catalog.projects import hash_name
 

@@ -28,7 +28,7 @@ edits = st.lists(
 )
 Edit = tuple[str, str | None, str | None]
 QUERIES = ["walrus on the ice", "zebra giraffe lion", "penguin", "grass of the savanna"]
-histories = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+histories = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def apply(corpus: unspool.Corpus, history: list[Edit]) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_files_indexed_in_three_versions_and_back_rank_as_at_first(tmp_path: Pat
     folder.mkdir()
 
     def write(version: int) -> None:
-        for number in range(150):
+        for number in range(60):
             words = [
                 WORDS[(number * 7 + version * number + at) % len(WORDS)]
                 for at in range(20 + number % 30)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +21,7 @@ from unspool.domain import continuations
 from unspool.domain.continuations import Cursor
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
-from unspool.index.ports import Candidates, Capabilities, Ids, Points, VectorIndex, Vectors
+from unspool.index.ports import Candidates, Capabilities, Ids, VectorIndex, Vectors
 from unspool.index.stores import IndexStore
 from unspool.search.options import SearchOptions
 from unspool.search.pages import build_page
@@ -82,18 +82,6 @@ class Scrolling:
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         return self.inner.score(project, vector, ids)
-
-    def upsert(self, project: int, points: Points) -> None:
-        self.inner.upsert(project, points)
-
-    def delete(self, project: int, ids: Sequence[int]) -> None:
-        self.inner.delete(project, ids)
-
-    def count(self, project: int) -> int:
-        return self.inner.count(project)
-
-    def ids(self, project: int, *, after: int = -1, limit: int = 1000) -> Ids:
-        return self.inner.ids(project, after=after, limit=limit)
 
     def drop(self, project: int) -> None:
         self.inner.drop(project)

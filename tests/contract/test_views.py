@@ -397,7 +397,7 @@ def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> No
         assert [line.rstrip() for line in whole.split("\n")] == lines
         if how in ("as it is", "carriage returns", "tabs"):
             assert whole == text.rstrip()
-        with corpus._parts.searched.read() as connection:
+        with corpus._resources.search_catalog.read() as connection:
             row = naming.find_project(connection, "a")
             for first, last in combinations_with_replacement(range(1, len(lines) + 1), 2):
                 passage = passages.read_passage(connection, row, "a.py", first=first, last=last)

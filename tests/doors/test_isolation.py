@@ -219,7 +219,7 @@ def _answered(ask: Callable[[], object]) -> str:
 def _job(street: Street, view: View, whose: Neighbour, chance: random.Random) -> object:
     """Jobs have no view: they take the projects of a scope."""
     mine = view.scope.projects
-    ask = chance.choice(["get", "cancel", "list", "counts"])
+    ask = chance.choice(["get", "cancel", "list", "count_by_state"])
     if ask in ("get", "cancel"):
         return getattr(street.jobs, ask)(chance.choice(whose.jobs), projects=mine)
     return getattr(street.jobs, ask)(projects=mine)
@@ -243,10 +243,10 @@ def test_answers_are_the_same_as_if_there_were_no_neighbour(
 ) -> None:
     place, chance = module_places.new(), random.Random(SEED)
     with (
-        open_corpus(place, roots=street.corpus.settings.roots, limit=5) as corpus,
+        open_corpus(place, roots=street.corpus.settings.serve.roots, limit=5) as corpus,
         JobQueue(corpus) as jobs,
     ):
-        me = settle(corpus, jobs, Path(street.corpus.settings.roots), "gromm")
+        me = settle(corpus, jobs, Path(street.corpus.settings.serve.roots), "gromm")
         views = (
             View(corpus, admit(corpus, corpus.keys.create(projects=me.project, role="admin")[1])),
             street.view(me.mark),

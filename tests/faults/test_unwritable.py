@@ -23,7 +23,15 @@ from unspool.domain import continuations
 from unspool.errors import ServiceError
 
 TREE = {f"w{n}.md": f"# Walrus {n}\n\nThe walrus number {n} sleeps.\n" for n in range(12)}
-Unspool = Callable[..., subprocess.CompletedProcess[str]]
+# Runs commands one after the other in one process: starting Python takes most of the time.
+IN_ONE_PROCESS = """
+import json, sys
+from click.testing import CliRunner
+from unspool.interfaces.cli import main
+for arguments in json.loads(sys.argv[1]):
+    result = CliRunner().invoke(main, arguments, prog_name="unspool")
+    print(json.dumps([result.exit_code, result.stdout, result.stderr]))
+"""
 READS = [
     ("search", "walrus", "--project", "tree"),
     ("search", "walrus", "--project", "*", "--json"),
@@ -35,6 +43,11 @@ READS = [
     ("history", "calls", "--project", "tree"),
     ("history", "--project", "tree"),
     ("doctor",),
+]
+WRITES = [
+    ("index", "tree"),
+    ("forget", "--project", "tree", "--all"),
+    ("key", "create", "--project", "tree"),
 ]
 
 
@@ -70,27 +83,38 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-def unspool_in(base: Path, prefix: Callable[..., list[str]]) -> Unspool:
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = prefix(sys.executable, "-m", "unspool", *arguments)
-        place = base / "disk" / "catalog.db"
+class Unspool:
+    """The command line in a folder, behind a command that changes what the disk allows."""
+
+    def __init__(self, base: Path, prefix: Callable[..., list[str]]) -> None:
+        self._base = base
+        self._prefix = prefix
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._start("-m", "unspool", *arguments)
+
+    def run_all(self, *commands: tuple[str, ...]) -> list[tuple[int, str, str]]:
+        """Return exit code, stdout and stderr of each command."""
+        done = self._start("-c", IN_ONE_PROCESS, json.dumps(commands))
+        assert done.returncode == 0, done.stderr
+        return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+    def _start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command,
+            self._prefix(sys.executable, *arguments),
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
-            env=environment(place),
-            cwd=base,
+            env=environment(self._base / "disk" / "catalog.db"),
+            cwd=self._base,
         )
-
-    return run
 
 
 @pytest.fixture(scope="module")
 def read_only(folder: Path) -> Unspool:
     """Run a command that sees the disk mounted read-only."""
-    return unspool_in(folder, lambda *command: disks.read_only(folder / "disk", *command))
+    return Unspool(folder, lambda *command: disks.read_only(folder / "disk", *command))
 
 
 @pytest.fixture
@@ -100,7 +124,7 @@ def full(folder: Path, tmp_path: Path) -> Iterator[Unspool]:
     with disks.small_disk(tmp_path / "disk", size="4m") as mounted:
         fill_catalog(mounted / "catalog.db", tmp_path / "tree")
         disks.fill(mounted)
-        yield unspool_in(tmp_path, lambda *command: list(command))
+        yield Unspool(tmp_path, lambda *command: list(command))
 
 
 @pytest.fixture(params=["read_only", "full"])
@@ -113,20 +137,14 @@ def test_commands_that_read_work_and_those_that_write_name_the_file_and_the_reas
     run: Unspool, folder: Path
 ) -> None:
     before = contents(folder / "disk")
-    for command in READS:
-        done = run(*command)
-        assert done.returncode in (0, 2 if command == ("doctor",) else 0), (command, done.stderr)
-        assert "Traceback" not in done.stderr
-    for command in (
-        ("index", "tree"),
-        ("forget", "--project", "tree", "--all"),
-        ("key", "create", "--project", "tree"),
-    ):
-        done = run(*command)
-        assert done.returncode == 3, (command, done.stderr)
-        assert "catalog.db" in done.stderr
-        assert "read-only" in done.stderr or "is full" in done.stderr
-        assert "Traceback" not in done.stderr
+    for command, (code, _, stderr) in zip(READS, run.run_all(*READS), strict=True):
+        assert code in (0, 2 if command == ("doctor",) else 0), (command, stderr)
+        assert "Traceback" not in stderr
+    for command, (code, _, stderr) in zip(WRITES, run.run_all(*WRITES), strict=True):
+        assert code == 3, (command, stderr)
+        assert "catalog.db" in stderr
+        assert "read-only" in stderr or "is full" in stderr
+        assert "Traceback" not in stderr
     assert contents(folder / "disk") == before
 
 
@@ -184,7 +202,7 @@ def test_a_log_that_a_killed_process_has_left_is_read(folder: Path, tmp_path: Pa
     subprocess.run([sys.executable, "-c", program, str(place)], check=True)
     assert place.with_name("catalog.db-wal").stat().st_size
     prefix = disks.read_only(tmp_path / "disk")
-    run = unspool_in(tmp_path, lambda *command: [*prefix, *command])
+    run = Unspool(tmp_path, lambda *command: [*prefix, *command])
     roots = {one["root"] for one in json.loads(run("status", "--json").stdout)["projects"]}
     assert roots == {"/changed"}
     place.with_name("catalog.db-shm").unlink()  # without it SQLite cannot read the log
@@ -202,7 +220,7 @@ def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_
         corpus.put(*(doc(f"late{n}.md", f"the late ocelot {n}", "tree") for n in range(300)))
         shutil.rmtree(tmp_path / "disk" / "catalog.db.derived")
     prefix = disks.read_only(tmp_path / "disk")
-    run = unspool_in(tmp_path, lambda *command: [*prefix, *command])
+    run = Unspool(tmp_path, lambda *command: [*prefix, *command])
     page = json.loads(run("search", "ocelot", "--project", "tree", "-n", "400", "--json").stdout)
     assert len({hit["path"] for hit in page["hits"]} & {f"late{n}.md" for n in range(300)}) == 300
 
@@ -276,7 +294,7 @@ def test_a_file_of_continuations_is_read_where_it_cannot_be_written(
     assert stored is not None
     assert continuations.kind_of(stored) == continuations.STORED
     prefix = disks.read_only(tmp_path / "disk")
-    run = unspool_in(tmp_path, lambda *command: [*prefix, *command])
+    run = Unspool(tmp_path, lambda *command: [*prefix, *command])
     page = json.loads(run("more", stored, "--json").stdout)
     assert (page["number"], len(page["hits"])) == (2, 5)
 

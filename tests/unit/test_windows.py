@@ -173,7 +173,7 @@ def homes(database: Place) -> Iterator[Homes]:
         def home() -> WindowDatabase:
             if isinstance(database, Path):
                 return WindowFile(get_window_path(database))
-            return opened.enter_context(closing(Catalog.open(database))).home()
+            return opened.enter_context(closing(Catalog.open(database))).open_windows()
 
         yield home
 

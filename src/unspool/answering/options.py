@@ -13,30 +13,31 @@ class AnswerOptions:
 
     model: str = option(
         "",
-        "who answers questions, as provider:model, such as openai:gpt-5-mini; empty means nobody",
+        "model that answers questions, as provider:model, such as openai:gpt-5-mini; empty means "
+        "none",
     )
     url: str = option(
         "",
-        "address of the server that answers, such as http://localhost:11434/v1; empty means the "
+        "address of the model's server, such as http://localhost:11434/v1; empty means the "
         "provider's own",
     )
-    key: str = option("", "the key for that server", secret=True)
+    key: str = option("", "API key for that server", secret=True)
     context_tokens: int = option(
         6_000,
-        "tokens of all that the model is shown for an answer, instructions included",
+        "tokens of the prompt for an answer, instructions included",
         low=1_000,
         high=2_000_000,
     )
-    max_tokens: int = option(1_024, "tokens that an answer may have", low=1, high=1_000_000)
+    max_tokens: int = option(1_024, "most tokens of an answer", low=1, high=1_000_000)
     timeout_s: int = option(
         120,
-        "how long an answer may take from the call to its last word, in seconds",
+        "time limit of an answer, from the call to its last word, in seconds",
         low=1,
         high=3_600,
     )
     retries: int = option(
         2,
-        "how often a call is repeated that failed before anything of the answer came",
+        "retries of a call that failed before the answer began",
         low=0,
         high=100,
     )

@@ -26,27 +26,29 @@ class DatabaseOptions:
     )
     pool_size: int = option(
         8,
-        "connections to a database server that are kept open, and searches that run at once there",
+        "open connections to a database server, and concurrent searches there",
         low=1,
         high=1_000,
     )
-    pool_overflow: int = option(24, "connections beyond those, closed after use", low=0, high=1_000)
+    pool_overflow: int = option(
+        24, "connections beyond the pool, closed after use", low=0, high=1_000
+    )
     pool_timeout_s: int = option(
-        30, "how long to wait for a free connection, in seconds", low=1, high=3_600
+        30, "time limit for a free connection, in seconds", low=1, high=3_600
     )
     pool_recycle_s: int = option(
-        1_800, "connections older than this are made anew, in seconds", low=1, high=7 * 86_400
+        1_800, "age at which a connection is replaced, in seconds", low=1, high=7 * 86_400
     )
     pool_pre_ping: bool = option(
         True,
-        "on: a connection is tried before it is used, so that a restarted server is not noticed",
+        "on: test a connection before use, so that a restart of the server causes no error",
     )
     connect_timeout_s: int = option(
-        10, "how long to wait for a database server to answer, in seconds", low=1, high=600
+        10, "time limit for connecting to a database server, in seconds", low=1, high=600
     )
     statement_timeout_s: int = option(
         60,
-        "how long a single statement may take, in seconds; building an index may take longer",
+        "time limit of a statement, in seconds; building an index may take longer",
         low=1,
         high=86_400,
     )

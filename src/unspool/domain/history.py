@@ -122,12 +122,12 @@ class Retention:
 
     max_records: int = option(
         0,
-        "records that a stream of responses keeps, the newest; 0 means no bound",
+        "most records of a stream of responses; 0 means no limit",
         low=0,
         high=MAX_OFFSET,
     )
     max_age_s: int = option(
-        0, "how long they are kept, in seconds; 0 means no bound", low=0, high=MAX_AGE_S
+        0, "lifetime of records, in seconds; 0 means no limit", low=0, high=MAX_AGE_S
     )
 
     def __post_init__(self) -> None:

@@ -21,53 +21,51 @@ class EmbedderOptions:
     """Name, server and limits of an embedder. 0 and '' leave the provider's own."""
 
     name: str = option(
-        "static", "who turns text into vectors, as provider[:model]", variable="UNSPOOL_EMBEDDER"
+        "static", "embedder that computes vectors, as provider[:model]", variable="UNSPOOL_EMBEDDER"
     )
     url: str = option(
         "",
-        "address of the server that embeds, such as http://localhost:11434/v1; empty means the "
+        "address of the embedding server, such as http://localhost:11434/v1; empty means the "
         "provider's own",
     )
-    key: str = option("", "the key for that server", secret=True)
+    key: str = option("", "API key for that server", secret=True)
     revision: str = option(
-        "", "a word of your own that tells this model from an earlier one of the same name"
+        "", "your own label that distinguishes this model from an earlier one of the same name"
     )
     dimension: int = option(
-        0, "how many numbers a vector has; 0 means as many as the model gives", low=0, high=16_000
+        0, "dimension of the vectors; 0 means the model's own", low=0, high=16_000
     )
     max_tokens: int = option(
         0,
-        "how many tokens of a text the model reads; 0 means what is known of it",
+        "most tokens of a text that the model reads; 0 means the model's known limit",
         low=0,
         high=1_000_000,
     )
     over_limit: OverLimit = option(
         OverLimit.CUT,
-        "what becomes of a text that is longer: its end is cut off, or it is refused",
+        "how to treat a longer text: cut its end, or refuse it",
         choices=("cut", "refuse"),
     )
-    query_prefix: str = option(
-        "", "what is put in front of a query; empty means what the model is known to want"
-    )
+    query_prefix: str = option("", "prefix of every query; empty means the model's known prefix")
     passage_prefix: str = option(
-        "", "what is put in front of a passage; empty means what the model is known to want"
+        "", "prefix of every passage; empty means the model's known prefix"
     )
-    batch: int = option(0, "texts in one call; 0 means what suits the provider", low=0, high=10_000)
-    concurrency: int = option(4, "calls to a server at once", low=1, high=256)
+    batch: int = option(0, "texts per call; 0 means the provider's default", low=0, high=10_000)
+    concurrency: int = option(4, "concurrent calls to a server", low=1, high=256)
     timeout_s: int = option(
-        60, "how long to wait for an answer of that server, in seconds", low=1, high=3_600
+        60, "time limit of a call to that server, in seconds", low=1, high=3_600
     )
     retries: int = option(
         5,
-        "how often a call is repeated that failed for want of time, network or quota",
+        "retries of a call that failed because of a time-out, the network or a quota",
         low=0,
         high=100,
     )
     requests_per_minute: int = option(
-        0, "calls that the server allows; 0 means no bound", low=0, high=10_000_000
+        0, "limit of calls per minute; 0 means no limit", low=0, high=10_000_000
     )
     tokens_per_minute: int = option(
-        0, "tokens that the server allows; 0 means no bound", low=0, high=2_000_000_000
+        0, "limit of tokens per minute; 0 means no limit", low=0, high=2_000_000_000
     )
 
 
@@ -77,13 +75,13 @@ class CacheOptions:
 
     address: str = option(
         "",
-        "redis://... keeps embeddings for other catalogs and machines, too; empty means in the "
+        "redis://... shares embeddings with other catalogs and machines; empty means in the "
         "catalog alone",
         variable="UNSPOOL_CACHE",
     )
     lifetime_s: int = option(
         30 * 86_400,
-        "how long they are kept there, in seconds",
+        "lifetime of embeddings in that cache, in seconds",
         low=1,
         high=10 * 365 * 86_400,
         variable="UNSPOOL_CACHE_S",

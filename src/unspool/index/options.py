@@ -29,17 +29,17 @@ class VectorOptions:
         variable="UNSPOOL_VECTORS",
     )
     metric: Metric = option(
-        Metric.COSINE, "how vectors are compared", variable="UNSPOOL_VECTOR_METRIC"
+        Metric.COSINE, "metric that compares vectors", variable="UNSPOOL_VECTOR_METRIC"
     )
     index: str = option(
         "hnsw",
-        "index over vectors on a server; exact: none, every vector is compared",
+        "vector index on a server; exact: no index, every vector is compared",
         choices=("hnsw", "ivfflat", "exact"),
         variable="UNSPOOL_VECTOR_INDEX",
     )
     type: str = option(
         "auto",
-        "how vectors are kept on a server; auto: halfvec above 2000 dimensions",
+        "type of vectors on a server; auto: halfvec above 2000 dimensions",
         choices=("auto", "vector", "halfvec"),
         variable="UNSPOOL_VECTOR_TYPE",
     )
@@ -52,10 +52,10 @@ class VectorOptions:
     )
     exact_below: int = option(
         0,
-        "up to this many vectors are compared one by one; 0 means the measured bound",
+        "up to this many vectors, every vector is compared; 0 means the measured default",
         low=0,
         high=10_000_000,
     )
     max_scan_tuples: int = option(
-        20_000, "how many vectors a filtered search by index may look at", low=1, high=2_000_000_000
+        20_000, "most vectors that a filtered index search visits", low=1, high=2_000_000_000
     )

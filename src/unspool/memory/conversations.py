@@ -41,8 +41,9 @@ class Conversations:
         self._project = project or DEFAULT_PROJECT
 
     def save(self, *conversations: Conversation) -> RememberReport:
-        """Store conversations, all or none: those of the same id are replaced, and only messages
-        that are new or changed are embedded.
+        """Store conversations, all or none. Those of the same id are replaced.
+
+        Only messages that are new or changed are embedded.
         """
         from unspool.memory import saving
 
@@ -58,8 +59,9 @@ class Conversations:
         project: str | None = None,
         on_progress: OnProgress | None = None,
     ) -> RememberReport:
-        """Take in exports of conversations, each conversation whole or not at all; what cannot
-        be read is reported.
+        """Import exports of conversations, each conversation whole or not at all.
+
+        Invalid records are reported.
         """
         from unspool.memory import saving
 
@@ -75,11 +77,10 @@ class Conversations:
         )
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
-        """Store messages behind a conversation's last, without reading those before; a conversation
-        that does not exist begins with them.
+        """Append messages to a conversation, or create it. The messages before are not read.
 
-        A message that is there already, by its id, is left out and counted as a duplicate: whoever
-        is not sure that it arrived sends it again.
+        A message whose id exists already is counted as a duplicate and left out, so that a caller
+        can safely repeat the call.
         """
         from unspool.memory import saving
 
@@ -93,9 +94,7 @@ class Conversations:
     def get(
         self, id: str, *, project: str | None = None, last: int | None = None
     ) -> Conversation | None:
-        """A conversation with its messages in order, or only the last so many of them; None
-        where there is none.
-        """
+        """Return a conversation with its messages, or with the last so many; None if missing."""
         from unspool.catalog import conversations
 
         if last is not None and (not isinstance(last, int) or last < 0):
@@ -110,7 +109,7 @@ class Conversations:
         )
 
     def exists(self, id: str, *, project: str | None = None) -> bool:
-        """Whether there is a conversation of that id."""
+        """Return True if there is a conversation of that id."""
         from unspool.catalog import conversations
 
         check_path(id, "conversation id")
@@ -125,7 +124,7 @@ class Conversations:
     def list(
         self, *, project: str | None = None, skip: int = 0, limit: int = 100
     ) -> Sequence[ConversationRecord]:
-        """Conversations without their messages, those that began last first."""
+        """Return conversations without their messages, the latest first."""
         from unspool.catalog import conversations
 
         if not (isinstance(skip, int) and skip >= 0):
@@ -143,7 +142,7 @@ class Conversations:
         )
 
     def count(self, *, project: str | None = None) -> int:
-        """How many conversations there are."""
+        """Return the number of conversations."""
         from unspool.catalog import conversations
 
         return self._read(
@@ -153,9 +152,7 @@ class Conversations:
         )
 
     def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
-        """What is searched of a conversation, in order: a chunk for each message, several for a
-        long one.
-        """
+        """Return the chunks of a conversation in order: one or more per message."""
         from unspool.catalog import chunks as chunk_rows
 
         check_path(id, "conversation id")
@@ -165,9 +162,7 @@ class Conversations:
         return [chunk for chunk in found if chunk.kind is Kind.CHAT]
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
-        """Return one of these chunks by its id, as a hit names it; None if the project has no
-        such chunk.
-        """
+        """Return a chunk of a conversation by its id, as a hit names it; None if missing."""
         from unspool.catalog import chunks as chunk_rows
 
         if not 0 <= chunk_id < MAX_NUMBER:
@@ -187,16 +182,16 @@ class Conversations:
         )
 
     def delete(self, id: str, *, project: str | None = None) -> bool:
-        """Remove a conversation with everything under it; False where there was none."""
+        """Delete a conversation with its messages; return False if there was none."""
         from unspool.catalog import conversations
         from unspool.indexing import forgetting
 
-        def found(connection: Connection, row: ProjectRow) -> tuple[int, int] | None:
+        def find(connection: Connection, row: ProjectRow) -> tuple[int, int] | None:
             known = conversations.find_document_id(connection, row.id, id)
             return None if known is None else (row.id, known)
 
         check_path(id, "conversation id")
-        known = self._read(project, found, None)
+        known = self._read(project, find, None)
         if known is None:
             return False
         return (

@@ -43,8 +43,8 @@ PARALLEL_PROJECTS = 8
 CONCURRENCY = max(2, os.cpu_count() or 2)
 
 _CUT_WARNING = (
-    "the query is longer than the {} tokens that {} reads; only its beginning was used for "
-    "semantic search"
+    "the query is longer than the {0} tokens that {1} reads; only the first {0} tokens were used "
+    "for semantic search"
 )
 _SIGNED_WARNING = (
     "the continuation carries the ranking itself, because nothing can be written beside the "

@@ -12,7 +12,7 @@ from unspool.domain.options import option
 class SearchOptions:
     """Size of pages, ranking, continuations and the cache of query vectors."""
 
-    limit: int = option(10, "how many hits a page holds", low=1, high=1000, from_folder=True)
+    limit: int = option(10, "most hits on a page", low=1, high=1000, from_folder=True)
     max_tokens: int = option(
         0, "token budget of a page; 0 means no budget", low=0, high=10_000_000, from_folder=True
     )
@@ -32,35 +32,33 @@ class SearchOptions:
     )
     window: int = option(
         200,
-        "how many candidates the first page ranks, and fixes the order of for later pages; 0 "
-        "means no later pages",
+        "candidates that the first page ranks and freezes for later pages; 0 means no later pages",
         low=0,
         high=10_000,
         from_folder=True,
     )
     prefetch: bool = option(
         True,
-        "on: when a page leaves too few ranked hits for the next, more are ranked while it is read",
+        "on: rank further hits while a page is read, if too few are left for the next one",
         from_folder=True,
     )
     continuation_s: int = option(
-        86_400, "how long a continuation can be used, in seconds", low=1, high=10 * 365 * 86_400
+        86_400, "lifetime of a continuation, in seconds", low=1, high=10 * 365 * 86_400
     )
     continuations: str = option(
         "stored",
-        "stored: short, the ranking is kept beside the catalog; signed: long, they carry it",
+        "stored: short, the ranking is stored beside the catalog; signed: long, they contain the "
+        "ranking",
         choices=("stored", "signed"),
     )
     continuation_key: str = option(
         "",
-        "what signs continuations that carry their ranking; empty means the catalog's own key",
+        "key that signs continuations; empty means the catalog's own key",
         secret=True,
     )
-    query_cache_size: int = option(
-        1_000, "vectors of queries kept in memory", low=0, high=1_000_000
-    )
+    query_cache_size: int = option(1_000, "query vectors cached in memory", low=0, high=1_000_000)
     query_cache_s: int = option(
-        3_600, "how long they are kept, in seconds", low=1, high=10 * 365 * 86_400
+        3_600, "lifetime of cached query vectors, in seconds", low=1, high=10 * 365 * 86_400
     )
 
     def override(self, **values: Any) -> SearchOptions:

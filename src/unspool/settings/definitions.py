@@ -38,7 +38,7 @@ class SettingValues:
     embedder: EmbedderOptions = field(default=EmbedderOptions(), metadata={"prefix": "embedder_"})
     answer: AnswerOptions = field(default=AnswerOptions(), metadata={"prefix": "answer_"})
     cache: CacheOptions = field(default=CacheOptions())
-    project: str = option("", "the project that is meant when a command names none")
+    project: str = option("", "project of commands that name none")
     search: SearchOptions = field(default=SearchOptions())
     database: DatabaseOptions = field(default=DatabaseOptions())
     vectors: VectorOptions = field(default=VectorOptions())
@@ -50,8 +50,8 @@ class SettingValues:
     client: ClientOptions = field(default=ClientOptions())
     trust: str = option(
         "",
-        "folders whose unspool.toml and .env count in full, as absolute paths, separated as in "
-        "PATH",
+        "trusted folders, whose unspool.toml and .env count in full: absolute paths, separated "
+        "as in PATH",
     )
 
     def get(self, name: str) -> Any:

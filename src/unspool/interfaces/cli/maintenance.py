@@ -184,8 +184,8 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
         note(warning, kind="warning")
     if report.before != report.after:
         note(
-            f"set UNSPOOL_EMBEDDER={settings.embedder} from now on; what is open already follows "
-            f"by itself"
+            f"set UNSPOOL_EMBEDDER={settings.embedder.name} from now on; what is open already "
+            f"follows by itself"
         )
     return 0
 
