@@ -646,15 +646,18 @@ _LEFT_OUT = {"observe", "project_of", "refresh", "root_of", "size_bytes", "warm"
 
 
 @pytest.mark.parametrize(("remote", "local"), _PAIRS, ids=lambda kind: kind.__name__)
-def test_every_method_has_the_signature_of_its_twin(remote: type, local: type) -> None:
-    """On failure: copy the changed signature into `unspool/client`; or name the method among
-    those that are left out.
+def test_every_method_has_the_signature_and_the_words_of_its_twin(
+    remote: type, local: type
+) -> None:
+    """On failure: copy the changed signature and docstring into `unspool/client`; or name the
+    method among those that are left out.
     """
     assert set(_methods(remote)) == set(_methods(local)) - _LEFT_OUT
     for name in _methods(remote):
         own, twin = getattr(remote, name), getattr(local, name)
         assert inspect.signature(own).parameters == inspect.signature(twin).parameters, name
         assert inspect.iscoroutinefunction(own) == inspect.iscoroutinefunction(twin), name
+        assert own.__doc__ == twin.__doc__, name
 
 
 def test_a_history_in_a_service_is_a_history(faces: Mapping[str, Any]) -> None:
