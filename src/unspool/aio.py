@@ -1,28 +1,24 @@
-"""The corpus for async programs: the same methods, each run in a thread.
+"""The corpus for async programs, generated from `Corpus` by `python tools/generate_async.py`.
 
     async with unspool.aio.open() as corpus:
         page = await corpus.search("how are sessions opened?")
 
-A test compares every signature with `Corpus`, so that the two cannot drift apart.
+Every method runs in a thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import anyio
-from anyio import to_thread
 
-from unspool import corpus as sync
 from unspool import opening
-from unspool.answering import answer as answering
 from unspool.corpus import Corpus
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
@@ -40,24 +36,17 @@ from unspool.domain.reports import (
 from unspool.memory.conversations import Conversations
 from unspool.memory.history import History
 from unspool.settings import Settings
+from unspool.threads import ANSWERS_AT_ONCE, AsyncAnswerStream, manage, run
 
 if TYPE_CHECKING:
-    from unspool.client import AsyncRemoteCorpus
-
-# threads that wait for models: their own, so that slow answers cannot keep searches waiting
-ANSWERS_AT_ONCE = 40
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+    from unspool.client import AsyncRemoteCorpus, RemoteCorpus
 
 
-async def _run(
-    function: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Result:
-    return await to_thread.run_sync(partial(function, *args, **kwargs))
+_open: Callable[..., Corpus | RemoteCorpus] = opening.open
 
 
 @overload
-def open(  # noqa: A001 - the same name as its synchronous twin
+def open(  # noqa: A001
     address: str | None = None,
     *,
     vectors: str | None = None,
@@ -86,52 +75,35 @@ def open(  # noqa: A001
     key: str | None = None,
     trust_folder: bool = False,
 ) -> AbstractAsyncContextManager[Any]:
-    """Open the corpus at an address, or the one that the settings name, and close it at the end of
-    the block.
+    """Open the corpus at an address, or the one that the settings name. Create it if it does not
+    exist.
 
-    `key` is for a corpus in a service. `trust_folder` is as in `unspool.open()`.
+    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or your own embedder.
+    An address such as http://host:8765 is that of a service, which gets `key` or the key of the
+    settings. The result has the same methods. With `trust_folder` every setting in `unspool.toml`
+    and `.env` of the current folder counts. Without it, a folder that the user does not trust can
+    only set harmless ones.
     """
-    return _open(
-        address,
-        vectors=vectors,
-        embedder=embedder,
-        settings=settings,
-        key=key,
-        trust_folder=trust_folder,
+    return manage(
+        partial(
+            _open,
+            address,
+            vectors=vectors,
+            embedder=embedder,
+            settings=settings,
+            key=key,
+            trust_folder=trust_folder,
+        ),
+        _wrap,
     )
 
 
-@asynccontextmanager
-async def _open(
-    address: str | None,
-    *,
-    vectors: str | None,
-    embedder: object,
-    settings: Settings | None,
-    key: str | None,
-    trust_folder: bool,
-) -> AsyncIterator[AsyncCorpus | AsyncRemoteCorpus]:
-    settings, service = await _run(
-        opening.resolve,
-        address,
-        vectors=vectors,
-        embedder=embedder,
-        settings=settings,
-        key=key,
-        trust_folder=trust_folder,
-    )
-    opened: AsyncCorpus | AsyncRemoteCorpus
-    if service is None:
-        opened = AsyncCorpus(await _run(sync.open, embedder=embedder, settings=settings))
-    else:
-        from unspool.client import AsyncRemoteCorpus
+def _wrap(corpus: Corpus | RemoteCorpus) -> AsyncCorpus | AsyncRemoteCorpus:
+    if isinstance(corpus, Corpus):
+        return AsyncCorpus(corpus)
+    from unspool.client import AsyncRemoteCorpus
 
-        opened = AsyncRemoteCorpus(service, key=key, settings=settings)
-    try:
-        yield opened
-    finally:
-        with anyio.CancelScope(shield=True):  # files are let go of even when the task was cancelled
-            await opened.close()
+    return AsyncRemoteCorpus(corpus)
 
 
 class AsyncCorpus:
@@ -142,7 +114,7 @@ class AsyncCorpus:
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
-        self._writing = anyio.CapacityLimiter(ANSWERS_AT_ONCE)
+        self._limiter = anyio.CapacityLimiter(ANSWERS_AT_ONCE)
 
     @property
     def settings(self) -> Settings:
@@ -151,7 +123,7 @@ class AsyncCorpus:
 
     async def close(self) -> None:
         """Close every file and connection."""
-        await _run(self._corpus.close)
+        return await run(self._corpus.close)
 
     async def index(
         self,
@@ -165,7 +137,7 @@ class AsyncCorpus:
 
         The default name of the project is that of the source.
         """
-        return await _run(
+        return await run(
             self._corpus.index, source, project=project, ref=ref, on_progress=on_progress
         )
 
@@ -174,7 +146,11 @@ class AsyncCorpus:
 
         They are findable when this returns.
         """
-        return await _run(self._corpus.put, *documents)
+        return await run(self._corpus.put, *documents)
+
+    async def forget(self, *, project: str, path: str | None = None) -> int:
+        """Delete a document, or without a path the whole project; return the number deleted."""
+        return await run(self._corpus.forget, project=project, path=path)
 
     @property
     def conversations(self) -> AsyncConversations:
@@ -186,7 +162,7 @@ class AsyncCorpus:
 
         Only messages that are new or changed are embedded.
         """
-        return await _run(self._corpus.remember, *conversations)
+        return await run(self._corpus.remember, *conversations)
 
     async def remember_files(
         self,
@@ -199,13 +175,9 @@ class AsyncCorpus:
 
         Invalid records are reported.
         """
-        return await _run(
+        return await run(
             self._corpus.remember_files, paths, project=project, on_progress=on_progress
         )
-
-    async def forget(self, *, project: str, path: str | None = None) -> int:
-        """Delete a document, or without a path the whole project; return the number deleted."""
-        return await _run(self._corpus.forget, project=project, path=path)
 
     async def search(
         self,
@@ -228,21 +200,23 @@ class AsyncCorpus:
         named. `max_total_tokens` limits this page and all later ones together. `caller` binds the
         continuation: no other caller can use it.
         """
-        page = await _run(
-            self._corpus.search,
-            query,
-            projects=projects,
-            limit=limit,
-            max_tokens=max_tokens,
-            alpha=alpha,
-            where=where,
-            min_score=min_score,
-            explain=explain,
-            max_total_tokens=max_total_tokens,
-            caller=caller,
-            on_progress=on_progress,
+        return replace(
+            await run(
+                self._corpus.search,
+                query,
+                projects=projects,
+                limit=limit,
+                max_tokens=max_tokens,
+                alpha=alpha,
+                where=where,
+                min_score=min_score,
+                explain=explain,
+                max_total_tokens=max_total_tokens,
+                caller=caller,
+                on_progress=on_progress,
+            ),
+            follow=None,
         )
-        return replace(page, follow=None)  # its `more` would wait in the caller's thread
 
     async def more(
         self,
@@ -259,15 +233,17 @@ class AsyncCorpus:
         expired returns the first page again, with a warning. A malformed or foreign one is always
         an error.
         """
-        page = await _run(
-            self._corpus.more,
-            continuation,
-            limit=limit,
-            max_tokens=max_tokens,
-            restart=restart,
-            caller=caller,
+        return replace(
+            await run(
+                self._corpus.more,
+                continuation,
+                limit=limit,
+                max_tokens=max_tokens,
+                restart=restart,
+                caller=caller,
+            ),
+            follow=None,
         )
-        return replace(page, follow=None)
 
     async def ask(
         self,
@@ -308,25 +284,27 @@ class AsyncCorpus:
         limit: int | None = None,
         conversation: Sequence[Message] = (),
         model: object = None,
-    ) -> AnswerStream:
+    ) -> AsyncAnswerStream:
         """Answer a question piece by piece: iterate over the text, then read `answer`.
 
         Closing it ends the request at once.
         """
-        begun = await _run(
-            self._corpus.answering,
-            question,
-            projects=projects,
-            where=where,
-            limit=limit,
-            conversation=conversation,
-            model=model,
+        return AsyncAnswerStream(
+            await run(
+                self._corpus.answering,
+                question,
+                projects=projects,
+                where=where,
+                limit=limit,
+                conversation=conversation,
+                model=model,
+            ),
+            self._limiter,
         )
-        return AnswerStream(begun, self._writing)
 
     async def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this and other processes; return how many were new."""
-        return await _run(self._corpus.warm, queries, on_progress=on_progress)
+        return await run(self._corpus.warm, queries, on_progress=on_progress)
 
     def observe(self, hook: Hook) -> Callable[[], None]:
         """Call a function with every event, such as `PageServed`. Call the result to stop."""
@@ -336,7 +314,9 @@ class AsyncCorpus:
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
         """Return the chunks nearest to the one at a line of a document, without that chunk."""
-        return await _run(self._corpus.related, path, line, project=project, limit=limit)
+        return replace(
+            await run(self._corpus.related, path, line, project=project, limit=limit), follow=None
+        )
 
     async def nearest(
         self,
@@ -350,14 +330,14 @@ class AsyncCorpus:
 
         The metric is the cosine unless `vector_metric` says otherwise.
         """
-        return await _run(self._corpus.nearest, vector, k=k, projects=projects, where=where)
+        return await run(self._corpus.nearest, vector, k=k, projects=projects, where=where)
 
     async def embed(self, text: str) -> list[float]:
         """Return the vector of a text in the space of this corpus, as `nearest` takes it.
 
         Python warns if the text is longer than the embedder reads.
         """
-        return await _run(self._corpus.embed, text)
+        return await run(self._corpus.embed, text)
 
     async def documents(
         self,
@@ -373,7 +353,7 @@ class AsyncCorpus:
         `limit` and `after`, the last path of the part before, read the list of one project in
         parts.
         """
-        return await _run(
+        return await run(
             self._corpus.documents,
             project=project,
             status=status,
@@ -389,15 +369,15 @@ class AsyncCorpus:
 
         `first` and `last` are included. The default is the whole document.
         """
-        return await _run(self._corpus.read, path, project=project, first=first, last=last)
+        return await run(self._corpus.read, path, project=project, first=first, last=last)
 
     async def count(self, *, project: str | None = None) -> int:
         """Return the number of chunks, in one project or in all."""
-        return await _run(self._corpus.count, project=project)
+        return await run(self._corpus.count, project=project)
 
     async def count_tokens(self, text: str) -> int:
         """Return the number of tokens that a text has for the embedder."""
-        return await _run(self._corpus.count_tokens, text)
+        return await run(self._corpus.count_tokens, text)
 
     async def history(
         self, stream: str, *, project: str | None = None, retention: Retention | None = None
@@ -408,42 +388,42 @@ class AsyncCorpus:
         settings, else `default`. The default `retention` is that of the settings.
         """
         return AsyncHistory(
-            await _run(self._corpus.history, stream, project=project, retention=retention)
+            await run(self._corpus.history, stream, project=project, retention=retention)
         )
 
     async def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Return every stream of responses, or those of one project, by project and name."""
-        return await _run(self._corpus.streams, project=project)
+        return await run(self._corpus.streams, project=project)
 
     async def projects(self) -> list[str]:
         """Return the names of all projects."""
-        return await _run(self._corpus.projects)
-
-    async def size_bytes(self) -> int:
-        """Return the size of the catalog on disk."""
-        return await _run(self._corpus.size_bytes)
+        return await run(self._corpus.projects)
 
     async def stores(self) -> list[StoreStatus]:
         """Return the stores of vectors and their capabilities."""
-        return await _run(self._corpus.stores)
+        return await run(self._corpus.stores)
 
     async def status(self, *, project: str | None = None) -> list[ProjectStatus]:
         """Return every project with its counts, or one."""
-        return await _run(self._corpus.status, project=project)
+        return await run(self._corpus.status, project=project)
+
+    async def size_bytes(self) -> int:
+        """Return the size of the catalog on disk."""
+        return await run(self._corpus.size_bytes)
 
     async def project_of(self, path: str | Path) -> str | None:
         """Return the project that was indexed from a path or from the nearest folder above it."""
-        return await _run(self._corpus.project_of, path)
+        return await run(self._corpus.project_of, path)
 
     async def root_of(self, project: str) -> str:
         """Return the path that a project was indexed from; empty if its documents were given as
         text.
         """
-        return await _run(self._corpus.root_of, project)
+        return await run(self._corpus.root_of, project)
 
     async def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
         """Bring the index up to date, and rebuild missing or damaged parts; return the repairs."""
-        return await _run(self._corpus.refresh, on_progress=on_progress)
+        return await run(self._corpus.refresh, on_progress=on_progress)
 
 
 class AsyncConversations:
@@ -457,7 +437,7 @@ class AsyncConversations:
 
         Only messages that are new or changed are embedded.
         """
-        return await _run(self._conversations.save, *conversations)
+        return await run(self._conversations.save, *conversations)
 
     async def load(
         self,
@@ -470,7 +450,7 @@ class AsyncConversations:
 
         Invalid records are reported.
         """
-        return await _run(self._conversations.load, files, project=project, on_progress=on_progress)
+        return await run(self._conversations.load, files, project=project, on_progress=on_progress)
 
     async def append(
         self, id: str, *messages: Message, project: str | None = None
@@ -480,39 +460,39 @@ class AsyncConversations:
         A message whose id exists already is counted as a duplicate and left out, so that a caller
         can safely repeat the call.
         """
-        return await _run(self._conversations.append, id, *messages, project=project)
+        return await run(self._conversations.append, id, *messages, project=project)
 
     async def get(
         self, id: str, *, project: str | None = None, last: int | None = None
     ) -> Conversation | None:
         """Return a conversation with its messages, or with the last so many; None if missing."""
-        return await _run(self._conversations.get, id, project=project, last=last)
+        return await run(self._conversations.get, id, project=project, last=last)
 
     async def exists(self, id: str, *, project: str | None = None) -> bool:
         """Return True if there is a conversation of that id."""
-        return await _run(self._conversations.exists, id, project=project)
+        return await run(self._conversations.exists, id, project=project)
 
     async def list(
         self, *, project: str | None = None, skip: int = 0, limit: int = 100
     ) -> Sequence[ConversationRecord]:
         """Return conversations without their messages, the latest first."""
-        return await _run(self._conversations.list, project=project, skip=skip, limit=limit)
+        return await run(self._conversations.list, project=project, skip=skip, limit=limit)
 
     async def count(self, *, project: str | None = None) -> int:
         """Return the number of conversations."""
-        return await _run(self._conversations.count, project=project)
+        return await run(self._conversations.count, project=project)
 
     async def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
         """Return the chunks of a conversation in order: one or more per message."""
-        return await _run(self._conversations.chunks, id, project=project)
+        return await run(self._conversations.chunks, id, project=project)
 
     async def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
         """Return a chunk of a conversation by its id, as a hit names it; None if missing."""
-        return await _run(self._conversations.chunk, chunk_id, project=project)
+        return await run(self._conversations.chunk, chunk_id, project=project)
 
     async def delete(self, id: str, *, project: str | None = None) -> bool:
         """Delete a conversation with its messages; return False if there was none."""
-        return await _run(self._conversations.delete, id, project=project)
+        return await run(self._conversations.delete, id, project=project)
 
 
 class AsyncHistory:
@@ -532,73 +512,27 @@ class AsyncHistory:
         This removes some records that are past the retention. A record that is itself past the
         retention is not kept.
         """
-        return await _run(self._history.append, body, at)
+        return await run(self._history.append, body, at)
 
     async def read(self, limit: int = READ, offset: int = 0) -> list[Record]:
         """Return complete records, newest first, without the first `offset`. For programs."""
-        return await _run(self._history.read, limit, offset)
+        return await run(self._history.read, limit, offset)
 
     async def page(self, limit: int = PAGE, offset: int = 0, *, full: bool = False) -> HistoryPage:
         """Return a few records for an agent. Long bodies are truncated, repeated ones flagged.
 
         With `full`, every body is complete.
         """
-        return await _run(self._history.page, limit, offset, full=full)
+        return await run(self._history.page, limit, offset, full=full)
 
     async def count(self) -> int:
         """Return the number of readable records."""
-        return await _run(self._history.count)
+        return await run(self._history.count)
 
     async def prune(self) -> int:
         """Remove every record past the retention, and return how many."""
-        return await _run(self._history.prune)
+        return await run(self._history.prune)
 
     async def clear(self) -> int:
         """Remove every record, and return how many. The next record gets number 1."""
-        return await _run(self._history.clear)
-
-
-class AnswerStream:
-    """An answer as it is written, awaited piece by piece.
-
-    A task that is cancelled while it waits ends the request at once.
-    """
-
-    def __init__(self, stream: answering.AnswerStream, limiter: anyio.CapacityLimiter) -> None:
-        self._stream = stream
-        self._limiter = limiter
-
-    @property
-    def answer(self) -> Answer:
-        """The whole answer. Before the end, an `InputError`."""
-        return self._stream.answer
-
-    def __aiter__(self) -> AnswerStream:
-        return self
-
-    async def __anext__(self) -> str:
-        try:
-            piece = await to_thread.run_sync(
-                next, self._stream, None, abandon_on_cancel=True, limiter=self._limiter
-            )
-        except anyio.get_cancelled_exc_class():
-            self._stream.close()  # which wakes the thread
-            raise
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
-
-    async def close(self) -> None:
-        """End it. What has been written is lost, unless it was the whole."""
-        self._stream.close()
-
-    async def __aenter__(self) -> AnswerStream:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stream.close()
+        return await run(self._history.clear)

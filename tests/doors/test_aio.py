@@ -2,61 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import anyio
 import pytest
 
-from unspool import Conversation, Conversations, Corpus, Document, History, Message, aio
-from unspool.aio import AsyncConversations, AsyncCorpus, AsyncHistory
+from unspool import Conversation, Document, Message, aio
 from unspool.errors import NotFoundError
-from unspool.opening import open as open_corpus
-
-METHODS = [
-    name for name, member in vars(Corpus).items() if not name.startswith("_") and callable(member)
-]
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_of_the_corpus_is_there_with_the_same_signature(name: str) -> None:
-    """On failure: copy the changed signature into aio.py; the body is one line."""
-    twin = getattr(AsyncCorpus, name)
-    # that one only notes a function down
-    assert inspect.iscoroutinefunction(twin) == (name != "observe")
-    assert str(inspect.signature(twin)).replace("AsyncHistory", "History") == str(
-        inspect.signature(getattr(Corpus, name))
-    )
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name, member in vars(History).items()
-        if not name.startswith("_") and callable(member)
-    ],
-)
-def test_every_method_of_a_history_is_there_with_the_same_signature(name: str) -> None:
-    twin = getattr(AsyncHistory, name)
-    assert inspect.iscoroutinefunction(twin)
-    assert inspect.signature(twin) == inspect.signature(getattr(History, name))
-    assert twin.__doc__ == getattr(History, name).__doc__
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        name
-        for name, member in vars(Conversations).items()
-        if not name.startswith("_") and callable(member)
-    ],
-)
-def test_every_method_of_conversations_is_there_with_the_same_signature(name: str) -> None:
-    twin = getattr(AsyncConversations, name)
-    assert inspect.iscoroutinefunction(twin)
-    assert inspect.signature(twin) == inspect.signature(getattr(Conversations, name))
-    assert twin.__doc__ == getattr(Conversations, name).__doc__
 
 
 def test_conversations_are_saved_continued_and_found(tmp_path: Path) -> None:
@@ -114,19 +66,6 @@ def test_responses_are_appended_and_read(tmp_path: Path) -> None:
             assert (await log.prune(), await log.clear(), await log.count()) == (0, 5, 0)
 
     anyio.run(story)
-
-
-def test_there_is_nothing_else() -> None:
-    own = {
-        name
-        for name, member in vars(AsyncCorpus).items()
-        if not name.startswith("_") and callable(member)
-    }
-    assert own == set(METHODS)
-
-
-def test_open_takes_what_its_synchronous_twin_takes() -> None:
-    assert inspect.signature(aio.open).parameters == inspect.signature(open_corpus).parameters
 
 
 def test_documents_are_stored_and_found_and_errors_arrive(tmp_path: Path) -> None:

@@ -32,9 +32,6 @@ from unspool import (
     aio,
 )
 from unspool.client import (
-    AsyncRemoteConversations,
-    AsyncRemoteCorpus,
-    AsyncRemoteHistory,
     RemoteConversations,
     RemoteCorpus,
     RemoteHistory,
@@ -644,9 +641,6 @@ _PAIRS = [
     (RemoteCorpus, Corpus),
     (RemoteConversations, Conversations),
     (RemoteHistory, History),
-    (AsyncRemoteCorpus, aio.AsyncCorpus),
-    (AsyncRemoteConversations, aio.AsyncConversations),
-    (AsyncRemoteHistory, aio.AsyncHistory),
 ]
 _LEFT_OUT = {"observe", "project_of", "refresh", "root_of", "size_bytes", "warm"}
 

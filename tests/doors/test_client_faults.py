@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -298,6 +299,38 @@ def test_a_task_that_is_cancelled_cancels_its_job(script: Scripted) -> None:
     anyio.run(story)
     assert [method for method, _, _ in script.asked] == ["POST", "GET", "DELETE"]
     assert script.asked[-1][1] == "/v1/jobs/0123456789abcdef"
+
+
+@pytest.mark.parametrize("method", ["count_tokens", "answering"])
+def test_a_task_that_is_cancelled_does_not_wait_for_the_service(
+    script: Scripted, method: str
+) -> None:
+    script.answers = [(0, None, {})]  # until the test ends
+
+    async def story() -> None:
+        async with aio.open(script.address, key=None, settings=unspool.Settings()) as corpus:
+            with anyio.move_on_after(0.1) as scope:
+                await getattr(corpus, method)("x")
+            assert scope.cancelled_caught
+
+    anyio.run(story)
+    assert not script.holds.is_set()
+
+
+def test_a_task_that_is_cancelled_sends_no_further_request(script: Scripted) -> None:
+    script.answers = [refusing(503, "rate_limited", Retry_After="20")]
+
+    async def story() -> None:
+        async with aio.open(script.address, key=None, settings=unspool.Settings()) as corpus:
+            task = asyncio.create_task(corpus.count_tokens("x"))
+            while not script.asked:
+                await anyio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    anyio.run(story)
+    assert len(script.asked) == 1
 
 
 # Keys

@@ -50,9 +50,10 @@ needed("httpx2", "pip install 'unspool[client]'")
 
 import httpx2  # noqa: E402
 
-from unspool.client import calls, flows  # noqa: E402
-from unspool.client.call import Call, encoded  # noqa: E402
+from unspool.client import RemoteConversations, calls, indexing  # noqa: E402
+from unspool.client.call import Call, encode_json  # noqa: E402
 from unspool.client.preferences import Preferences  # noqa: E402
+from unspool.client.sending import Sender  # noqa: E402
 from unspool.client.service import Service  # noqa: E402
 
 KEY = "unspool_0123456789ab_" + "k" * 43
@@ -330,24 +331,41 @@ def test_a_call_is_made_again_where_that_may_help_and_does_no_harm(
 # Several calls
 
 
-def play(flow: flows.Flow[Any], reply: Callable[[Call[Any]], Any]) -> tuple[list[str], Any]:
-    """Run a flow with somebody who answers its calls; what is an exception is raised there.
+class ScriptedSender(Sender):
+    """A sender whose calls a function answers; an exception that it returns is raised."""
 
-    Returns what was sent, and the end.
+    def __init__(self, reply: Callable[[Call[Any]], Any]) -> None:
+        super().__init__(service())
+        self.sent: list[str] = []
+        self._reply = reply
+
+    def send(self, call: Call[Any]) -> Any:
+        self.sent.append(f"{call.method} {call.target}")
+        given = self._reply(call)
+        if isinstance(given, BaseException):
+            raise given
+        return given
+
+
+def play(
+    reply: Callable[[Call[Any]], Any], work: Callable[..., Any], *args: Any, **kwargs: Any
+) -> tuple[list[str], Any]:
+    """Run a function with a scripted sender.
+
+    Returns what was sent, and the result or the exception.
     """
-    sent: list[str] = []
-    given: Any = None
-    while True:
-        try:
-            wanted = flow.throw(given) if isinstance(given, BaseException) else flow.send(given)
-        except StopIteration as end:
-            return sent, end.value
-        except BaseException as error:  # noqa: BLE001 - it is what the flow ended with
-            return sent, error
-        given = None
-        if isinstance(wanted, Call):
-            sent.append(f"{wanted.method} {wanted.target}")
-            given = reply(wanted)
+    sender = ScriptedSender(reply)
+    try:
+        return sender.sent, work(sender, *args, **kwargs)
+    except BaseException as error:  # noqa: BLE001 - it is what the function ended with
+        return sender.sent, error
+    finally:
+        sender.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "FIRST_LOOK_S", 0.0)
 
 
 def job(state: JobState, *, done: int = 0, **more: Any) -> Job:
@@ -362,13 +380,19 @@ def job(state: JobState, *, done: int = 0, **more: Any) -> Job:
     )
 
 
-def indexing(
+def run_index(
     *answers: Any, on_progress: Callable[[Progress], None] | None = None
 ) -> tuple[list[str], Any]:
     """What an indexing run does when these are the answers, one after the other."""
     waiting = list(answers)
-    flow = flows.index("/srv/x", project="p", ref="", on_progress=on_progress, made=service().made)
-    return play(flow, lambda call: waiting.pop(0))
+    return play(
+        lambda call: waiting.pop(0),
+        indexing.index_source,
+        "/srv/x",
+        project="p",
+        ref="",
+        on_progress=on_progress,
+    )
 
 
 START, LOOK, CANCEL = "POST /v1/projects/p/index", "GET /v1/jobs/j1", "DELETE /v1/jobs/j1"
@@ -382,7 +406,7 @@ REPORT |= {"project": "p", "skipped": {}, "masked": [], "failures": [], "warning
 def test_a_job_is_watched_to_its_end() -> None:
     told: list[int] = []
     running = [job(JobState.RUNNING, done=done) for done in (1, 1, 2)]
-    sent, end = indexing(
+    sent, end = run_index(
         job(JobState.QUEUED),
         *running,
         job(JobState.DONE, done=9, report=REPORT),
@@ -402,19 +426,19 @@ def test_a_job_is_watched_to_its_end() -> None:
     ],
 )
 def test_a_job_that_ends_otherwise_is_an_error(over: Job, kind: type[UnspoolError]) -> None:
-    sent, end = indexing(job(JobState.QUEUED), over)
+    sent, end = run_index(job(JobState.QUEUED), over)
     assert type(end) is kind
     assert CANCEL not in sent
 
 
 def test_whoever_stops_watching_stops_the_job() -> None:
-    sent, end = indexing(job(JobState.QUEUED), KeyboardInterrupt(), job(JobState.CANCELLED))
+    sent, end = run_index(job(JobState.QUEUED), KeyboardInterrupt(), job(JobState.CANCELLED))
     assert (sent, type(end)) == ([START, LOOK, CANCEL], KeyboardInterrupt)
 
     def complain(_: Progress) -> None:
         raise InputError("enough")
 
-    sent, end = indexing(
+    sent, end = run_index(
         job(JobState.QUEUED),
         job(JobState.RUNNING),
         NotFoundError("it is over"),
@@ -424,7 +448,7 @@ def test_whoever_stops_watching_stops_the_job() -> None:
 
 
 def test_a_job_that_is_out_of_sight_goes_on() -> None:
-    sent, end = indexing(job(JobState.QUEUED), UnreachableError("away"))
+    sent, end = run_index(job(JobState.QUEUED), UnreachableError("away"))
     assert (sent, type(end)) == ([START, LOOK], UnreachableError)
 
 
@@ -442,13 +466,13 @@ def test_documents_are_sent_in_as_few_requests_as_there_can_be() -> None:
         sizes.append(len(call.body["documents"]))
         return IndexReport(project="p", added=sizes[-1], seconds=0.1, warnings=("slow",))
 
-    sent, end = play(flows.put(_documents(12), most=most), reply)
+    sent, end = play(reply, indexing.put_documents, _documents(12), most=most)
     assert (sum(sizes), len(sent) > 1, len(sent) <= 3) == (12, True, True)
     assert end == IndexReport(
         project="p", added=12, seconds=round(0.1 * len(sent), 3), warnings=("slow",)
     )
     most = 10**9
-    assert len(play(flows.put(_documents(1_001), most=most), reply)[0]) == 2
+    assert len(play(reply, indexing.put_documents, _documents(1_001), most=most)[0]) == 2
 
 
 def test_a_service_that_takes_less_at_once_is_sent_halves() -> None:
@@ -457,10 +481,15 @@ def test_a_service_that_takes_less_at_once_is_sent_halves() -> None:
         count = len(call.body["documents"])
         return IndexReport(project="p", added=count) if count <= 2 else TooLargeError("too much")
 
-    sent, end = play(flows.put(_documents(5), most=10**9), reply)
+    sent, end = play(reply, indexing.put_documents, _documents(5), most=10**9)
     assert (end.added, len(sent)) == (5, 5)
     assert isinstance(
-        play(flows.put(_documents(1), most=10**9), lambda call: TooLargeError("too much"))[1],
+        play(
+            lambda call: TooLargeError("too much"),
+            indexing.put_documents,
+            _documents(1),
+            most=10**9,
+        )[1],
         TooLargeError,
     )
 
@@ -482,7 +511,8 @@ def test_a_conversation_that_is_refused_does_not_keep_the_others_out(tmp_path: P
         )
 
     _, end = play(
-        flows.load(tmp_path / "export.jsonl", project="p", on_progress=None, most=10**9), reply
+        reply,
+        lambda sender: RemoteConversations(sender, "p", most=10**9).load(tmp_path / "export.jsonl"),
     )
     assert (end.added, end.bad_count) == (8, 1)
     assert (end.bad[0].source, end.bad[0].reason) == ("c5", "not this one")
@@ -492,7 +522,10 @@ def test_conversations_that_belong_together_are_sent_together() -> None:
     some = [
         Conversation(id=str(number), messages=[Message(text="x" * 10_000)]) for number in range(50)
     ]
-    sent, _ = play(flows.save(some), lambda call: RememberReport(project="conversations"))
+    sent, _ = play(
+        lambda call: RememberReport(project="conversations"),
+        lambda sender: RemoteConversations(sender, "", most=1_000).save(*some),
+    )
     assert len(sent) == 1
 
 
@@ -513,9 +546,7 @@ def test_a_project_without_a_name_is_called_after_its_folder() -> None:
             found.append((call.path.split("/")[3], (call.body or {})["source"]))
             return job(JobState.DONE, report=REPORT)
 
-        _, end = play(
-            flows.index(source, project=None, ref="", on_progress=None, made=service().made), reply
-        )
+        _, end = play(reply, indexing.index_source, source, project=None, ref="", on_progress=None)
         return found[0] if found else type(end)
 
     assert started("/srv/shop/") == started("/srv/shop/src/deep") == ("shop", "/srv/shop")
@@ -539,5 +570,5 @@ def test_only_settings_that_somebody_has_set_are_sent(tmp_path: Path) -> None:
 
 def test_what_no_json_takes_is_refused_before_it_is_sent() -> None:
     with pytest.raises(InputError, match="cannot be sent"):
-        encoded({"x": float("inf")})
-    assert json.loads(encoded({"x": "a\ud83d"})) == {"x": "a\ufffd"}
+        encode_json({"x": float("inf")})
+    assert json.loads(encode_json({"x": "a\ud83d"})) == {"x": "a\ufffd"}

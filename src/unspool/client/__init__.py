@@ -3,8 +3,8 @@
     with unspool.open("http://localhost:8765", key="unspool_...") as corpus:
         page = corpus.search("how are sessions opened?")
 
-`calls.py` holds every request as a value and `flows.py` what takes several of them; `RemoteCorpus`
-and `AsyncRemoteCorpus` only send them.
+`calls.py` contains every request as a value; `RemoteCorpus` sends them. `AsyncRemoteCorpus` is
+generated from it and runs it in threads.
 """
 
 from unspool.errors import MissingDependencyError
@@ -26,10 +26,9 @@ from unspool.client.asynchronous import (
 from unspool.client.conversations import RemoteConversations
 from unspool.client.corpus import RemoteCorpus
 from unspool.client.histories import RemoteHistory
-from unspool.client.streams import AsyncRemoteAnswerStream, RemoteAnswerStream
+from unspool.client.streams import RemoteAnswerStream
 
 __all__ = [
-    "AsyncRemoteAnswerStream",
     "AsyncRemoteConversations",
     "AsyncRemoteCorpus",
     "AsyncRemoteHistory",

@@ -19,7 +19,7 @@ _HALVES = re.compile("[\ud800-\udfff]")  # of characters; UTF-8 has no way to wr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[_T_co]):
-    """One request, and how its answer is read.
+    """Request to the service, and the parser of its response.
 
     Where `repeats`, making it twice comes to the same as making it once.
     """
@@ -39,10 +39,10 @@ class Call(Generic[_T_co]):
 
     def content(self) -> bytes | None:
         """The body as bytes. What no JSON takes is refused."""
-        return None if self.body is None else encoded(self.body)
+        return None if self.body is None else encode_json(self.body)
 
 
-def encoded(body: Mapping[str, Any]) -> bytes:
+def encode_json(body: Mapping[str, Any]) -> bytes:
     """An object as JSON in UTF-8.
 
     Halves of characters are replaced, as a corpus does before it stores them.

@@ -1,7 +1,4 @@
-"""What can be asked of a service over HTTP: each call as a value, made without sending anything.
-
-Both faces send the same ones.
-"""
+"""Requests to a service over HTTP, each as a value. Nothing is sent here."""
 
 from __future__ import annotations
 
@@ -98,10 +95,10 @@ def more(
     return post("/v1/more", parsing.page, body)
 
 
-def related(
+def find_similar(
     own: Preferences, path: str, line: int, *, project: str | None, limit: int | None
 ) -> Call[Page]:
-    """What is like a place in a document."""
+    """Build the request for chunks similar to a line of a document."""
     _check_findable(path, project or own.project)
     body = {
         "path": path,
@@ -135,17 +132,17 @@ def nearest(
         "where": _filter(where),
         "full": True,
     }
-    return post("/v1/nearest", parsing.listed("hits", parsing.hit), body)
+    return post("/v1/nearest", parsing.parse_list("hits", parsing.hit), body)
 
 
 def embed(text: str) -> Call[list[float]]:
     """A text's vector."""
-    return post("/v1/embed", parsing.under("vector"), {"text": _asked(text)})
+    return post("/v1/embed", parsing.get_value("vector"), {"text": _replace_surrogates(text)})
 
 
 def count_tokens(text: str) -> Call[int]:
-    """How many tokens a text has."""
-    return post("/v1/count_tokens", parsing.under("tokens"), {"text": text})
+    """Build the request for the number of tokens of a text."""
+    return post("/v1/count_tokens", parsing.get_value("tokens"), {"text": text})
 
 
 def ask(
@@ -171,7 +168,7 @@ def ask(
                 f"oldest first"
             )
     body = {
-        "question": _asked(question),
+        "question": _replace_surrogates(question),
         "projects": own.several(projects),
         "where": _filter(where),
         "limit": first(limit, own.limit),
@@ -182,7 +179,7 @@ def ask(
     return post("/v1/ask", parsing.answer, body, repeats=False)
 
 
-def _asked(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """A question without halves of characters, for which a corpus looks as for question marks."""
     return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
 
@@ -221,17 +218,17 @@ def _plain(value: Any) -> Any:
 
 def status() -> Call[list[ProjectStatus]]:
     """Every project."""
-    return get("/v1/projects", parsing.listed("projects", parsing.project_status))
+    return get("/v1/projects", parsing.parse_list("projects", parsing.project_status))
 
 
 def project_status(project: str) -> Call[ProjectStatus]:
-    """One project."""
+    """Build the request for one project."""
     return get(in_project(project), parsing.project_status)
 
 
 def stores() -> Call[list[StoreStatus]]:
-    """Where vectors are kept."""
-    return get("/v1/stores", parsing.listed("stores", parsing.store_status))
+    """Build the request for the stores of vectors."""
+    return get("/v1/stores", parsing.parse_list("stores", parsing.store_status))
 
 
 def documents(
@@ -246,7 +243,7 @@ def documents(
 
 
 def document(project: str, path: str) -> Call[DocumentRecord]:
-    """What is known of one document."""
+    """Build the request for the record of one document."""
     return get(_document(project, path), lambda data: parsing.document(data["document"]), last=1)
 
 
@@ -291,7 +288,7 @@ def document_of(document: Document) -> dict[str, Any]:
 def forget(project: str, path: str | None) -> Call[int]:
     """A document goes, or a whole project."""
     place = in_project(project) if path is None else _document(project, path)
-    return Call(method="DELETE", path=place, parse=parsing.under("forgotten"), repeats=False)
+    return Call(method="DELETE", path=place, parse=parsing.get_value("forgotten"), repeats=False)
 
 
 def _document(project: str, path: str) -> str:
@@ -300,7 +297,7 @@ def _document(project: str, path: str) -> str:
 
 
 def _check_findable(path: str, project: str) -> None:
-    """What no document can be called is not there; no address could say it."""
+    """Raise `NotFoundError` for a path that no document can have. No URL could contain it."""
     try:
         check_path(path)
     except InputError as error:
@@ -324,7 +321,7 @@ def start_index(project: str, *, source: str, ref: str) -> Call[Job]:
 
 
 def job(id_: str) -> Call[Job]:
-    """How a job stands."""
+    """Build the request for the state of a job."""
     return get(f"/v1/jobs/{segment(id_)}", parsing.job)
 
 
@@ -389,24 +386,24 @@ def conversations(project: str, *, skip: int, limit: int) -> Call[list[Conversat
     """Conversations without them."""
     return get(
         in_project(project, "conversations"),
-        parsing.listed("conversations", parsing.conversation_record),
+        parsing.parse_list("conversations", parsing.conversation_record),
         skip=skip,
         limit=limit,
     )
 
 
 def conversation_count(project: str) -> Call[int]:
-    """How many conversations there are."""
-    return get(in_project(project, "conversations"), parsing.under("count"), limit=1)
+    """Build the request for the number of conversations."""
+    return get(in_project(project, "conversations"), parsing.get_value("count"), limit=1)
 
 
 def conversation_chunks(project: str, id_: str) -> Call[list[Chunk]]:
-    """What is searched of a conversation."""
-    return get(_conversation(project, id_, "chunks"), parsing.listed("chunks", parsing.chunk))
+    """Build the request for the chunks of a conversation."""
+    return get(_conversation(project, id_, "chunks"), parsing.parse_list("chunks", parsing.chunk))
 
 
 def conversation_chunk(project: str, chunk_id: int) -> Call[Chunk]:
-    """One chunk of a conversation."""
+    """Build the request for one chunk of a conversation."""
     return get(in_project(project, "chunks", segment(str(chunk_id))), parsing.chunk)
 
 
@@ -437,7 +434,7 @@ class Stream:
         check_stream(self.stream)
 
     def path(self, *further: str) -> str:
-        """Where it is in a service."""
+        """Return the URL path of the stream."""
         return in_project(self.project, "streams", segment(self.stream), *further)
 
 
@@ -453,7 +450,7 @@ def stream(project: str, name: str, retention: Retention | None) -> Stream:
 
 def streams(project: str) -> Call[list[StreamStatus]]:
     """The streams of a project."""
-    return get(in_project(project, "streams"), parsing.listed("streams", parsing.stream_status))
+    return get(in_project(project, "streams"), parsing.parse_list("streams", parsing.stream_status))
 
 
 def append_record(stream: Stream, body: str, at: datetime | None) -> Call[Record]:
@@ -483,9 +480,9 @@ def records(stream: Stream, *, limit: int, offset: int) -> Call[tuple[list[Recor
 
 
 def record_count(stream: Stream) -> Call[int]:
-    """How many there are."""
+    """Build the request for the number of records."""
     # none of the records, which may be large
-    return get(stream.path(), parsing.under("count"), limit=1, offset=MAX_OFFSET)
+    return get(stream.path(), parsing.get_value("count"), limit=1, offset=MAX_OFFSET)
 
 
 def history_page(stream: Stream, *, limit: int, offset: int, full: bool) -> Call[HistoryPage]:
@@ -498,12 +495,14 @@ def history_page(stream: Stream, *, limit: int, offset: int, full: bool) -> Call
 
 def prune_history(stream: Stream) -> Call[int]:
     """Old responses go."""
-    return Call(method="POST", path=stream.path("prune"), parse=parsing.under("cleared"))
+    return Call(method="POST", path=stream.path("prune"), parse=parsing.get_value("cleared"))
 
 
 def clear_history(stream: Stream) -> Call[int]:
     """A stream goes."""
-    return Call(method="DELETE", path=stream.path(), parse=parsing.under("cleared"), repeats=False)
+    return Call(
+        method="DELETE", path=stream.path(), parse=parsing.get_value("cleared"), repeats=False
+    )
 
 
 def _truth(value: bool) -> str:

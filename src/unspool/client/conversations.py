@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from unspool.client import calls, flows
+from unspool.client import calls
+from unspool.client.indexing import split_batches
 from unspool.client.sending import Sender
-from unspool.domain.conversations import DEFAULT_PROJECT, Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk
-from unspool.domain.reports import OnProgress, RememberReport
+from unspool.domain.conversations import (
+    DEFAULT_PROJECT,
+    Conversation,
+    ConversationRecord,
+    Message,
+    check_saved,
+)
+from unspool.domain.documents import Chunk, check_project
+from unspool.domain.reports import BadRecord, OnProgress, RememberReport
+from unspool.errors import ConflictError, InputError, SwitchedError
+
+if TYPE_CHECKING:
+    from unspool.sources.conversations.loading import Intake
 
 
 class RemoteConversations:
@@ -28,7 +41,8 @@ class RemoteConversations:
 
         Only messages that are new or changed are embedded.
         """
-        return self._sender.run(flows.save(conversations))
+        check_saved(conversations)
+        return self._sender.send(calls.save(conversations))
 
     def load(
         self,
@@ -41,11 +55,35 @@ class RemoteConversations:
 
         Invalid records are reported.
         """
-        return self._sender.run(
-            flows.load(
-                files, project=project or self._project, on_progress=on_progress, most=self._most
-            )
-        )
+        from unspool.sources.conversations import loading
+
+        paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+        if not paths:
+            raise InputError("no file was given; name at least one export")
+        name = project or self._project
+        check_project(name)
+        started = time.monotonic()
+        intake = loading.Intake()
+        for read in loading.batches(paths, project=name, intake=intake, on_progress=on_progress):
+            for batch in split_batches(read, calls.conversation_of, most=self._most):
+                self._load_batch(batch, intake)
+        return intake.report(name, time.monotonic() - started)
+
+    def _load_batch(self, some: Sequence[Conversation], intake: Intake) -> None:
+        """Store a batch. If it is refused, store halves of it, and report the refused one."""
+        try:
+            intake.add(self._sender.send(calls.save(some)))
+            return
+        except (InputError, ConflictError) as error:
+            if isinstance(error, SwitchedError):
+                raise
+            if len(some) == 1:
+                position = "the whole conversation"
+                intake.refuse(BadRecord(source=some[0].id, position=position, reason=str(error)))
+                return
+        half = len(some) // 2
+        self._load_batch(some[:half], intake)
+        self._load_batch(some[half:], intake)
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
         """Append messages to a conversation, or create it. The messages before are not read.
@@ -59,40 +97,32 @@ class RemoteConversations:
         self, id: str, *, project: str | None = None, last: int | None = None
     ) -> Conversation | None:
         """Return a conversation with its messages, or with the last so many; None if missing."""
-        return self._sender.run(
-            flows.absent(calls.conversation(project or self._project, id, last=last), None)
-        )
+        return self._sender.find(calls.conversation(project or self._project, id, last=last), None)
 
     def exists(self, id: str, *, project: str | None = None) -> bool:
         """Return True if there is a conversation of that id."""
-        return self._sender.run(flows.exists(project or self._project, id))
+        return self.get(id, project=project, last=0) is not None
 
     def list(
         self, *, project: str | None = None, skip: int = 0, limit: int = 100
     ) -> Sequence[ConversationRecord]:
         """Return conversations without their messages, the latest first."""
-        return self._sender.run(
-            flows.absent(calls.conversations(project or self._project, skip=skip, limit=limit), [])
+        return self._sender.find(
+            calls.conversations(project or self._project, skip=skip, limit=limit), []
         )
 
     def count(self, *, project: str | None = None) -> int:
         """Return the number of conversations."""
-        return self._sender.run(flows.absent(calls.conversation_count(project or self._project), 0))
+        return self._sender.find(calls.conversation_count(project or self._project), 0)
 
     def chunks(self, id: str, *, project: str | None = None) -> Sequence[Chunk]:
         """Return the chunks of a conversation in order: one or more per message."""
-        return self._sender.run(
-            flows.absent(calls.conversation_chunks(project or self._project, id), [])
-        )
+        return self._sender.find(calls.conversation_chunks(project or self._project, id), [])
 
     def chunk(self, chunk_id: int, *, project: str | None = None) -> Chunk | None:
         """Return a chunk of a conversation by its id, as a hit names it; None if missing."""
-        return self._sender.run(
-            flows.absent(calls.conversation_chunk(project or self._project, chunk_id), None)
-        )
+        return self._sender.find(calls.conversation_chunk(project or self._project, chunk_id), None)
 
     def delete(self, id: str, *, project: str | None = None) -> bool:
         """Delete a conversation with its messages; return False if there was none."""
-        return self._sender.run(
-            flows.absent(calls.delete_conversation(project or self._project, id), False)
-        )
+        return self._sender.find(calls.delete_conversation(project or self._project, id), False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from unspool.client import calls, flows
+from unspool.client import calls, indexing
 from unspool.client.conversations import RemoteConversations
 from unspool.client.histories import RemoteHistory
 from unspool.client.preferences import Preferences
@@ -17,7 +17,15 @@ from unspool.client.service import Service
 from unspool.client.streams import RemoteAnswerStream
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, Message
-from unspool.domain.documents import DEFAULT_PROJECT, Document, DocumentRecord, Passage, Status
+from unspool.domain.documents import (
+    DEFAULT_PROJECT,
+    Document,
+    DocumentRecord,
+    Passage,
+    Status,
+    check_listed,
+    checked_status,
+)
 from unspool.domain.history import Retention, StreamStatus
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import (
@@ -27,33 +35,23 @@ from unspool.domain.reports import (
     RememberReport,
     StoreStatus,
 )
+from unspool.errors import AmbiguousError, InputError, NotFoundError
 from unspool.settings import Settings
 
+LISTED = 1_000  # documents in one answer
+SHOWN = 20  # names in a message
 ROOM_BYTES = 500  # of a body for what is around documents
 ELSEWHERE = "keys observe project_of refresh root_of size_bytes warm".split()
 
 
-def service_of(address: str, key: str | None, settings: Settings) -> Service:
-    """Where a corpus is asked for, and with which key."""
-    given = settings.client.key if key is None else key
-    return Service(
-        address, key=given, request_s=settings.serve.timeout_s, answer_s=settings.answer.timeout_s
-    )
-
-
-def sendable(settings: Settings) -> int:
-    """How many bytes of documents go into one request."""
-    return settings.serve.max_body_bytes - ROOM_BYTES
-
-
-def missing(kind: str, name: str) -> AttributeError:
-    """What is said of a method that only a corpus of this process has."""
+def describe_missing(name: str) -> AttributeError:
+    """Return the error for a method that only a corpus of this process has."""
     why = (
         "; that is done where the service runs, with the command line or a corpus opened there"
         if name in ELSEWHERE
         else ""
     )
-    return AttributeError(f"{kind} has no {name!r}{why}")
+    return AttributeError(f"a corpus in a service has no {name!r}{why}")
 
 
 class RemoteCorpus:
@@ -67,8 +65,16 @@ class RemoteCorpus:
     ) -> None:
         self.settings = Settings.load() if settings is None else settings
         self._own = Preferences.of(self.settings)
-        self._sender = Sender(service_of(address, key, self.settings))
-        self._most = sendable(self.settings)
+        self._sender = Sender(
+            Service(
+                address,
+                key=self.settings.client.key if key is None else key,
+                request_s=self.settings.serve.timeout_s,
+                answer_s=self.settings.answer.timeout_s,
+            )
+        )
+        # bytes of documents in one request
+        self._most = self.settings.serve.max_body_bytes - ROOM_BYTES
 
     def __repr__(self) -> str:
         return f"RemoteCorpus({self._sender.service.place!r})"
@@ -87,7 +93,7 @@ class RemoteCorpus:
     if not TYPE_CHECKING:  # a type checker shall complain of what is not there
 
         def __getattr__(self, name: str) -> Any:
-            raise missing("a corpus in a service", name)
+            raise describe_missing(name)
 
     def close(self) -> None:
         """Close every file and connection."""
@@ -107,14 +113,8 @@ class RemoteCorpus:
 
         The default name of the project is that of the source.
         """
-        return self._sender.run(
-            flows.index(
-                str(source),
-                project=project,
-                ref=ref,
-                on_progress=on_progress,
-                made=self._sender.service.made,
-            )
+        return indexing.index_source(
+            self._sender, str(source), project=project, ref=ref, on_progress=on_progress
         )
 
     def put(self, *documents: Document) -> IndexReport:
@@ -122,7 +122,7 @@ class RemoteCorpus:
 
         They are findable when this returns.
         """
-        return self._sender.run(flows.put(documents, most=self._most))
+        return indexing.put_documents(self._sender, documents, most=self._most)
 
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Delete a document, or without a path the whole project; return the number deleted."""
@@ -191,7 +191,7 @@ class RemoteCorpus:
             max_total_tokens=max_total_tokens,
             caller=caller,
         )
-        return self._tied(self._sender.send(call))
+        return self._tie(self._sender.send(call))
 
     def more(
         self,
@@ -211,7 +211,7 @@ class RemoteCorpus:
         call = calls.more(
             continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller
         )
-        return self._tied(self._sender.send(call))
+        return self._tie(self._sender.send(call))
 
     def ask(
         self,
@@ -266,13 +266,15 @@ class RemoteCorpus:
             conversation=conversation,
             model=model,
         )
-        return self._sender.repeated(call, lambda: RemoteAnswerStream(self._sender, call))
+        return self._sender.retry(call, lambda: RemoteAnswerStream(self._sender, call))
 
     def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
         """Return the chunks nearest to the one at a line of a document, without that chunk."""
-        return self._sender.send(calls.related(self._own, path, line, project=project, limit=limit))
+        return self._sender.send(
+            calls.find_similar(self._own, path, line, project=project, limit=limit)
+        )
 
     def nearest(
         self,
@@ -311,9 +313,23 @@ class RemoteCorpus:
         `limit` and `after`, the last path of the part before, read the list of one project in
         parts.
         """
-        return self._sender.run(
-            flows.documents(project=project, status=status, path=path, after=after, limit=limit)
-        )
+        check_listed(project, after, limit)
+        wanted = checked_status(status)
+        found: list[DocumentRecord] = []
+        for name in [project] if project is not None else self.projects():
+            left = None if limit is None else limit - len(found)
+            if left == 0:
+                break
+            try:
+                if path is None:
+                    found += self._list_documents(name, wanted, after, left)
+                else:
+                    found += self._find_document(name, path, wanted, after)
+            except NotFoundError:
+                if project is not None:
+                    raise
+                continue  # another caller has just deleted the project
+        return found
 
     def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
@@ -322,13 +338,21 @@ class RemoteCorpus:
 
         `first` and `last` are included. The default is the whole document.
         """
-        return self._sender.run(
-            flows.read(path, project=project or self._own.project, first=first, last=last)
-        )
+        if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
+            raise InputError(
+                f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted "
+                f"from 1"
+            )
+        if last is not None and last < first:
+            raise InputError(
+                f"line {last} is before line {first}; give the first line and then the last"
+            )
+        name = project or self._own.project or self._find_only_project("read")
+        return self._sender.send(calls.read(name, path, first=first, last=last))
 
     def count(self, *, project: str | None = None) -> int:
         """Return the number of chunks, in one project or in all."""
-        return self._sender.run(flows.count(project))
+        return sum(one.chunks for one in self.status(project=project))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens that a text has for the embedder."""
@@ -349,11 +373,14 @@ class RemoteCorpus:
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Return every stream of responses, or those of one project, by project and name."""
-        return self._sender.run(flows.streams(project))
+        found: list[StreamStatus] = []
+        for name in [project] if project is not None else self.projects():
+            found += self._sender.find(calls.streams(name), [])
+        return found
 
     def projects(self) -> list[str]:
         """Return the names of all projects."""
-        return self._sender.run(flows.names())
+        return [one.name for one in self.status()]
 
     def stores(self) -> list[StoreStatus]:
         """Return the stores of vectors and their capabilities."""
@@ -361,10 +388,50 @@ class RemoteCorpus:
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
         """Return every project with its counts, or one."""
-        return self._sender.run(flows.status(project))
+        if project is None:
+            return self._sender.send(calls.status())
+        return [self._sender.send(calls.project_status(project))]
 
     # Inside
 
-    def _tied(self, page: Page) -> Page:
-        """The page, with its way to the next."""
+    def _tie(self, page: Page) -> Page:
+        """Return the page with its way to the next one."""
         return replace(page, follow=self.more)
+
+    def _list_documents(
+        self, project: str, status: Status | None, after: str | None, limit: int | None
+    ) -> list[DocumentRecord]:
+        found: list[DocumentRecord] = []
+        while True:
+            left = LISTED if limit is None else min(LISTED, limit - len(found))
+            some, after = self._sender.send(
+                calls.documents(project, status=status, after=after, limit=left)
+            )
+            found += some
+            if after is None or len(found) == limit:
+                return found
+
+    def _find_document(
+        self, project: str, path: str, status: Status | None, after: str | None
+    ) -> list[DocumentRecord]:
+        try:
+            found = self._sender.send(calls.document(project, path))
+        except NotFoundError:
+            # raises if it is the project that does not exist
+            self._sender.send(calls.project_status(project))
+            return []
+        is_listed = status in (None, found.status) and (after is None or found.path > after)
+        return [found] if is_listed else []
+
+    def _find_only_project(self, task: str) -> str:
+        known = self.status()
+        filled = [one.name for one in known if one.chunks] or [one.name for one in known]
+        if len(filled) > 1:
+            shown = ", ".join(filled[:SHOWN])
+            raise AmbiguousError(
+                f"there are {len(filled)} projects and none was named; name one or more of: "
+                f"{shown}; or '*' for all (--project on the command line)"
+            )
+        if not filled:
+            raise NotFoundError(f"{task} needs one project; nothing is indexed yet")
+        return filled[0]

@@ -45,13 +45,13 @@ Json = Mapping[str, Any]
 _T = TypeVar("_T")
 
 
-def listed(key: str, parse: Callable[[Json], _T]) -> Callable[[Json], list[_T]]:
-    """How the list under a key is read."""
+def parse_list(key: str, parse: Callable[[Json], _T]) -> Callable[[Json], list[_T]]:
+    """Return a parser for the list under a key."""
     return lambda data: [parse(one) for one in data[key]]
 
 
-def under(key: str) -> Callable[[Json], Any]:
-    """How a plain value under a key is read."""
+def get_value(key: str) -> Callable[[Json], Any]:
+    """Return a parser for a plain value under a key."""
     return lambda data: data[key]
 
 
@@ -64,7 +64,7 @@ def page(data: Json) -> Page:
         hits=tuple(hit(one) for one in data["hits"]),
         sources=tuple(
             Source(**{**one, "best_score": _number(one["best_score"])})
-            for one in _known(data["sources"], Source)
+            for one in _drop_unknown_keys(data["sources"], Source)
         ),
         insights=Insights(
             languages=dict(insights["languages"]),
@@ -103,18 +103,20 @@ def hit(data: Json) -> Hit:
         origin=Origin(data["origin"]),
         form=Form(data["form"]),
         tokens=data["tokens"],
-        cut=partial(_given, best),
+        cut=partial(_get_snippet, best),
         reason=data.get("reason", ""),
         changed=data["changed"],
         stale=data["stale"],
-        message=None if data["message"] is None else _said({**data["message"], "text": whole}),
-        before=tuple(map(_said, data["before"])),
-        after=tuple(map(_said, data["after"])),
+        message=None
+        if data["message"] is None
+        else _parse_statement({**data["message"], "text": whole}),
+        before=tuple(map(_parse_statement, data["before"])),
+        after=tuple(map(_parse_statement, data["after"])),
         copies=tuple(data["copies"]),
     )
 
 
-def _given(snippet: Snippet, _: Chunk) -> Snippet:
+def _get_snippet(snippet: Snippet, _: Chunk) -> Snippet:
     return snippet
 
 
@@ -143,7 +145,7 @@ def chunk(data: Json) -> Chunk:
     )
 
 
-def _said(data: Json) -> Said:
+def _parse_statement(data: Json) -> Said:
     return Said(
         number=data["number"],
         speaker=data["speaker"],
@@ -166,14 +168,14 @@ def answer(data: Json) -> Answer:
         found=data["found"],
         context=data["context"],
         dropped_citations=data["dropped_citations"],
-        usage=next(Usage(**one) for one in _known([data["usage"]], Usage)),
+        usage=next(Usage(**one) for one in _drop_unknown_keys([data["usage"]], Usage)),
         notes=tuple(data["notes"]),
         warnings=tuple(data["warnings"]),
     )
 
 
 def index_report(data: Json) -> IndexReport:
-    """What an indexing run did."""
+    """Parse the report of an indexing run."""
     return IndexReport(
         project=data["project"],
         added=data["added"],
@@ -186,15 +188,15 @@ def index_report(data: Json) -> IndexReport:
         embedded=data["embedded"],
         seconds=data["seconds"],
         skipped=dict(data["skipped"]),
-        skips=tuple(Skip(**one) for one in _known(data.get("skips", ()), Skip)),
-        masked=_masked(data),
-        failures=tuple(Failure(**one) for one in _known(data["failures"], Failure)),
+        skips=tuple(Skip(**one) for one in _drop_unknown_keys(data.get("skips", ()), Skip)),
+        masked=_parse_masks(data),
+        failures=tuple(Failure(**one) for one in _drop_unknown_keys(data["failures"], Failure)),
         warnings=tuple(data["warnings"]),
     )
 
 
 def remember_report(data: Json) -> RememberReport:
-    """What became of conversations that were taken in."""
+    """Parse the report of imported conversations."""
     return RememberReport(
         project=data["project"],
         added=data["added"],
@@ -205,19 +207,19 @@ def remember_report(data: Json) -> RememberReport:
         embedded=data["embedded"],
         duplicates=data["duplicates"],
         bad_count=data["bad_count"],
-        bad=tuple(BadRecord(**one) for one in _known(data["bad"], BadRecord)),
+        bad=tuple(BadRecord(**one) for one in _drop_unknown_keys(data["bad"], BadRecord)),
         seconds=data["seconds"],
-        masked=_masked(data),
+        masked=_parse_masks(data),
         warnings=tuple(data["warnings"]),
     )
 
 
-def _masked(data: Json) -> tuple[Masked, ...]:
-    return tuple(Masked(**one) for one in _known(data["masked"], Masked))
+def _parse_masks(data: Json) -> tuple[Masked, ...]:
+    return tuple(Masked(**one) for one in _drop_unknown_keys(data["masked"], Masked))
 
 
 def document(data: Json) -> DocumentRecord:
-    """What is known of a document.
+    """Parse the record of a document.
 
     Its number in the catalog is not told to anybody outside: it would say how many others there
     are.
@@ -311,7 +313,7 @@ def history_page(data: Json) -> HistoryPage:
         stream=data["stream"],
         records=tuple(
             HistoryEntry(**{**one, "at": datetime.fromisoformat(one["at"])})
-            for one in _known(data["records"], HistoryEntry)
+            for one in _drop_unknown_keys(data["records"], HistoryEntry)
         ),
         limit=data["limit"],
         offset=data["offset"],
@@ -360,14 +362,14 @@ def job(data: Json) -> Job:
         finished_at=_moment(data["finished_at"]),
         progress=None
         if progress is None
-        else next(Progress(**one) for one in _known([progress], Progress)),
+        else next(Progress(**one) for one in _drop_unknown_keys([progress], Progress)),
         report=data["report"] or {},
         error_code=error.get("code", ""),
         error=error.get("message", ""),
     )
 
 
-def _known(objects: Iterable[Json], kind: Any) -> Iterable[dict[str, Any]]:
+def _drop_unknown_keys(objects: Iterable[Json], kind: Any) -> Iterable[dict[str, Any]]:
     """Objects whose keys are the fields of a class: those of them that this version knows,
     because a newer service may send more.
     """

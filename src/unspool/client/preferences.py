@@ -1,4 +1,4 @@
-"""What the caller's own settings say about questions."""
+"""Settings of the caller that go with a request."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preferences:
-    """Those of the caller's settings that go with a question.
+    """Settings of the caller that go with a request.
 
-    What they leave open, the service's decide.
+    The service decides those that are None.
     """
 
     project: str = ""

@@ -1,5 +1,6 @@
-"""Where a service is and how it is spoken to: its address, the key, what its answers mean, and
-when a call is made again. Nothing is sent here.
+"""Address and key of a service, the meaning of its responses, and when to retry.
+
+Nothing is sent here.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _BY_STATUS: Mapping[int, type[UnspoolError]] = {
 
 
 class Service:
-    """One service. Its text never holds the key."""
+    """Service at an address. Its `str` never contains the key."""
 
     def __init__(self, address: str, *, key: str, request_s: float, answer_s: float) -> None:
         self.place = _place(address)
@@ -68,7 +69,7 @@ class Service:
             warnings.warn(
                 f"the key is sent to {self.place} without encryption; use https:// for any "
                 f"machine but this one",
-                stacklevel=4,
+                stacklevel=3,
             )
         self._key = key
         self.request_s = request_s + GRACE_S
@@ -80,18 +81,18 @@ class Service:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What goes with every request."""
+        """Headers of every request."""
         own = {"Accept": "application/json, text/event-stream", "User-Agent": "unspool"}
         return {**own, "Authorization": f"Bearer {self._key}"} if self._key else own
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nobody on the way can read what is sent."""
+        """True if the connection is encrypted."""
         return self.place.startswith("https:")
 
     @property
     def patience(self) -> httpx2.Timeout:
-        """How long to wait for each step of a request."""
+        """Time-outs of each step of a request."""
         return httpx2.Timeout(self.request_s, connect=min(CONNECT_S, self.request_s))
 
     def url(self, call: Call[Any]) -> str:
@@ -99,7 +100,7 @@ class Service:
         return self.place + call.target
 
     def value(self, call: Call[_T], answer: httpx2.Response) -> _T:
-        """What an answer says; whatever says something else is an error."""
+        """Parse a response. Raise the error that it contains."""
         if answer.status_code not in (200, 201, 202):
             raise self.error_of(answer)
         try:
@@ -110,14 +111,12 @@ class Service:
             ) from error
 
     def error_of(self, answer: httpx2.Response) -> UnspoolError:
-        """What an answer that is no success means: the error that a corpus of this process would
-        raise.
-        """
-        said = _said(answer)
+        """Return the error of a failed response, as a corpus of this process raises it."""
+        said = _parse_error(answer)
         if said is None:
             return self._by_proxy(answer.status_code)
         code, message, request_id = said
-        error = self.made(
+        error = self.build_error(
             code, message, status=answer.status_code, retry_after=retry_after(answer.headers)
         )
         if request_id:
@@ -125,7 +124,7 @@ class Service:
             error.add_note(f"{self} knows more of it as request {request_id}")
         return error
 
-    def made(
+    def build_error(
         self, code: str, message: str, *, status: int = 500, retry_after: float | None = None
     ) -> UnspoolError:
         """The error that a code stands for."""
@@ -141,7 +140,7 @@ class Service:
         return kind(message)
 
     def _by_proxy(self, status: int) -> UnspoolError:
-        """What an answer means that no unspool has written."""
+        """Return the error for a response of a proxy."""
         if status in (429, 502, 503, 504):
             return UnreachableError(
                 f"{self} cannot be reached through what stands before it ({status}); try again "
@@ -175,9 +174,7 @@ class Service:
         )
 
     def pause(self, call: Call[Any], error: UnspoolError, attempt: int) -> float | None:
-        """How long to wait before a call that has failed so many times is made again, in
-        seconds; None where it is not.
-        """
+        """Return the seconds to wait before the next attempt; None if there is none."""
         may_help = call.repeats or isinstance(error, ThrottledError)  # which has done nothing yet
         if (
             attempt > RETRIES
@@ -216,7 +213,7 @@ def _place(address: str) -> str:
 
 
 def _is_private(place: str) -> bool:
-    """Whether what is sent there cannot be read on the way."""
+    """Return True if nobody on the way can read the traffic."""
     parts = urlsplit(place)
     host = parts.hostname or ""
     if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -227,7 +224,7 @@ def _is_private(place: str) -> bool:
         return False
 
 
-def _said(answer: httpx2.Response) -> tuple[str, str, str] | None:
+def _parse_error(answer: httpx2.Response) -> tuple[str, str, str] | None:
     """Code, message and request id of an error as unspool writes it."""
     try:
         found = json.loads(answer.content)["error"]

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import CancelledError
-from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Self
 
-import anyio
 import httpx2
 
 from unspool.answering.events import Event, EventReader, TooLongError
 from unspool.calling import Stream
 from unspool.client import parsing
 from unspool.client.call import Call
-from unspool.client.sending import AsyncSender, Sender
+from unspool.client.sending import Sender
 from unspool.client.service import Service
 from unspool.domain.answers import Answer
 from unspool.errors import InputError, UnreachableError
+from unspool.threads import get_cancellation
 
 MAX_EVENT_BYTES = 64_000_000  # an answer comes with the chunks that it cites
 
 
 class _Reading:
-    """What has been read of an answer."""
+    """State of an answer that is being read."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
@@ -34,20 +32,20 @@ class _Reading:
         self.answer: Answer | None = None
 
     def feed(self, data: bytes) -> list[str]:
-        """The pieces of text in what has come."""
+        """Return the pieces of text in some bytes."""
         try:
-            return [piece for event in self._events.feed(data) for piece in self._told(event)]
+            return [piece for event in self._events.feed(data) for piece in self._read_event(event)]
         except TooLongError as error:
             raise self._service.strange("with an event that does not end") from error
 
     def finish(self) -> None:
-        """There is no more; an answer that is not whole by now never will be."""
+        """Raise `UnreachableError` if the answer is incomplete."""
         if self.answer is None:
             raise UnreachableError(
                 f"{self._service} broke off in the middle of its answer; ask again"
             )
 
-    def _told(self, event: Event) -> Iterator[str]:
+    def _read_event(self, event: Event) -> Iterator[str]:
         try:
             data = json.loads(event.data)
             if event.name == "text":
@@ -64,13 +62,14 @@ class RemoteAnswerStream:
     """An answer as it is written: iterate over its text, then look at `answer`.
 
     `close` ends the request at once and may be called from another thread; so does leaving a `with`
-    block, and dropping the object. Whoever is waiting for a piece then gets an `InputError`.
+    block, and dropping the object. A thread that waits for a piece then gets an `InputError`.
     """
 
     def __init__(self, sender: Sender, call: Call[Any]) -> None:
         self._is_over = True  # until it has begun
         self._reading = _Reading(sender.service)
         self._stream = sender.stream(call)
+        get_cancellation().register(self._stream.close)
         # which does not know this object: once it is dropped, it is gone
         self._pieces = _pieces(self._stream, self._reading)
         next(self._pieces)  # nothing but that the service has found what it will answer from
@@ -79,7 +78,14 @@ class RemoteAnswerStream:
     @property
     def answer(self) -> Answer:
         """The whole answer. Before the end, an `InputError`."""
-        return _whole(self._reading.answer, is_over=self._is_over)
+        if self._reading.answer is None:
+            state = (
+                "was closed before its end; ask again"
+                if self._is_over
+                else "is not at its end; iterate over its text first"
+            )
+            raise InputError(f"the answer {state}")
+        return self._reading.answer
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -128,130 +134,3 @@ def _pieces(stream: Stream, reading: _Reading) -> Generator[str, None, None]:
     for data in coming:
         yield from reading.feed(data)
     reading.finish()
-
-
-class AsyncRemoteAnswerStream:
-    """An answer as it is written, awaited piece by piece.
-
-    A task that is cancelled while it waits ends the request at once.
-    """
-
-    def __init__(self, sender: AsyncSender) -> None:
-        self._service = sender.service
-        self._reading = _Reading(sender.service)
-        self._sender = sender
-        self._open = AsyncExitStack()
-        self._data: AsyncIterator[bytes] | None = None
-        self._waiting: list[str] = []
-        self._scope: anyio.CancelScope | None = None
-        self._deadline = math.inf
-        self._is_over = self._is_closed = False
-
-    async def begin(self, call: Call[Any]) -> Self:
-        """Ask; returns when the service has found what it will answer from."""
-        self._deadline = anyio.current_time() + self._service.timeout_s
-        try:
-            coming = await self._begun(call)
-        except BaseException:
-            await self._end()
-            raise
-        self._data = coming.aiter_bytes()
-        return self
-
-    async def _begun(self, call: Call[Any]) -> httpx2.Response:
-        try:
-            coming = await self._open.enter_async_context(self._sender.stream(call))
-            if coming.status_code != 200:
-                await coming.aread()
-                raise self._service.error_of(coming)
-        except httpx2.TimeoutException as error:
-            raise self._service.late() from error
-        except httpx2.HTTPError as error:
-            raise self._service.away(error) from error
-        return coming
-
-    @property
-    def answer(self) -> Answer:
-        """The whole answer. Before the end, an `InputError`."""
-        return _whole(self._reading.answer, is_over=self._is_over)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> str:
-        if self._waiting and not self._is_over:
-            return self._waiting.pop(0)
-        if self._is_over:
-            raise StopAsyncIteration
-        piece: str | None = None
-        try:
-            with anyio.CancelScope(deadline=self._deadline) as self._scope:
-                piece = await self._next()
-            is_cut = self._scope.cancelled_caught
-        except BaseException:
-            await self._end()
-            raise
-        finally:
-            self._scope = None
-        if is_cut:
-            await self._end()
-            if self._is_closed:
-                raise InputError("the answer was closed while it was written; ask again")
-            raise self._service.late()
-        if piece is None:
-            await self._end()
-            raise StopAsyncIteration
-        return piece
-
-    async def _next(self) -> str | None:
-        assert self._data is not None
-        try:
-            while not self._waiting:
-                data = await anext(self._data, None)
-                if data is None:
-                    self._reading.finish()
-                    return None
-                self._waiting += self._reading.feed(data)
-        except httpx2.TimeoutException as error:
-            raise self._service.late() from error
-        except httpx2.HTTPError as error:
-            raise UnreachableError(
-                f"{self._service} broke off in the middle of its answer "
-                f"({type(error).__name__}); ask again"
-            ) from error
-        return self._waiting.pop(0)
-
-    async def close(self) -> None:
-        """End it. What has been written is lost, unless it was the whole."""
-        self._is_closed = True
-        if self._scope is not None:
-            self._scope.cancel()  # whoever waits for a piece ends it
-        else:
-            await self._end()
-
-    async def _end(self) -> None:
-        self._is_over = True
-        with anyio.CancelScope(shield=True):
-            await self._open.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-
-def _whole(answer: Answer | None, *, is_over: bool) -> Answer:
-    if answer is None:
-        state = (
-            "was closed before its end; ask again"
-            if is_over
-            else "is not at its end; iterate over its text first"
-        )
-        raise InputError(f"the answer {state}")
-    return answer
