@@ -22,7 +22,7 @@ from unspool.domain.reports import BadRecord, OnProgress, RememberReport
 from unspool.errors import ConflictError, InputError, SwitchedError
 
 if TYPE_CHECKING:
-    from unspool.sources.conversations.loading import Intake
+    from unspool.sources.conversations.loading import ImportCounts
 
 
 class RemoteConversations:
@@ -63,27 +63,31 @@ class RemoteConversations:
         name = project or self._project
         check_project(name)
         started = time.monotonic()
-        intake = loading.Intake()
-        for read in loading.batches(paths, project=name, intake=intake, on_progress=on_progress):
+        counts = loading.ImportCounts()
+        for read in loading.read_batches(
+            paths, project=name, counts=counts, on_progress=on_progress
+        ):
             for batch in split_batches(read, calls.conversation_of, most=self._most):
-                self._load_batch(batch, intake)
-        return intake.report(name, time.monotonic() - started)
+                self._load_batch(batch, counts)
+        return counts.report(name, time.monotonic() - started)
 
-    def _load_batch(self, some: Sequence[Conversation], intake: Intake) -> None:
+    def _load_batch(self, some: Sequence[Conversation], counts: ImportCounts) -> None:
         """Store a batch. If it is refused, store halves of it, and report the refused one."""
         try:
-            intake.add(self._sender.send(calls.save(some)))
+            counts.add(self._sender.send(calls.save(some)))
             return
         except (InputError, ConflictError) as error:
             if isinstance(error, SwitchedError):
                 raise
             if len(some) == 1:
                 position = "the whole conversation"
-                intake.refuse(BadRecord(source=some[0].id, position=position, reason=str(error)))
+                counts.add_bad_record(
+                    BadRecord(source=some[0].id, position=position, reason=str(error))
+                )
                 return
         half = len(some) // 2
-        self._load_batch(some[:half], intake)
-        self._load_batch(some[half:], intake)
+        self._load_batch(some[:half], counts)
+        self._load_batch(some[half:], counts)
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
         """Append messages to a conversation, or create it. The messages before are not read.
