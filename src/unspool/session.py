@@ -194,10 +194,9 @@ class Resources:
         self._answers: Answers | None = None
         self._replaced: list[Session] = []  # another thread may still search with them
         self._checked_at = 0.0
-        opened, setting = open_embedder(settings, embedder)
-        self.search_catalog: Catalog = self._open_search_catalog()
         self.windows: WindowStore | None = None
-        self.session = Session(self, settings, opened, setting)
+        self.session = Session(self, settings, *open_embedder(settings, embedder))
+        self.search_catalog: Catalog = self._open_search_catalog()
         try:
             if not settings.database.read_address:
                 self.windows = WindowStore(self.search_catalog.open_windows())
