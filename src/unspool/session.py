@@ -54,6 +54,7 @@ class Session:
         self._cache = open_cache(settings, embedder)
         self._guard = threading.RLock()
         self._stores: dict[Catalog, IndexStore] = {}
+        self.space_id: int | None = None  # vector space of the indexes; None before one is open
         self._engine: SearchEngine | None = None
         self._proof: Proof | None = None
 
@@ -115,11 +116,6 @@ class Session:
             jobs=self._settings.indexing.jobs,
         )
 
-    @property
-    def space_id(self) -> int | None:
-        """Vector space of the indexes; None if none is open."""
-        return next((store.space_id for store in self._stores.values()), None)
-
     def close(self) -> None:
         """Close every index and the search engine."""
         with self._guard:
@@ -132,11 +128,11 @@ class Session:
         with self._guard:
             self._resources.check_open()
             if catalog not in self._stores:
-                own = self.embedder
+                own, self.space_id = self.embedder, self._ensure_space(catalog)
                 self._stores[catalog] = open_store(
                     catalog,
                     self._settings,
-                    space_id=self._ensure_space(catalog),
+                    space_id=self.space_id,
                     name=own.name,
                     revision=own.revision,
                     dimension=own.dimension,
@@ -285,7 +281,8 @@ class Resources:
             with self.search_catalog.read() as connection:
                 space = spaces.find_active_space(connection)
             # A replica may not have the new space yet.
-            if space is not None and self.session.space_id != space.id:
+            # A session without an index was made by another thread just now.
+            if space is not None and self.session.space_id not in (None, space.id):
                 replaced, self.session = self.session, self._switch(space)
                 self._replaced.append(replaced)
 

@@ -15,6 +15,7 @@ from unspool.domain.conversations import (
     Conversation,
     ConversationRecord,
     Message,
+    check_files,
     check_saved,
 )
 from unspool.domain.documents import Chunk, check_project
@@ -57,9 +58,7 @@ class RemoteConversations:
         """
         from unspool.sources.conversations import loading
 
-        paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-        if not paths:
-            raise InputError("no file was given; name at least one export")
+        paths = check_files(files)
         name = project or self._project
         check_project(name)
         started = time.monotonic()

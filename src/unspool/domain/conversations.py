@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 
 from unspool.domain.documents import Metadata, check_path, check_project, checked_metadata, storable
 from unspool.errors import InputError
@@ -148,6 +149,14 @@ def check_saved(conversations: Sequence[Conversation]) -> None:
         raise InputError("the conversations belong to several projects; save one project at a time")
     if len({one.id for one in conversations}) < len(conversations):
         raise InputError("two of the conversations have the same id; give each id once")
+
+
+def check_files(files: Sequence[str | Path] | str | Path) -> list[Path]:
+    """Return the paths of exports to import. Raise `InputError` if there are none."""
+    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    if not paths:
+        raise InputError("no file was given; name at least one export")
+    return paths
 
 
 def fingerprint(message: Message) -> bytes:

@@ -148,7 +148,7 @@ class ReembedReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectStatus:
-    """A project at a glance. `waiting` chunks are stored but not yet absorbed by the index."""
+    """A project at a glance. `waiting` chunks are stored but not indexed yet."""
 
     name: str
     root: str

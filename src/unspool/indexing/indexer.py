@@ -23,7 +23,7 @@ from unspool.indexing.preparing import Chunker, collect_passages, prepare_docume
 from unspool.sources.secrets.masking import limit_warnings, redact_address, warn_about_secrets
 
 # Chunks between commits to the index. Each commit leaves a segment that is merged later.
-ABSORB_CHUNKS = 8_000
+FLUSH_CHUNKS = 8_000
 # With a cheap embedder, embedding so few texts or documents is faster than a lookup of their
 # vectors.
 SMALL_WRITE = 16
@@ -97,13 +97,13 @@ class Indexer:
             position = self.store.get_position(project_id)
             projects.prune_removals(connection, project_id, upto=position)
 
-    def keep_up(self, project_id: int, *, written: int, absorbed: int) -> int:
+    def flush_chunks(self, project_id: int, *, written: int, flushed: int) -> int:
         """Let the store catch up during a long write.
 
-        `written` and `absorbed` count chunks. Returns the new value of `absorbed`.
+        `written` and `flushed` count chunks. Returns the new value of `flushed`.
         """
-        if written - absorbed < ABSORB_CHUNKS:
-            return absorbed
+        if written - flushed < FLUSH_CHUNKS:
+            return flushed
         self.store.flush(project_id)
         return written
 

@@ -108,7 +108,7 @@ class FolderRun:
         self.reports: list[IndexReport] = []  # of parts of the run
         self.processed = 0  # files
         self.chunks = 0
-        self.absorbed = 0  # chunks
+        self.flushed = 0  # chunks
 
     def begin(
         self, project: str, root: str, token: str, scanned: Scan, scanned_at: datetime
@@ -229,8 +229,8 @@ class FolderRun:
             self.chunks += stored.chunks
             self.processed += len(outcomes)
             self._emit_progress()
-            self.absorbed = self.indexer.keep_up(
-                self.project.id, written=self.chunks, absorbed=self.absorbed
+            self.flushed = self.indexer.flush_chunks(
+                self.project.id, written=self.chunks, flushed=self.flushed
             )
 
     def _write(

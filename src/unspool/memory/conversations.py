@@ -12,6 +12,7 @@ from unspool.domain.conversations import (
     Conversation,
     ConversationRecord,
     Message,
+    check_files,
     check_saved,
 )
 from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
@@ -65,9 +66,7 @@ class Conversations:
         """
         from unspool.memory import saving
 
-        paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
-        if not paths:
-            raise InputError("no file was given; name at least one export")
+        paths = check_files(files)
         name = project or self._project
         check_project(name)
         return self._emit(

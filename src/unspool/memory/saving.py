@@ -83,13 +83,13 @@ def load(
     """Import exports of conversations. An unreadable record is reported, the rest imported."""
     started = time.monotonic()
     counts = ImportCounts()
-    project_id, absorbed = None, 0
+    project_id, flushed = None, 0
     for batch in loading.read_batches(
         files, project=project, counts=counts, on_progress=on_progress
     ):
         project_id = _save_batch(indexer, batch, counts) or project_id
         if project_id is not None:
-            absorbed = indexer.keep_up(project_id, written=counts.chunks, absorbed=absorbed)
+            flushed = indexer.flush_chunks(project_id, written=counts.chunks, flushed=flushed)
     if project_id is not None:
         counts.warnings += filter(None, [indexer.store.finish_run(project_id)])
     return counts.report(project, time.monotonic() - started)

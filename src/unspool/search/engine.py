@@ -187,26 +187,21 @@ class SearchEngine:
         timings: _Timings,
     ) -> BuiltPage:
         """Build the first page, from a stored window if one can be stored."""
-        signer = self._make_signer(caller)
+        signer, size = self._make_signer(caller), PageRequest.create(request)
         vector = None if query is None else query.vector
-        size = PageRequest.create(request)
+
+        def build(window: ResultWindow) -> BuiltPage:
+            extender = _Extender(self, window, timings, (request, vector))
+            return self._build_page(window, Cursor(), size, extender)
+
         signed = SignedWindow(signer, request, first)
         if self._windows is None or self._options.continuations == "signed" or not request.depth:
-            extender = _Extender(self, signed, timings, (request, vector))
-            return self._build_page(signed, Cursor(), size, extender)
+            return build(signed)
+        kept = None if query is None else query.kept
         try:
-            stored = StoredWindow(
-                self._windows,
-                signer,
-                request,
-                [first],
-                query_vector=None if query is None else query.kept,
-            )
-            extender = _Extender(self, stored, timings, (request, vector))
-            return self._build_page(stored, Cursor(), size, extender)
+            return build(StoredWindow(self._windows, signer, request, [first], query_vector=kept))
         except ServiceError:  # its message names a path of this machine
-            extender = _Extender(self, signed, timings, (request, vector))
-            built = self._build_page(signed, Cursor(), size, extender)
+            built = build(signed)
             warnings = (*built.page.warnings, _SIGNED_WARNING)
             return built._replace(page=replace(built.page, warnings=warnings))
 

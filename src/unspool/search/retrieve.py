@@ -113,12 +113,21 @@ def retrieve(
     A project with a hint is continued by the vector index itself, behind the depth of `previous`.
     `seen` chunks are left out of the tail.
     """
-    hints = hints or {}
+    hints, plan = hints or {}, request.plan
 
     def ask(project: int) -> Retrieved:
-        more = depth - previous.depth if previous is not None and project in hints else depth
-        hint = hints.get(project)
-        return _ask(retrievers, request, vector, project, weights[project], depth, more, hint)
+        by_vector = by_words = None
+        if plan.uses_vectors and vector is not None:
+            # With a hint the vector index returns only the candidates that follow it.
+            k = depth - previous.depth if previous is not None and project in hints else depth
+            by_vector = retrievers.vectors.search(
+                project, vector, k=k, where=request.filter, hint=hints.get(project)
+            )
+        if plan.uses_words:
+            by_words = retrievers.words.search(
+                project, weights[project], k=depth, where=request.filter
+            )
+        return Retrieved(project, by_vector, by_words)
 
     ids = [project.id for project in request.projects]
     found = list(map(ask, ids) if len(ids) < 2 else retrievers.executor.map(ask, ids))
@@ -204,27 +213,6 @@ def weigh_projects(words: WordIndex, request: SearchRequest) -> dict[int, Weight
 def exclude(ids: Ids, others: Ids) -> Ids:
     """Return ids in their order, without the others."""
     return ids[~np.isin(ids, others)] if len(ids) and len(others) else ids
-
-
-def _ask(
-    retrievers: Retrievers,
-    request: SearchRequest,
-    vector: Vectors | None,
-    project: int,
-    weights: Weights,
-    depth: int,
-    more: int,
-    hint: str | None,
-) -> Retrieved:
-    """Search one project. With a hint the vector index returns only the `more` that follow it."""
-    by_vector = by_words = None
-    if request.plan.uses_vectors and vector is not None:
-        by_vector = retrievers.vectors.search(
-            project, vector, k=more, where=request.filter, hint=hint
-        )
-    if request.plan.uses_words:
-        by_words = retrievers.words.search(project, weights, k=depth, where=request.filter)
-    return Retrieved(project, by_vector, by_words)
 
 
 def _is_exhausted(found: Sequence[Retrieved], depth: int, hints: Mapping[int, str]) -> bool:

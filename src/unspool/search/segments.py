@@ -82,7 +82,7 @@ def rank_first(
             number=0, start=0, served=Served.WINDOW, entries=NO_ENTRIES, tail=tail
         )
         segment, selections = _select(retrievers, request, segment, retrieved, None, share=pool)
-        return _rank(retrievers, request, vector, segment, selections, weights, None)
+        return _rank(retrievers, request, vector, segment, selections, weights, NO_ENTRIES)
 
 
 def rank_more(
@@ -108,7 +108,8 @@ def rank_more(
         projects = sum(1 for one in tail.unranked if one.total)
         share = max(1, STEP // sides // max(1, projects))
         segment, selections = _select(retrievers, request, segment, {}, seen, share=share)
-        return _rank(retrievers, request, vector, segment, selections, weights, window)
+        entries = window.seen_entries()
+        return _rank(retrievers, request, vector, segment, selections, weights, entries)
 
 
 def _open_snapshot(retrievers: Retrievers, request: SearchRequest) -> AbstractContextManager[None]:
@@ -186,23 +187,23 @@ def _rank(
     segment: WindowSegment,
     selections: Sequence[_Selection],
     weights: Mapping[int, Weights],
-    window: ResultWindow | None,
+    seen: Entries,
 ) -> WindowSegment:
-    """Return the segment with its entries, ranked on the scale of the first segment."""
-    plan, tail = request.plan, segment.tail
+    """Return the segment with its entries, ranked on the scale of the first segment.
+
+    `seen` contains the entries of the earlier ones.
+    """
+    plan, tail, is_first = request.plan, segment.tail, not segment.number
     wanted = [id_ for one in selections for id_ in one.ids.tolist()]
     known = _load_candidates(retrievers, request, wanted)
-    candidates = list(known.values())
-    if window is not None:
-        candidates = _drop_replacements(retrievers, candidates, window.seen_entries())
-    majority = _find_majority(plan, candidates) if window is None else tail.majority
+    candidates = _drop_replacements(retrievers, list(known.values()), seen)
+    majority = _find_majority(plan, candidates) if is_first else tail.majority
     scores = _score(retrievers, request, vector, selections, weights, majority)
     fused, scale = _fuse(plan, scores, tail.scale, selections)
     order = ranking.rank_candidates(
         candidates, fused, terms=tuple(plan.weights), identifiers=plan.identifiers
     )
-    texts = frozenset() if window is None else frozenset(window.seen_entries()["text_key"].tolist())
-    grouped, repeats = ranking.group_copies(order, texts)
+    grouped, repeats = ranking.group_copies(order, frozenset(seen["text_key"].tolist()))
     entries = _make_entries(grouped, segment.low)
     shown = entries["score"][~entries["is_copy"]]
     if request.min_score is not None:
@@ -213,7 +214,7 @@ def _rank(
     return replace(
         segment,
         entries=entries,
-        best=float(shown[0]) if window is None and len(shown) else segment.best,
+        best=float(shown[0]) if is_first and len(shown) else segment.best,
         low=float(shown[-1]) if len(shown) else segment.low,
         dropped=np.array([id_ for id_ in known if id_ not in kept], dtype=np.int64),
         repeats=len(repeats),

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -221,7 +221,7 @@ class ResultWindow(ABC):
     """Frozen ranking of one search: its request and the segments that are loaded."""
 
     def __init__(
-        self, signer: Signer, request: SearchRequest, segments: Sequence[WindowSegment]
+        self, signer: Signer, request: SearchRequest, segments: Iterable[WindowSegment]
     ) -> None:
         self.request = request
         self._signer = signer
@@ -296,7 +296,7 @@ class StoredWindow(ResultWindow):
         store: WindowStore,
         signer: Signer,
         request: SearchRequest,
-        segments: Sequence[WindowSegment],
+        segments: Iterable[WindowSegment],
         *,
         name: bytes | None = None,
         query_vector: tuple[bytes, bytes] | None = None,
@@ -319,7 +319,7 @@ class StoredWindow(ResultWindow):
         request = SearchRequest.decode(row.request)
         _check_row(row, request, signer)
         check_space(request, space_id)
-        return cls(store, signer, request, map_rows(row.segments), name=name), cursor
+        return cls(store, signer, request, map(unpack_segment, row.segments), name=name), cursor
 
     @property
     def name(self) -> bytes:
@@ -345,7 +345,7 @@ class StoredWindow(ResultWindow):
             raise SweptContinuationError(
                 "this continuation made room for newer ones; search again", request=self.request
             )
-        self._segments = map_rows(rows)
+        self._segments = list(map(unpack_segment, rows))
 
     def substitutes(self) -> dict[int, int]:
         """Return the chunk that was shown in place of a deleted one, by position."""
@@ -370,11 +370,6 @@ class StoredWindow(ResultWindow):
         return continuations.write(
             self.name, cursor, catalog=self._signer.catalog, key=self._signer.key
         )
-
-
-def map_rows(rows: Iterable[SegmentRow]) -> list[WindowSegment]:
-    """Return stored segments."""
-    return [unpack_segment(row) for row in rows]
 
 
 def last_score(entries: Entries) -> float | None:

@@ -92,7 +92,7 @@ def doctor(flags: dict[str, str | None], as_json: bool) -> int:
     examples=("unspool repair", "unspool repair --database sqlite:///notes.db"),
 )
 def repair(flags: dict[str, str | None], as_json: bool) -> None:
-    """Make the index absorb everything that is stored, and rebuild what is missing or damaged."""
+    """Bring the index up to date, and rebuild missing or damaged parts."""
     with opened(flags) as corpus, Bar() as bar:
         repaired = corpus.refresh(on_progress=bar)
         projects = corpus.status()

@@ -94,8 +94,8 @@ def _read_node(builder: ConversationBuilder, node: Any, log: ErrorLog) -> list[M
     if kind is None:
         kind, name = AuthorKind.USER, name or clean_author(author.get("role"))
     at = log.parse_time(message.get("create_time"))
-    template = Message(text="", author=name, kind=kind, at=at, id=parse_id(message.get("id")))
-    messages = content.read_messages(builder, _unwrap(body), template)
+    header = content.MessageHeader(name, kind, at, parse_id(message.get("id")))
+    messages = content.read_messages(builder, _unwrap(body), header)
     tool = clean_author(message.get("recipient"))
     if kind is AuthorKind.ASSISTANT and tool not in ("", "all"):
         return [

@@ -52,18 +52,16 @@ def _read_messages(builder: ConversationBuilder, one: Any, log: ErrorLog) -> lis
     kind = parse_kind(one.get("sender"))
     author = "" if kind else clean_author(one.get("sender"))
     at = log.parse_time(one.get("created_at"))
-    template = Message(
-        text="", author=author, kind=kind or AuthorKind.USER, at=at, id=parse_id(one.get("uuid"))
-    )
-    messages = content.read_messages(builder, one.get("content") or None, template)
+    header = content.MessageHeader(author, kind or AuthorKind.USER, at, parse_id(one.get("uuid")))
+    messages = content.read_messages(builder, one.get("content") or None, header)
     if not messages and isinstance(one.get("text"), str):
         # Early exports had no blocks.
-        messages = content.read_messages(builder, one["text"], template)
+        messages = content.read_messages(builder, one["text"], header)
     pasted = _join_attachments(one)
     if messages and pasted:
         return [replace(messages[0], text=f"{messages[0].text}\n\n{pasted}"), *messages[1:]]
     text = "" if messages else pasted or _name_file(one)
-    return [replace(template, text=text)] if text else messages
+    return [header.make_message(text)] if text else messages
 
 
 def _join_attachments(one: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from datetime import datetime
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -43,15 +43,28 @@ class ContentPart(NamedTuple):
     is_placeholder: bool = False  # in place of an image or file
 
 
+class MessageHeader(NamedTuple):
+    """Fields of a message apart from its text."""
+
+    author: str = ""
+    kind: AuthorKind = AuthorKind.USER
+    at: datetime | None = None
+    id: str = ""
+
+    def make_message(self, text: str) -> Message:
+        """Return the message with a text."""
+        return Message(text=text, author=self.author, kind=self.kind, at=self.at, id=self.id)
+
+
 def read_messages(
     builder: ConversationBuilder,
     content: Any,
-    template: Message,
+    header: MessageHeader,
     calls: Iterable[ContentPart] = (),
 ) -> list[Message]:
     """Return the messages in a content: its text, and each call and answer of a tool.
 
-    They have the author, kind and time of the template. The first has its id, the others a number
+    They have the author, kind and time of the header. The first has its id, the others a number
     after it. Raise `RecordError` if the content is invalid.
     """
     parts = list(_split_content(builder, content, 0))
@@ -60,18 +73,15 @@ def read_messages(
     messages: list[Message] = []
     for tool, group in groupby([*parts, *calls], key=lambda part: part.tool):
         texts = [part.text for part in group]
-        author, kind = template.author, template.kind
         if tool is None:
-            texts = ["\n\n".join(texts)]
+            texts, own = ["\n\n".join(texts)], header
         else:
-            author, kind = clean_author(tool), AuthorKind.TOOL
-        messages += [
-            replace(template, text=clean_text(text), author=author, kind=kind) for text in texts
-        ]
-    return [
-        replace(message, id=f"{template.id}/{number}") if template.id and number > 1 else message
-        for number, message in enumerate(messages, start=1)
-    ]
+            own = header._replace(author=clean_author(tool), kind=AuthorKind.TOOL)
+        for text in texts:
+            if messages and header.id:
+                own = own._replace(id=f"{header.id}/{len(messages) + 1}")
+            messages.append(own.make_message(clean_text(text)))
+    return messages
 
 
 def read_call(

@@ -71,8 +71,8 @@ def _read_messages(builder: ConversationBuilder, one: Any, log: ErrorLog) -> lis
         author = author or builder.tools.get(str(one.get("tool_call_id")), "")
         text = content.format_answer(text)
     at = log.parse_time(one.get("at", one.get("timestamp", one.get("created_at"))))
-    template = Message(text="", author=author, kind=kind, at=at, id=parse_id(one.get("id")))
-    return content.read_messages(builder, text, template, _read_calls(builder, one))
+    header = content.MessageHeader(author, kind, at, parse_id(one.get("id")))
+    return content.read_messages(builder, text, header, _read_calls(builder, one))
 
 
 def _read_author(one: dict[str, Any]) -> tuple[AuthorKind, str]:

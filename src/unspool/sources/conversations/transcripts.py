@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Conversation, Message
@@ -130,15 +129,14 @@ class TranscriptReader:
         if record.get("isCompactSummary"):
             author_kind = AuthorKind.SYSTEM
         is_model = author_kind is AuthorKind.ASSISTANT
-        template = Message(
-            text="",
+        header = content.MessageHeader(
             author=clean_author(message.get("model")) if is_model else "",
             kind=author_kind,
             at=log.parse_time(record.get("timestamp")),
             id=parse_id(record.get("uuid")),
         )
-        messages = content.read_messages(builder, message.get("content"), template)
-        builder.title = self._summaries.pop(template.id, "") or builder.title
+        messages = content.read_messages(builder, message.get("content"), header)
+        builder.title = self._summaries.pop(header.id, "") or builder.title
         yield from self._add(session, builder, messages)
 
     def _add(
@@ -172,8 +170,8 @@ class TranscriptReader:
         if kind is None or self._has_messages:
             return
         builder = self._merger.open_conversation(self._rollout)
-        template = Message(text="", kind=kind, at=log.parse_time(record.get("timestamp")))
-        messages = content.read_messages(builder, payload.get("message"), template)
+        header = content.MessageHeader(kind=kind, at=log.parse_time(record.get("timestamp")))
+        messages = content.read_messages(builder, payload.get("message"), header)
         self._announced = messages[0].text if messages else None
         yield from self._add(self._rollout, builder, messages)
 
@@ -182,10 +180,10 @@ class TranscriptReader:
     ) -> Iterator[Conversation]:
         builder = self._merger.open_conversation(self._rollout)
         kind = get_text(item.get("type"))
-        template = Message(text="", at=log.parse_time(record.get("timestamp")))
+        header = content.MessageHeader(at=log.parse_time(record.get("timestamp")))
         parts: list[content.ContentPart] = []
         if kind == "message":
-            yield from self._read_item_message(builder, item, template)
+            yield from self._read_item_message(builder, item, header)
         elif kind in _CALLS:
             name = clean_author(item.get("name")) or kind.removesuffix("_call").replace("_", " ")
             keys = ("arguments", "input", "action")
@@ -195,18 +193,18 @@ class TranscriptReader:
         elif kind in _ANSWERS and (text := content.format_answer(item.get("output"))):
             tool = builder.tools.get(str(item.get("call_id")), "")
             parts = [content.ContentPart(text, tool)]
-        messages = content.read_messages(builder, None, template, parts)
+        messages = content.read_messages(builder, None, header, parts)
         yield from self._merger.add_messages(self._rollout, messages)
 
     def _read_item_message(
-        self, builder: ConversationBuilder, item: dict[str, Any], template: Message
+        self, builder: ConversationBuilder, item: dict[str, Any], header: content.MessageHeader
     ) -> Iterator[Conversation]:
         announced, self._announced, self._has_messages = self._announced, None, True
         kind = parse_kind(item.get("role")) or AuthorKind.USER
-        template = replace(template, kind=kind, id=parse_id(item.get("id")))
+        header = header._replace(kind=kind, id=parse_id(item.get("id")))
         messages = [
             one
-            for one in content.read_messages(builder, item.get("content"), template)
+            for one in content.read_messages(builder, item.get("content"), header)
             if not one.text.lstrip().startswith(_INSTRUCTIONS) and one.text != announced
         ]
         yield from self._add(self._rollout, builder, messages)
