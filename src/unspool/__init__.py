@@ -40,6 +40,7 @@ from unspool.domain.reports import (
     Failure,
     IndexReport,
     Masked,
+    MoveReport,
     Progress,
     ProjectStatus,
     ReembedPlan,
@@ -51,6 +52,7 @@ from unspool.domain.reports import (
 from unspool.errors import UnspoolError
 from unspool.memory.conversations import Conversations
 from unspool.memory.history import History, MemoryHistory
+from unspool.moving import move
 from unspool.opening import open
 from unspool.settings import Settings, UntrustedFolderWarning
 from unspool.switching import drop_old, reembed
@@ -87,6 +89,7 @@ __all__ = [
     "Masked",
     "MemoryHistory",
     "Message",
+    "MoveReport",
     "Origin",
     "Outcome",
     "Page",
@@ -114,6 +117,7 @@ __all__ = [
     "UntrustedFolderWarning",
     "Usage",
     "drop_old",
+    "move",
     "open",
     "reembed",
 ]

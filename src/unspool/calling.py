@@ -1,4 +1,4 @@
-"""Calls to hosted models over HTTP: one client, and one table of what an answer means.
+"""Calls to hosted models over HTTP: a client, and the meaning of each response.
 
 Embedders and answers use it.
 """
@@ -9,18 +9,14 @@ import email.utils
 import functools
 import logging
 import re
-import socket
 import ssl
-import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import CancelledError
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
 
@@ -35,139 +31,155 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
+from unspool.streaming import ResponseStream
 
 # a word such as context_length_exceeded; a sentence may repeat what was sent, or the key
 _REASON = re.compile(r"[\w.-]{1,60}")
+_AZURE = re.compile(r"https?://[^/?#]*\.azure\.(com|us|cn)(:[0-9]+)?([/?#]|$)", re.IGNORECASE)
 _NUMBER = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 CONNECT_S = 10.0
-MAX_ERROR_BYTES = 65_536  # of what a server says instead of beginning to answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What messages tell to change: the beginning of the variables' names, the one that names
-    the model, and two hints.
+    """Names for error messages: the prefix of the variables, the variable of the model, and two
+    cures.
     """
 
     prefix: str
     model: str
-    slower: str  # what helps where a server asks to be called less often
-    refused: str  # what may be the matter where it refuses what it was sent
+    slower: str  # cure if a server asks for fewer calls
+    refused: str  # possible cause if a server refuses a request
+
+
+class _Meaning(NamedTuple):
+    """Error class, sentence and cure for some HTTP statuses."""
+
+    statuses: frozenset[int]
+    error: type[UnspoolError]
+    happened: str
+    cure: str
+
+
+_MEANINGS = (
+    _Meaning(
+        frozenset({401, 403}),
+        RejectedError,
+        "refused the key",
+        "set {prefix}_KEY to one that may use this model",
+    ),
+    _Meaning(
+        frozenset({402, 429}),
+        RejectedError,
+        "has no quota left for this key",
+        "raise it there, or set another {prefix}_KEY",
+    ),
+    _Meaning(
+        frozenset({404, 405, *range(300, 400)}),
+        RejectedError,
+        "has no such model or address",
+        "correct {model} or {prefix}_URL",
+    ),
+    _Meaning(frozenset({408}), ServiceTimeoutError, "gave up waiting", "try again"),
+)
+
+
+class ServerOptions(Protocol):
+    """Options of a server: address, key and time limit of a call."""
 
     @property
     def url(self) -> str:
-        return f"{self.prefix}_URL"
+        """Address; empty for the provider's own."""
 
     @property
     def key(self) -> str:
-        return f"{self.prefix}_KEY"
+        """Key; empty for none."""
 
     @property
-    def timeout(self) -> str:
-        return f"{self.prefix}_TIMEOUT_S"
+    def timeout_s(self) -> int:
+        """Time limit of a call."""
 
 
-def trusted() -> ssl.SSLContext:
-    """Whose certificates are believed, as httpx reads it, but not anew for each client, which
-    takes 25 ms.
+def load_certificates() -> ssl.SSLContext:
+    """Return the trusted certificates as httpx loads them, but once instead of for each client,
+    which takes 25 ms.
     """
-    return _trusted(ssl.get_default_verify_paths())
+    return _load_certificates(ssl.get_default_verify_paths())
 
 
 @functools.lru_cache(maxsize=4)
-def _trusted(paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
-    return httpx2.create_ssl_context()  # the environment says where they are, as `paths` tells
+def _load_certificates(paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    return httpx2.create_ssl_context()  # reads the same variables as `paths`
 
 
-class Called(Protocol):
-    """Who answers with a stream: how long one may take, and what it means that none comes."""
+class ModelServer:
+    """Address of a hosted model.
 
-    timeout_s: float
-
-    def error_of(self, answer: httpx2.Response) -> UnspoolError:
-        """What an answer that is no success means."""
-        ...
-
-    def away(self, error: Exception) -> UnreachableError:
-        """A server that could not be reached."""
-        ...
-
-    def late(self) -> ServiceTimeoutError:
-        """A server that took too long."""
-        ...
-
-
-class Server:
-    """One address that is called.
-
-    Safe to use from several threads; it follows no redirection, which could carry the key
-    elsewhere.
+    Safe to use from several threads. Redirects are not followed, because they could leak the key.
     """
 
     def __init__(
         self,
-        url: str,
+        provider: str,
+        model: str,
+        options: ServerOptions,
         *,
-        name: str,
-        key: str,
-        timeout_s: float,
-        headers: Mapping[str, str],
+        url: str,
+        path: str = "",
+        example: str,
         names: Names,
+        headers: Mapping[str, str],
         kept: int = 20,
     ) -> None:
-        parts = parts_of(url, names)
-        if not key.isascii() or re.search(r"[\s\x00-\x1f]", key):
-            raise ConfigError(
-                f"{names.key} holds a space or a character that no key has; copy it again"
-            )
+        """Open a client. `url` is the provider's own address, `path` is appended to either."""
+        _check_access(provider, model, options, example=example, names=names)
+        self._url = build_url(options.url or url, path, names)
+        parts = urlsplit(self._url)
         port = f":{parts.port}" if parts.port else ""
         self.place = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        self.name = f"{provider}:{model}"
         self.names = names
-        self.timeout_s = timeout_s
-        self._name = name
-        self._url = url
-        self._key = key
-        patience = httpx2.Timeout(timeout_s, connect=min(CONNECT_S, timeout_s))
-        limits = httpx2.Limits(max_keepalive_connections=kept)
+        self.timeout_s: float = options.timeout_s
+        self._key = options.key
         self._client = httpx2.Client(
-            timeout=patience, headers=dict(headers), limits=limits, verify=trusted()
+            timeout=httpx2.Timeout(self.timeout_s, connect=min(CONNECT_S, self.timeout_s)),
+            headers=dict(headers),
+            limits=httpx2.Limits(max_keepalive_connections=kept),
+            verify=load_certificates(),
         )
         weakref.finalize(self, self._client.close)
-        # it notes every address it calls, and one may hold a password
+        # it logs every address it calls, which may contain a password
         logging.getLogger("httpx2").setLevel(logging.WARNING)
 
     def post(self, body: Mapping[str, Any]) -> Any:
-        """What the server answers, read as JSON; whatever it says instead of an answer is an
-        error that names it.
-        """
+        """Return the server's response to a request, read as JSON."""
         deadline = time.monotonic() + self.timeout_s
         try:
             with self._client.stream("POST", self._url, json=body) as coming:
                 data = bytearray()
-                for some in coming.iter_raw():
-                    data += some
-                    # the client only bounds the wait for each piece
+                for piece in coming.iter_raw():
+                    data += piece
+                    # the client limits only the wait for each piece
                     if time.monotonic() > deadline:
                         raise self.late()
-                answer = httpx2.Response(
-                    coming.status_code, headers=coming.headers, content=bytes(data)
-                )
         except httpx2.TimeoutException as error:
             raise self.late() from error
         except httpx2.HTTPError as error:
             raise self.away(error) from error
-        if answer.status_code != 200:
-            raise self.error_of(answer)
+        response = httpx2.Response(coming.status_code, headers=coming.headers, content=bytes(data))
+        if response.status_code != 200:
+            raise self.error_of(response)
         try:
-            return answer.json()
+            return response.json()
         except (ValueError, RecursionError) as error:
             raise ServiceError(
-                f"{self} did not answer with JSON; is {self.names.url} the address of its API?"
+                f"{self} did not answer with JSON; is {self.names.prefix}_URL the address of its "
+                f"API?"
             ) from error
 
-    def stream(self, body: Mapping[str, Any]) -> Stream:
-        """What the server answers, piece by piece as it comes."""
-        return Stream(
+    def stream(self, body: Mapping[str, Any]) -> ResponseStream:
+        """Return the server's response, piece by piece."""
+        return ResponseStream(
             self,
             lambda extensions: self._client.stream(
                 "POST", self._url, json=body, extensions=extensions
@@ -175,246 +187,127 @@ class Server:
         )
 
     def away(self, error: Exception) -> UnreachableError:
-        """A server that could not be reached."""
+        """Return the error for a server that could not be reached."""
         return UnreachableError(
             f"{self} cannot be reached ({type(error).__name__}); start it, or correct "
-            f"{self.names.url}"
+            f"{self.names.prefix}_URL"
         )
 
     def late(self) -> ServiceTimeoutError:
-        """A server that took too long."""
+        """Return the error for a server that took too long."""
         return ServiceTimeoutError(
-            f"{self} did not answer in time; try again, or raise {self.names.timeout}"
+            f"{self} did not answer in time; try again, or raise {self.names.prefix}_TIMEOUT_S"
         )
 
     def wrong(self, what: str) -> ServiceError:
-        """An answer that is none."""
-        return ServiceError(f"{self} {what}; nothing of it was kept, see to that server")
+        """Return the error for an invalid response."""
+        return ServiceError(f"{self} {what}; nothing of it was kept, check that server")
 
     def __str__(self) -> str:
-        return f"{self._name} at {self.place}"
+        return f"{self.name} at {self.place}"
 
-    def error_of(self, answer: httpx2.Response) -> UnspoolError:
-        """What an answer that is no success means."""
-        status, reason = answer.status_code, _reason(answer)
+    def error_of(self, response: httpx2.Response) -> UnspoolError:
+        """Return the error for a response without success."""
+        status, reason, names = response.status_code, _read_reason(response), self.names
         if self._key and self._key in reason:
             reason = ""
         said = f"{status} {reason}".strip()
+        after = retry_after(response.headers)
         if status == 429 and reason not in ("insufficient_quota", "billing_hard_limit_reached"):
-            after = retry_after(answer.headers)
             return RateLimitedError(
-                f"{self} asks to be called less often ({said}); {self.names.slower}",
-                retry_after=after,
+                f"{self} asks to be called less often ({said}); {names.slower}", retry_after=after
             )
-        if status in (503, 529) and (after := retry_after(answer.headers)) is not None:
+        if status in (503, 529) and after is not None:
             return RateLimitedError(
                 f"{self} has too much to do ({said}); try again later", retry_after=after
             )
-        if status in (401, 403):
-            return RejectedError(
-                f"{self} refused the key ({said}); set {self.names.key} to one that may use this "
-                f"model"
-            )
-        if status in (402, 429):
-            return RejectedError(
-                f"{self} has no quota left for this key ({said}); raise it there, or set another "
-                f"{self.names.key}"
-            )
-        if status in (404, 405) or 300 <= status < 400:
-            return RejectedError(
-                f"{self} has no such model or address ({said}); correct {self.names.model} or "
-                f"{self.names.url}"
-            )
-        if status == 408:
-            return ServiceTimeoutError(f"{self} gave up waiting ({said}); try again")
+        for one in _MEANINGS:
+            if status in one.statuses:
+                cure = one.cure.format(prefix=names.prefix, model=names.model)
+                return one.error(f"{self} {one.happened} ({said}); {cure}")
         if 400 <= status < 500:
             return _RefusedError(
-                f"{self._name} refused what it was sent ({said}); {self.names.refused}", answer
+                f"{self.name} refused what it was sent ({said}); {names.refused}", response
             )
         return UnreachableError(f"{self} is not well ({said}); try again later")
 
 
-class Stream:
-    """One answer in bytes, as they come. `close` may be called from any thread and ends the request
-    at once; so does the time limit.
-
-    The first bytes are none: they say that the server has accepted, which may be long before it has
-    something to say.
-    """
-
-    def __init__(
-        self,
-        server: Called,
-        call: Callable[[dict[str, Any]], AbstractContextManager[httpx2.Response]],
-    ) -> None:
-        self._server = server
-        self._call = call
-        self._guard = threading.Lock()
-        self._socket: socket.socket | None = None
-        self._is_closed = self._is_late = False
-        self.content_type = ""  # known with the first bytes
-
-    def __iter__(self) -> Generator[bytes, None, None]:
-        # the client only bounds the wait for each piece
-        late = threading.Timer(self._server.timeout_s, self._expire)
-        late.daemon = True
-        late.start()
-        has_begun = False
-        try:
-            with self._call({"trace": self._trace}) as coming:
-                if coming.status_code != 200:
-                    raise self._server.error_of(_read_part(coming))
-                has_begun = True
-                self.content_type = (
-                    coming.headers.get("content-type", "").partition(";")[0].strip().lower()
-                )
-                yield b""
-                yield from coming.iter_bytes()
-            self._check()  # a connection that was cut can look like one that ended
-        except httpx2.HTTPError as error:
-            self._check()
-            if isinstance(error, httpx2.TimeoutException):
-                raise self._server.late() from error
-            if has_begun:
-                raise UnreachableError(
-                    f"{self._server} broke off in the middle of its answer "
-                    f"({type(error).__name__}); try again"
-                ) from error
-            raise self._server.away(error) from error
-        finally:
-            late.cancel()
-            with self._guard:
-                self._socket = None
-
-    def close(self) -> None:
-        """End it. Whoever is reading gets a `CancelledError`."""
-        self._is_closed = True
-        self._cut()
-
-    def _expire(self) -> None:
-        self._is_late = True
-        self._cut()
-
-    def _check(self) -> None:
-        if self._is_closed:
-            raise CancelledError
-        if self._is_late:
-            raise self._server.late()
-
-    def _trace(self, name: str, details: dict[str, Any]) -> None:
-        """Told by the client of each step: the way to the socket, which closing the response
-        from another thread would not wake.
-        """
-        if name.endswith(("connect_tcp.complete", "start_tls.complete")):
-            with self._guard:
-                self._socket = details["return_value"].get_extra_info("socket")
-            self._check()  # it may have been closed before there was a socket to cut
-
-    def _cut(self) -> None:
-        with self._guard:
-            if self._socket is not None:
-                with suppress(OSError):  # it is gone already
-                    # not that of TLS, which would say good-bye first
-                    socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-
-
-def _read_part(coming: httpx2.Response) -> httpx2.Response:
-    """An answer with the beginning of what it says, which is where a server says what is wrong;
-    it may go on and on.
-    """
-    said = b""
-    for piece in coming.iter_bytes(MAX_ERROR_BYTES):
-        said += piece
-        if len(said) >= MAX_ERROR_BYTES:
-            break
-    headers = coming.headers.copy()
-    headers.pop("content-encoding", None)  # it is unpacked already
-    return httpx2.Response(coming.status_code, headers=headers, content=said)
-
-
-def check_access(
-    provider: str, model: str, *, url: str, key: str, example: str, names: Names
+def _check_access(
+    provider: str, model: str, options: ServerOptions, *, example: str, names: Names
 ) -> None:
-    """Refuse a provider without a model, or without the key that the provider's own server
-    wants.
-    """
+    """Reject a missing model, an invalid key, and a missing key for the provider's own server."""
     if not model:
         raise ConfigError(
             f"{provider} needs a model; set {names.model}={provider}:{example}, or the name your "
             f"server has for one"
         )
-    if not key and not url:
+    if not options.key and not options.url:
         raise ConfigError(
-            f"{provider} wants a key; set {names.key}, or {names.url} to a server of your own "
-            f"that speaks the same"
+            f"{provider} needs a key; set {names.prefix}_KEY, or {names.prefix}_URL to a server "
+            f"of your own that speaks the same"
+        )
+    if not options.key.isascii() or re.search(r"[\s\x00-\x1f]", options.key):
+        raise ConfigError(
+            f"{names.prefix}_KEY contains a space or a character that no key has; copy it again"
         )
 
 
+def bearer_header(key: str) -> dict[str, str]:
+    """Return the header that most servers expect a key in."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
 def key_headers(key: str, url: str) -> dict[str, str]:
-    """How a key is shown to a server that speaks as OpenAI does; Azure wants it under another
-    name.
+    """Return the header for a key in OpenAI's protocol. Azure expects another one."""
+    return {"api-key": key} if key and _AZURE.match(url) else bearer_header(key)
+
+
+def build_url(url: str, path: str, names: Names) -> str:
+    """Return an address with the path of a call, unless it already ends with the path.
+
+    Its query stays, which Azure needs. Reject an address that cannot be called.
     """
-    if not key:
-        return {}
-    is_azure = (urlsplit(url).hostname or "").endswith((".azure.com", ".azure.us", ".azure.cn"))
-    return {"api-key": key} if is_azure else {"Authorization": f"Bearer {key}"}
-
-
-def endpoint(url: str, path: str, names: Names) -> str:
-    """An address with the path of a call, unless it ends with it already; what stands behind a
-    question mark, as Azure has it, stays.
-    """
-    parts = parts_of(url, names)
-    given = parts.path.rstrip("/")
-    return urlunsplit(parts._replace(path=given if given.endswith(path) else f"{given}{path}"))
-
-
-def parts_of(url: str, names: Names) -> SplitResult:
-    """The parts of an address, if it is one that can be called."""
     try:
         parts = urlsplit(url)
-        if (
+        is_valid = (
             parts.scheme in ("http", "https")
             and parts.port != 0
             and (parts.hostname or "").encode("idna")
             and httpx2.URL(url)
-        ):
-            return parts
-    except (
-        ValueError,
-        httpx2.InvalidURL,
-        # a port that is no number, a name that is none; the message would repeat the address, with
-        # what it may hold
-    ):
-        pass
-    raise AddressError(
-        f"{names.url} is no address of a server; give one such as http://localhost:11434/v1"
-    )
+        )
+    # an invalid port or host name; the message would repeat the address with its password
+    except (ValueError, httpx2.InvalidURL):
+        is_valid = False
+    if not is_valid:
+        raise AddressError(
+            f"{names.prefix}_URL is no address of a server; give one such as "
+            f"http://localhost:11434/v1"
+        )
+    given = parts.path.rstrip("/") if path else parts.path
+    return urlunsplit(parts._replace(path=given if given.endswith(path) else f"{given}{path}"))
 
 
 class _RefusedError(InputError):
-    """The server says that the request is wrong.
+    """Refusal of a request by its server.
 
-    `about` holds what it said, for the caller to look into, never to show.
+    `about` is the response, for comparison only. It is never shown.
     """
 
-    def __init__(self, message: str, answer: httpx2.Response) -> None:
+    def __init__(self, message: str, response: httpx2.Response) -> None:
         super().__init__(message)
-        self.about = answer.text[:2000]
+        self.about = response.text[:2000]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return InputError, (str(self),)
 
 
 def is_about(error: InputError, word: str) -> bool:
-    """Whether a server refused a request because of a field of this name."""
+    """Return True if a server refused a request because of the field of this name."""
     return isinstance(error, _RefusedError) and word in error.about
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How long a server asks to be left alone, in seconds: a number, a date, or milliseconds as
-    some have it.
-    """
+    """Return the seconds that a server asks to wait: a number, a date, or milliseconds."""
     if _NUMBER.fullmatch(milliseconds := headers.get("retry-after-ms", "")):
         return float(milliseconds) / 1000
     text = headers.get("retry-after", "")
@@ -422,20 +315,17 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return float(text)
     try:
         moment = email.utils.parsedate_to_datetime(text)
-    except (TypeError, ValueError, OverflowError):  # the last for a time zone without end
+    except (TypeError, ValueError, OverflowError):  # OverflowError: a huge time zone
         return None
-    return max(
-        0.0,
-        (
-            (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime.now(UTC)
-        ).total_seconds(),
-    )
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def _reason(answer: httpx2.Response) -> str:
-    """The word that a server has for what is wrong."""
+def _read_reason(response: httpx2.Response) -> str:
+    """Return the server's word for the error, if it has one."""
     try:
-        found = answer.json()
+        found = response.json()
     except (ValueError, RecursionError):
         return ""
     error = found.get("error", found) if isinstance(found, dict) else {}

@@ -1,6 +1,4 @@
-"""When a call may be made, and made again: not while a server has asked to be left alone, and
-not more often than allowed.
-"""
+"""Rate limits and retries of calls to a server."""
 
 from __future__ import annotations
 
@@ -17,15 +15,14 @@ from unspool.errors import RateLimitedError, ThrottledError, UnspoolError
 _T = TypeVar("_T")
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0
-LONGEST_WAIT_S = 120.0  # a server that asks for more than this is believed and not waited for
+LONGEST_WAIT_S = 120.0  # a call is not retried if a server asks for a longer wait
 
 
-def pause_after(error: UnspoolError, attempt: int) -> float | None:
-    """How long to wait before a call is repeated that has failed so many times, in seconds; None
-    where it should not be.
+def compute_pause(error: UnspoolError, attempt: int) -> float | None:
+    """Return the seconds to wait before the next attempt; None if it would fail again.
 
-    What a server asks for counts; otherwise twice as long every time, half of it by chance, so that
-    callers who failed together come back apart.
+    A wait that the server asks for counts. Otherwise the pause doubles with each attempt, and half
+    of it is random, so that callers who failed together come back apart.
     """
     if not error.retryable:
         return None
@@ -35,8 +32,8 @@ def pause_after(error: UnspoolError, attempt: int) -> float | None:
     return longest * random.uniform(0.5, 1)  # noqa: S311 - nothing secret
 
 
-class Pace:
-    """One for all threads that call a server. What is asked of one of them holds for all."""
+class Backoff:
+    """Rate limits and pauses that all threads calling a server share."""
 
     def __init__(
         self,
@@ -55,50 +52,49 @@ class Pace:
         self._paused_until = 0.0
 
     def wait(self, tokens: int, *, sleep: Callable[[float], object] | None = None) -> None:
-        """Wait for the turn of a call with so many tokens.
+        """Wait until a call with this number of tokens may begin.
 
-        A `sleep` that returns early for good ends it.
+        A `sleep` that returns True ends the wait.
         """
         with self._guard:
             now = self._clock()
-            turn = max(self._free_at, now)
-            self._free_at = turn + max(self._per_request_s, tokens * self._per_token_s)
-        while (left := turn - self._clock()) > 0:
+            begin = max(self._free_at, now)
+            self._free_at = begin + max(self._per_request_s, tokens * self._per_token_s)
+        while (left := begin - self._clock()) > 0:
             if (sleep or self._sleep)(left):
                 return
             with self._guard:
-                turn = max(turn, self._paused_until)
+                begin = max(begin, self._paused_until)
 
     def pause(self, seconds: float) -> None:
-        """Let nobody call for so long."""
+        """Delay all calls."""
         with self._guard:
             self._paused_until = max(self._paused_until, self._clock() + seconds)
             self._free_at = max(self._free_at, self._paused_until)
 
 
-def repeated(
+def retry(
     call: Callable[[], _T],
     *,
-    pace: Pace,
+    backoff: Backoff,
     tokens: int = 0,
     retries: int,
     patience_s: float = LONGEST_WAIT_S,
     abandoned: threading.Event,
 ) -> _T:
-    """What a call gives, made again as long as that may help and nobody has to wait longer than
-    `patience_s` for the next attempt.
+    """Call a function, and retry it while that may help and a pause takes at most `patience_s`.
 
-    Set `abandoned` where nobody waits any more: it ends the waiting with a `CancelledError`.
+    Setting `abandoned` ends the wait with a `CancelledError`.
     """
     for attempt in count(1):
-        pace.wait(tokens, sleep=abandoned.wait)
+        backoff.wait(tokens, sleep=abandoned.wait)
         if abandoned.is_set():
             raise CancelledError
         try:
             return call()
         except UnspoolError as error:
-            pause = pause_after(error, attempt)
+            pause = compute_pause(error, attempt)
             if pause is None or pause > patience_s or attempt > retries or abandoned.is_set():
                 raise
-        pace.pause(pause)
+        backoff.pause(pause)
     raise AssertionError("unreachable")

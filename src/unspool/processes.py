@@ -51,15 +51,15 @@ _OUT_OF_MEMORY = pickle.dumps(MemoryError())
 
 
 class ChildEndedError(Exception):
-    """The child ended before it sent the message that was expected."""
+    """End of a child before it sent the expected message."""
 
 
 class ChildOverdueError(ChildEndedError):
-    """The child was killed because it sent no message in time."""
+    """End of a child that was killed because it sent no message in time."""
 
 
 class ChildMemoryError(ChildEndedError):
-    """The child reached its memory limit."""
+    """End of a child that reached its memory limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +74,16 @@ class Limits:
 
 
 class Child:
-    """An isolated process that runs a function, given as `module:function`, with a `Channel` to
+    """Isolated process that runs a function, given as `module:function`, with a `Channel` to
     this process.
     """
 
     def __init__(
         self, target: str, *, memory_bytes: int = 0, variables: Mapping[str, str] | None = None
     ) -> None:
-        user_sites = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
         setup = {
             "path": trusted_path(),
-            "user_sites": user_sites,
+            "user_sites": [site.getusersitepackages()] if site.ENABLE_USER_SITE else [],
             "package": _PACKAGE_FOLDER,
             "target": target,
             "memory_bytes": memory_bytes,
@@ -95,17 +94,14 @@ class Child:
             f"utf8={sys.flags.utf8_mode}",
             *(["-B"] if sys.flags.dont_write_bytecode else []),
         ]
-        environment = {**isolated_environment(), **(variables or {})}
         self._process = subprocess.Popen(
             [sys.executable, *options, "-c", _START],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env={**isolated_environment(), **(variables or {})},
         )
-        self._input, self._output = (
-            cast(BinaryIO, self._process.stdin),
-            cast(BinaryIO, self._process.stdout),
-        )
+        self._input = cast(BinaryIO, self._process.stdin)
+        self._output = cast(BinaryIO, self._process.stdout)
         self._lock = threading.Lock()
         self._limit: float | None = None  # seconds that the parent waits for the present message
         self._received = 0  # messages
@@ -197,7 +193,7 @@ class Child:
 
 
 class Channel:
-    """The child's side of the pipes."""
+    """Pipes of a child to its parent."""
 
     def __init__(self, incoming: BinaryIO, outgoing: BinaryIO) -> None:
         self._incoming, self._outgoing = incoming, outgoing
@@ -229,7 +225,7 @@ def run_target(target: str, memory_bytes: int) -> None:
     sys.unraisablehook = lambda error: None
     channel = Channel(sys.stdin.buffer, outgoing)
     channel.send(None)
-    _limit_crash_dumps()
+    _set_limit("RLIMIT_CORE", 0, 0)  # a crash dump would contain the texts of this process
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     if memory_bytes:
         limit_memory(memory_bytes, memory_bytes)
@@ -273,14 +269,33 @@ def isolated_children() -> Iterator[None]:
 
     They inherit the environment and `sys.path`.
     """
-    variables, path = dict(os.environ), sys.path[:]  # noqa: TID251 - restored below
-    _replace_environment(isolated_environment())
-    sys.path[:] = [*trusted_path(), _PACKAGE_FOLDER]
+    path = sys.path[:]
+    names = dict.fromkeys(os.environ)  # noqa: TID251
+    with set_variables({**names, **isolated_environment()}):
+        sys.path[:] = [*trusted_path(), _PACKAGE_FOLDER]
+        try:
+            yield
+        finally:
+            sys.path[:] = path
+
+
+@contextlib.contextmanager
+def set_variables(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of the environment during a block, and remove those that are None."""
+    before = {name: os.environ.get(name) for name in variables}  # noqa: TID251
+    _update_environment(variables)
     try:
         yield
     finally:
-        sys.path[:] = path
-        _replace_environment(variables)
+        _update_environment(before)
+
+
+def _update_environment(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)  # noqa: TID251
+        else:
+            os.environ[name] = value  # noqa: TID251
 
 
 def trusted_path() -> list[str]:
@@ -298,36 +313,26 @@ def trusted_path() -> list[str]:
     ]
 
 
-def _replace_environment(variables: Mapping[str, str]) -> None:
-    os.environ.clear()  # noqa: TID251
-    os.environ.update(variables)  # noqa: TID251
-
-
 def limit_memory(soft_bytes: int, hard_bytes: int | None = None) -> None:
-    """Bound this process's private memory.
+    """Limit the private memory of this process.
 
     A hard limit is final, a soft one can be changed below it. Only Linux enforces them.
     """
+    _set_limit("RLIMIT_DATA", soft_bytes, hard_bytes)
+
+
+def _set_limit(name: str, soft: int, hard: int | None) -> None:
     # Windows has no limits, and a lower one may be set already
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1] if hard_bytes is None else hard_bytes
-        resource.setrlimit(resource.RLIMIT_DATA, (soft_bytes, hard))
-
-
-def _limit_crash_dumps() -> None:
-    """Let no crash write a file that contains the texts of this process."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        kind = getattr(resource, name)
+        most = resource.getrlimit(kind)[1] if hard is None else hard
+        resource.setrlimit(kind, (soft, most))
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process when its parent was killed, also in the middle of a file that takes for
-    ever.
-    """
+    """End this process when its parent was killed, even while it reads an endless file."""
     while os.getppid() == parent:
         time.sleep(_ORPHANED_S)
     os._exit(1)

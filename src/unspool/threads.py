@@ -103,7 +103,7 @@ def call_in_loop(callback: Callable[[Result], None] | None) -> Callable[[Result]
 
 
 class Closable(Protocol):
-    """An object with a `close` method that is awaited."""
+    """Object with a `close` method that is awaited."""
 
     async def close(self) -> None:
         """Close every file and connection."""
@@ -126,7 +126,7 @@ async def manage(
 
 
 class TextStream(Protocol):
-    """An answer as it is written, read by a thread that waits for it."""
+    """Answer as it is written, read by a thread that waits for it."""
 
     @property
     def answer(self) -> Answer:
@@ -140,7 +140,7 @@ class TextStream(Protocol):
 
 
 class AsyncAnswerStream:
-    """An answer as it is written, awaited piece by piece.
+    """Answer as it is written, awaited piece by piece.
 
     A task that is cancelled while it waits ends the request at once.
     """

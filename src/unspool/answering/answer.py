@@ -1,6 +1,4 @@
-"""Answers: search, show the hits to a model, and hand on what it says with every citation
-checked.
-"""
+"""Answers: search, show the hits to a model, and check every citation in its reply."""
 
 from __future__ import annotations
 
@@ -11,15 +9,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from unspool.answering.citations import Citations
 from unspool.answering.models import AnswerModel, ReplyFacts
 from unspool.answering.options import AnswerOptions
-from unspool.answering.prompt import Prompt, Shown, prompt, search_text
+from unspool.answering.prompt import EMPTY, Prompt, build_prompt, build_query
 from unspool.domain.answers import Answer, Citation, Usage
-from unspool.domain.conversations import Message
+from unspool.domain.conversations import Message, check_turns
 from unspool.domain.events import AnswerFinished, Outcome
 from unspool.domain.queries import Page
 from unspool.errors import InputError
@@ -35,22 +32,22 @@ NOTHING = "Nothing was found about this."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Work:
-    """A question with what was found for it."""
+    """Question with its hits."""
 
     question: str
     page: Page
-    prompt: Prompt | None  # None where nothing was found
-    model: AnswerModel | None
-    turns: int  # of the conversation, whether there was room for them or not
+    prompt: Prompt  # empty if nothing was found
+    model: AnswerModel | None  # None if there is none, or nothing to show to it
+    turns: int  # of the conversation, including those that did not fit
     begun: float
     search_s: float
 
 
 class AnswerStream:
-    """An answer as it is written: iterate over its text, then look at `answer`.
+    """Answer as it is written: iterate over its text, then read `answer`.
 
-    `close` ends the request at once and may be called from another thread; so does leaving a `with`
-    block, and dropping the object. Whoever is waiting for a piece then gets an `InputError`.
+    `close` ends the request at once and may be called from another thread. Leaving a `with` block
+    and dropping the object do the same. A thread that waits for a piece then gets an `InputError`.
     """
 
     def __init__(
@@ -64,20 +61,19 @@ class AnswerStream:
         self._answer: Answer | None = None
         self._text: list[str] = []
         self._first_s: float | None = None
+        self._shown = work.prompt.shown
         self._citations = Citations(len(self._shown))
         self._facts = ReplyFacts()
-        self._reply: Iterator[str] = iter(())
-        if work.prompt is None:
-            self._reply = iter((NOTHING,))
-        elif work.model is not None:
-            self._reply = _pieces(
+        self._reply: Iterator[str] = iter(() if self._shown else (NOTHING,))
+        if work.model is not None:
+            self._reply = _check_reply(
                 work.model.stream(work.prompt.system, work.prompt.messages, max_tokens=max_tokens)
             )
         self._is_over = False
 
     @property
     def answer(self) -> Answer:
-        """The whole answer. Before the end, an `InputError`."""
+        """Whole answer. Before its end this raises an `InputError`."""
         if self._answer is None:
             state = (
                 "was closed before its end; ask again"
@@ -94,7 +90,7 @@ class AnswerStream:
         if self._is_over:
             raise StopIteration
         try:
-            text = self._next()
+            text = self._read()
         except CancelledError:
             self._end(Outcome.CANCELLED)
             raise InputError("the answer was closed while it was written; ask again") from None
@@ -108,7 +104,7 @@ class AnswerStream:
         return text
 
     def close(self) -> None:
-        """End it. What has been written is lost, unless it was the whole."""
+        """End the answer. Its text is lost, unless it was complete."""
         self._is_closed = True
         if not self._is_over:
             self._stop()
@@ -117,24 +113,15 @@ class AnswerStream:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __del__(self) -> None:
-        if not self._is_over:  # somebody left a loop over it
+        if not self._is_over:  # a loop over it was left
             self.close()
 
-    @property
-    def _shown(self) -> tuple[Shown, ...]:
-        return () if self._work.prompt is None else self._work.prompt.shown
-
-    def _next(self) -> str:
-        """The next text that is certain; empty at the end."""
+    def _read(self) -> str:
+        """Return the next text that is certain; '' at the end."""
         text = ""
         while not text:
             piece = next(self._reply, None)
@@ -150,39 +137,34 @@ class AnswerStream:
                     f"the model gave a {type(piece).__name__} instead of text; its `stream` "
                     f"yields pieces of text"
                 )
-            text = self._citations.feed(_whole_characters(piece))
+            text = self._citations.feed(_replace_halves(piece))
         if text:
             self._text.append(text)
-            self._first_s = self._passed() if self._first_s is None else self._first_s
+            self._first_s = self._measure() if self._first_s is None else self._first_s
         return text
 
     def _finish(self) -> None:
         work = self._work
-        cited = (
-            self._citations.used if work.model is not None else [one.number for one in self._shown]
-        )
-        outcome = (
-            Outcome.NOTHING
-            if work.prompt is None
-            else Outcome.CONTEXT
-            if work.model is None
-            else Outcome.ANSWERED
-        )
+        outcome, cited = Outcome.ANSWERED, self._citations.used
+        if not self._shown:
+            outcome = Outcome.NOTHING
+        elif work.model is None:
+            outcome, cited = Outcome.CONTEXT, [one.number for one in self._shown]
         self._answer = Answer(
             question=work.question,
             text="".join(self._text),
             citations=tuple(
                 Citation(number=number, hit=self._shown[number - 1].hit) for number in cited
             ),
-            model="" if work.prompt is None or work.model is None else work.model.name,
-            found=work.prompt is not None,
-            context="" if work.prompt is None else work.prompt.context,
+            model="" if work.model is None else work.model.name,
+            found=bool(self._shown),
+            context=work.prompt.context,
             dropped_citations=self._citations.dropped,
             usage=Usage(
                 searches=1,
                 hits=len(work.page.hits),
                 shown=len(self._shown),
-                context_tokens=0 if work.prompt is None else work.prompt.tokens,
+                context_tokens=work.prompt.tokens,
                 prompt_tokens=self._facts.prompt_tokens,
                 completion_tokens=self._facts.completion_tokens,
             ),
@@ -196,7 +178,7 @@ class AnswerStream:
 
     def _notes(self) -> Iterator[str]:
         work = self._work
-        if work.prompt is None:
+        if not self._shown:
             return
         if left := len(work.page.hits) - len(self._shown):
             yield (
@@ -235,39 +217,37 @@ class AnswerStream:
                 return
 
     def _end(self, outcome: Outcome) -> None:
-        """Tell of it, once."""
+        """Emit the event of the end, once."""
         with self._guard:
             if self._is_over:
                 return
             self._is_over = True
-        work, usage = self._work, self._facts
+        work = self._work
         self._emit(
             AnswerFinished(
                 outcome=outcome,
-                model="" if work.prompt is None or work.model is None else work.model.name,
+                model="" if work.model is None else work.model.name,
                 projects=len(work.page.projects),
                 hits=len(work.page.hits),
                 shown=len(self._shown),
-                turns=0 if work.prompt is None else work.prompt.turns,
+                turns=work.prompt.turns,
                 citations=len(self._citations.used),
                 dropped_citations=self._citations.dropped,
-                context_tokens=0 if work.prompt is None else work.prompt.tokens,
-                prompt_tokens=usage.prompt_tokens,
-                completion_tokens=usage.completion_tokens,
+                context_tokens=work.prompt.tokens,
+                prompt_tokens=self._facts.prompt_tokens,
+                completion_tokens=self._facts.completion_tokens,
                 search_s=work.search_s,
                 first_s=self._first_s,
-                total_s=self._passed(),
+                total_s=self._measure(),
             )
         )
 
-    def _passed(self) -> float:
+    def _measure(self) -> float:
         return time.monotonic() - self._work.begun
 
 
-def _pieces(reply: object) -> Iterator[str]:
-    """The reply as an iterator, which a model of one's own may have forgotten."""
-    if isinstance(reply, Iterator):
-        return reply
+def _check_reply(reply: object) -> Iterator[str]:
+    """Return the reply of a model as an iterator. Reject any other object of a user's model."""
     if isinstance(reply, Iterable) and not isinstance(reply, str):
         return iter(reply)
     raise InputError(
@@ -276,10 +256,8 @@ def _pieces(reply: object) -> Iterator[str]:
     )
 
 
-def _whole_characters(piece: str) -> str:
-    """The text without halves of characters, which a server may write as escapes and no file
-    takes.
-    """
+def _replace_halves(piece: str) -> str:
+    """Return a text without lone surrogates, which a server may escape and no file accepts."""
     return (
         piece
         if piece.isascii()
@@ -288,7 +266,7 @@ def _whole_characters(piece: str) -> str:
 
 
 class Answers:
-    """What is being answered in a corpus. Closing it ends all that is under way."""
+    """Answers that are being written in a corpus. Closing it ends them."""
 
     def __init__(
         self,
@@ -312,40 +290,34 @@ class Answers:
         model: AnswerModel | None,
         turns: Sequence[Message] = (),
     ) -> AnswerStream:
-        """Search, and have the model begin.
+        """Search, and start the model's reply.
 
-        Where nothing is found, or there is no model, none is called.
+        The model is called only if there are hits.
         """
         if not isinstance(question, str) or not question.strip():
             raise InputError("the question is blank; ask something")
-        for turn in turns:
-            if not isinstance(turn, Message):
-                raise InputError(
-                    f"the conversation holds a {type(turn).__name__}; give unspool.Message "
-                    f"objects, oldest first"
-                )
-        # lone surrogates: no JSON takes them
+        check_turns(turns)
+        # no JSON accepts lone surrogates
         question = question.encode("utf-8", "replace").decode()
         begun = time.monotonic()
-        page = search(search_text(question, turns))
+        page = search(build_query(question, turns))
         search_s = time.monotonic() - begun
-        made = None
+        prompt = EMPTY
         if page.hits:
-            # short, because it is repeated; whether a text holds it is looked at
-            nonce = secrets.token_hex(4)
-            made = prompt(
+            prompt = build_prompt(
                 question,
                 page.hits,
                 turns,
                 budget=self._options.context_tokens,
                 count_tokens=self._count_tokens,
-                nonce=nonce,
+                # short, because it is repeated; it is checked that no text contains it
+                nonce=secrets.token_hex(4),
             )
         work = _Work(
             question=question,
             page=page,
-            prompt=made,
-            model=model,
+            prompt=prompt,
+            model=model if page.hits else None,
             turns=len(turns),
             begun=begun,
             search_s=search_s,

@@ -1,10 +1,11 @@
-"""Server-sent events out of bytes, however they are cut. Pure."""
+"""Server-sent events, parsed from bytes in pieces of any length. Pure."""
 
 from __future__ import annotations
 
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 MAX_EVENT_BYTES = 1_000_000
@@ -12,29 +13,28 @@ _LINE_END = re.compile(rb"\r\n|\r(?!\Z)|\n")  # a \r at the very end may be half
 
 
 class TooLongError(ValueError):
-    """A line goes on and on."""
+    """Line or event that is too long."""
 
 
 class Event(NamedTuple):
-    """One event; `name` is empty where it has none."""
+    """Event. Its `name` may be empty."""
 
     name: str
     data: str
 
 
-def events(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The data of each event.
+def parse_events(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Yield the data of each event, without comments, names and ids.
 
-    What is not UTF-8 is replaced; comments, names and ids are left out.
+    Bytes that are not UTF-8 are replaced.
     """
     reader = EventReader()
-    for piece in pieces:
-        yield from (event.data for event in reader.feed(piece))
-    yield from (event.data for event in reader.finish())
+    for found in chain(map(reader.feed, pieces), (reader.finish(),)):
+        yield from (event.data for event in found)
 
 
 class EventReader:
-    """Takes bytes as they come, and gives the events that are whole by then."""
+    """Parser of events from bytes as they arrive."""
 
     def __init__(self, *, most: int = MAX_EVENT_BYTES) -> None:
         self._most = most
@@ -45,24 +45,23 @@ class EventReader:
         self._size = 0
 
     def feed(self, piece: bytes) -> Iterator[Event]:
-        """The events that end in a piece."""
+        """Yield the events that end in a piece."""
         self._rest += piece
         if self._is_first:
             if len(self._rest) < len(BOM_UTF8) and BOM_UTF8.startswith(self._rest):
-                return  # it may become a mark
+                return  # it may become a byte order mark
             self._rest, self._is_first = self._rest.removeprefix(BOM_UTF8), False
-        # Lines end as events have it: not at the other characters at which Python splits, which
-        # text may hold.
-        *whole, self._rest = _LINE_END.split(self._rest)
-        yield from self._events(whole)
+        # not `splitlines`, which also splits at characters that a text may contain
+        *lines, self._rest = _LINE_END.split(self._rest)
+        yield from self._parse(lines)
         if len(self._rest) > self._most:
             raise TooLongError
 
     def finish(self) -> Iterator[Event]:
-        """The last one, which need not be followed by an empty line."""
-        yield from self._events([*_LINE_END.split(self._rest.removesuffix(b"\r")), b""])
+        """Yield the last event, which may lack the empty line after it."""
+        yield from self._parse([*_LINE_END.split(self._rest.removesuffix(b"\r")), b""])
 
-    def _events(self, lines: Iterable[bytes]) -> Iterator[Event]:
+    def _parse(self, lines: Iterable[bytes]) -> Iterator[Event]:
         for line in lines:
             if not line:
                 if self._data:

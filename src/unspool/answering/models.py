@@ -1,4 +1,4 @@
-"""The port for models that answer."""
+"""Port of models that answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
-    """One message as models take it."""
+    """Message of a chat with a model."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -17,28 +17,25 @@ class ChatMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyFacts:
-    """What is known of a reply when it has ended; None where the provider does not say."""
+    """Facts about a complete reply; None if the provider does not report them."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    cut: str = ""  # why it ended before it was done, in one sentence; empty where it was done
+    cut: str = ""  # why the reply is incomplete, in one sentence
 
 
 class AnswerModel(Protocol):
-    """Somebody who answers. Safe to call from several threads.
+    """Model that answers. Safe to call from several threads.
 
-    `stream` returns an iterator over pieces of text. It may have `facts`, a `ReplyFacts`, once it
-    has ended, and `close()`, which ends it at once and may be called from another thread; a plain
-    generator is enough.
+    `stream` returns an iterator over pieces of text; a generator is enough. At its end it may have
+    `facts`, a `ReplyFacts`. It may have a method `close` that ends it from another thread.
     """
 
     @property
     def name(self) -> str:
-        """What the answer says who wrote it."""
-        ...
+        """Name of the model in answers."""
 
     def stream(
         self, system: str, messages: Sequence[ChatMessage], *, max_tokens: int
     ) -> Iterator[str]:
-        """The reply to the last message, piece by piece. `system` says how to go about it."""
-        ...
+        """Return the reply to the last message, piece by piece. `system` has the rules."""

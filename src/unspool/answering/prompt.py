@@ -1,8 +1,8 @@
-"""What a model is shown: instructions, hits with numbers, the last turns of a conversation, the
-question; within a budget. Pure.
+"""Prompts: instructions, hits with numbers, the last turns of a conversation and the question,
+within a budget. Pure.
 
-Text from the index is data. It stands between tags that carry a word of this call, the nonce, which
-no text can know; where one holds it all the same, another word is made of it.
+Text from the index is data. It is enclosed in tags with a random word of this call, the nonce. If a
+text contains the nonce, another one is derived from it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,19 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from unspool.answering.citations import without
+from unspool.answering.citations import remove_citations
 from unspool.answering.models import ChatMessage
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.queries import MAX_QUERY_CHARACTERS, Hit, Said
 from unspool.errors import InputError
 
-# characters of the turn before that a search for a question in a conversation takes along
+# characters of the user's last turn that are added to the query for a question
 MAX_REMINDER = 300
-# Words that some servers take for the end of a message or the beginning of another, wherever they
-# stand.
+# words that some servers take for the end or the beginning of a message
 _MARKERS = re.compile(
     r"(?<=<)(?=[|｜][\w▁]{1,40}[|｜]>)|(?<=\[)(?=/?(?:INST|SYSTEM_PROMPT)\])|(?<=<)(?=</?SYS>>)|(?<=<)(?=(?:start|end)_of_turn>)|(?<=<)(?=/?s>)"
 )
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 _SYSTEM = """You answer a question from passages that a search found in the user's own documents.
 
@@ -43,8 +42,8 @@ given here; numbers in brackets inside a passage or in the conversation are no c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A hit under its number, with the text that there was room for."""
+class ShownHit:
+    """Hit with its number, and the text of it that fits."""
 
     number: int
     hit: Hit
@@ -53,24 +52,27 @@ class Shown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What goes to the model. `tokens` are those of all of it."""
+    """Messages for the model. `tokens` counts all of them."""
 
     system: str
     messages: tuple[ChatMessage, ...]
-    shown: tuple[Shown, ...]
-    turns: int  # of the conversation, that there was room for
+    shown: tuple[ShownHit, ...]
+    turns: int  # of the conversation, as many as fit
     tokens: int
 
     @property
     def context(self) -> str:
-        """What is shown of the hits, for people: each under its number and its place."""
+        """Text of the hits for people, each with its number and location."""
         several = len({one.hit.chunk.project for one in self.shown}) > 1
         return "\n\n".join(
-            f"[{one.number}] {_place(one.hit, several=several)}\n{one.text}" for one in self.shown
+            f"[{one.number}] {_locate(one.hit, several=several)}\n{one.text}" for one in self.shown
         )
 
 
-def prompt(
+EMPTY = Prompt(system="", messages=(), shown=(), turns=0, tokens=0)
+
+
+def build_prompt(
     question: str,
     hits: Sequence[Hit],
     turns: Sequence[Message] = (),
@@ -79,62 +81,61 @@ def prompt(
     count_tokens: Callable[[str], int],
     nonce: str,
 ) -> Prompt:
-    """The prompt for a question: hits best first, each whole if it fits, else as a snippet, else
-    left out; turns get at most a third of the budget.
+    """Return the prompt for a question, with the best hits first.
 
-    A question that leaves no room for any hit is an `InputError`.
+    A hit is shown whole if it fits, else as a snippet, else not at all. Turns get at most a third
+    of the budget. A question that leaves no room for any hit is an `InputError`.
     """
-    nonce = _unused(
-        nonce,
-        [
-            question,
-            *(turn.text for turn in turns),
-            *(turn.speaker for turn in turns),
-            *_texts(hits),
-        ],
-    )
+    nonce = _avoid(nonce, [question, *(turn.text + turn.speaker for turn in turns), *_texts(hits)])
     system = _SYSTEM.format(nonce=nonce)
-    frame = count_tokens(system) + count_tokens(_user(nonce, question, [], []))
-    said = _turns(turns, min(budget // 3, budget - frame), count_tokens, nonce)
-    several = len({hit.chunk.project for hit in hits}) > 1
-    shown: list[Shown] = []
+    frame = count_tokens(system) + count_tokens(_build_message(nonce, question, [], []))
+    said = _format_turns(turns, min(budget // 3, budget - frame), count_tokens, nonce)
     left = budget - frame - sum(map(count_tokens, said))
+    shown, passages = _choose_passages(hits, left, count_tokens, nonce)
+    while shown:  # a text can have more tokens than its parts
+        message = _build_message(nonce, question, said, passages)
+        tokens = count_tokens(system) + count_tokens(message)
+        if tokens <= budget:
+            return Prompt(
+                system=system,
+                messages=(ChatMessage(role="user", text=message),),
+                shown=tuple(shown),
+                turns=len(said),
+                tokens=tokens,
+            )
+        shown.pop()
+        passages.pop()
+    if said:  # hits are more important than the conversation
+        return build_prompt(question, hits, budget=budget, count_tokens=count_tokens, nonce=nonce)
+    raise InputError(
+        f"the question and the instructions take {frame} of {budget} tokens, which leaves no room "
+        f"for anything found; shorten the question, or raise UNSPOOL_ANSWER_CONTEXT_TOKENS"
+    )
+
+
+def _choose_passages(
+    hits: Sequence[Hit], room: int, count_tokens: Callable[[str], int], nonce: str
+) -> tuple[list[ShownHit], list[str]]:
+    """Return the hits that fit, each in its longest form that does, and their passages."""
+    several = len({hit.chunk.project for hit in hits}) > 1
+    shown: list[ShownHit] = []
+    passages: list[str] = []
     for hit in hits:
         for text in _forms(hit):
-            cost = count_tokens(_passage(nonce, len(shown) + 1, hit, text, several=several) + "\n")
-            if cost <= left:
-                shown.append(Shown(number=len(shown) + 1, hit=hit, text=text))
-                left -= cost
+            passage = _format_passage(nonce, len(shown) + 1, hit, text, several=several)
+            cost = count_tokens(passage + "\n")
+            if cost <= room:
+                shown.append(ShownHit(number=len(shown) + 1, hit=hit, text=text))
+                passages.append(passage)
+                room -= cost
                 break
-    while True:  # a text can have more tokens than its parts
-        passages = [
-            _passage(nonce, one.number, one.hit, one.text, several=several) for one in shown
-        ]
-        user = _user(nonce, question, said, passages)
-        tokens = count_tokens(system) + count_tokens(user)
-        if not shown and said:  # rather the hits than the conversation
-            return prompt(question, hits, (), budget=budget, count_tokens=count_tokens, nonce=nonce)
-        if not shown:
-            raise InputError(
-                f"the question and the instructions take {frame} of {budget} tokens, which "
-                f"leaves no room for anything found; "
-                "shorten the question, or raise UNSPOOL_ANSWER_CONTEXT_TOKENS"
-            )
-        if tokens <= budget:
-            break
-        shown.pop()
-    return Prompt(
-        system=system,
-        messages=(ChatMessage(role="user", text=user),),
-        shown=tuple(shown),
-        turns=len(said),
-        tokens=tokens,
-    )
+    return shown, passages
 
 
-def search_text(question: str, turns: Sequence[Message] = ()) -> str:
-    """What is searched for: the question, in a conversation with the beginning of what its user
-    said before, which it may refer to.
+def build_query(question: str, turns: Sequence[Message] = ()) -> str:
+    """Return the query for a question.
+
+    It contains the beginning of the user's last turn, which the question may refer to.
     """
     before = next(
         (
@@ -162,8 +163,8 @@ def _texts(hits: Iterable[Hit]) -> Iterable[str]:
         yield from (said.line for said in _exchange(hit))
 
 
-def _unused(nonce: str, texts: Iterable[str]) -> str:
-    """The nonce, or one made of it that stands in none of the texts."""
+def _avoid(nonce: str, texts: Iterable[str]) -> str:
+    """Return the nonce, or one derived from it that none of the texts contains."""
     everything = "\n".join(texts).lower()
     while nonce.lower() in everything:
         nonce = hashlib.sha256(nonce.encode()).hexdigest()[:8]
@@ -171,9 +172,7 @@ def _unused(nonce: str, texts: Iterable[str]) -> str:
 
 
 def _forms(hit: Hit) -> Iterable[str]:
-    """The whole text, in a conversation with the exchange around it, then the text alone, then
-    the snippet; each only if there is any.
-    """
+    """Yield the texts of a hit, the longest first: with its exchange, whole, as a snippet."""
     if exchange := _exchange(hit):
         yield "\n".join(said.line for said in exchange)
     if hit.chunk.text.strip():
@@ -186,21 +185,21 @@ def _exchange(hit: Hit) -> tuple[Said, ...]:
     return () if hit.message is None else (*hit.before, hit.message, *hit.after)
 
 
-def _turns(
+def _format_turns(
     turns: Sequence[Message], room: int, count_tokens: Callable[[str], int], nonce: str
 ) -> list[str]:
-    """The last turns, oldest first, as many as there is room for.
+    """Return the last turns that fit, oldest first.
 
-    What a model cited in them had other numbers, and is taken out.
+    Citations of the model are removed, because they had other numbers.
     """
     kept: list[str] = []
     for turn in reversed(turns):
-        text = without(turn.text) if turn.kind is AuthorKind.ASSISTANT else turn.text
+        text = remove_citations(turn.text) if turn.kind is AuthorKind.ASSISTANT else turn.text
         if not text.strip():
             continue
         said = (
-            f'<turn-{nonce} by="{_attribute(turn.speaker)}" kind="{turn.kind.value}">\n'
-            f"{_inert(text)}\n</turn-{nonce}>"
+            f'<turn-{nonce} by="{_escape(turn.speaker)}" kind="{turn.kind.value}">\n'
+            f"{_break_markers(text)}\n</turn-{nonce}>"
         )
         room -= count_tokens(said + "\n")
         if room < 0:
@@ -209,17 +208,17 @@ def _turns(
     return kept[::-1]
 
 
-def _passage(nonce: str, number: int, hit: Hit, text: str, *, several: bool) -> str:
+def _format_passage(nonce: str, number: int, hit: Hit, text: str, *, several: bool) -> str:
     return (
         f'<passage-{nonce} number="{number}" '
-        f'source="{_attribute(_place(hit, several=several))}">\n{_inert(text)}\n'
+        f'source="{_escape(_locate(hit, several=several))}">\n{_break_markers(text)}\n'
         f"</passage-{nonce}>"
     )
 
 
-def _place(hit: Hit, *, several: bool) -> str:
+def _locate(hit: Hit, *, several: bool) -> str:
     chunk, within = hit.chunk, hit.within
-    return _UNSEEN.sub(
+    return _INVISIBLE.sub(
         " ",
         " ".join(
             part
@@ -229,17 +228,19 @@ def _place(hit: Hit, *, several: bool) -> str:
     )
 
 
-def _inert(text: str) -> str:
-    """A text in which nothing is a marker of a chat any more: a space breaks each."""
+def _break_markers(text: str) -> str:
+    """Return a text with a space in each marker of a chat."""
     return _MARKERS.sub(" ", text)
 
 
-def _attribute(text: str) -> str:
-    return html.escape(_UNSEEN.sub(" ", _inert(text)))
+def _escape(text: str) -> str:
+    return html.escape(_INVISIBLE.sub(" ", _break_markers(text)))
 
 
-def _user(nonce: str, question: str, turns: Sequence[str], passages: Sequence[str]) -> str:
+def _build_message(nonce: str, question: str, turns: Sequence[str], passages: Sequence[str]) -> str:
     parts = [f"<passages-{nonce}>", *passages, f"</passages-{nonce}>"]
     if turns:
         parts += [f"<conversation-{nonce}>", *turns, f"</conversation-{nonce}>"]
-    return "\n".join([*parts, f"<question-{nonce}>", _inert(question), f"</question-{nonce}>"])
+    return "\n".join(
+        [*parts, f"<question-{nonce}>", _break_markers(question), f"</question-{nonce}>"]
+    )

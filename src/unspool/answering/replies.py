@@ -1,27 +1,35 @@
-"""A hosted model's reply as it comes: begun again while nothing of it has arrived, closed from
-any thread.
+"""Reply of a hosted model as it arrives: retried before its first piece, closed from any
+thread.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, events
+from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, parse_events
 from unspool.answering.models import ReplyFacts
 from unspool.answering.options import AnswerOptions
-from unspool.calling import Names, Server, Stream
+from unspool.calling import ModelServer, Names
 from unspool.errors import ServiceError, UnreachableError
-from unspool.pacing import Pace, repeated
+from unspool.pacing import Backoff, retry
+from unspool.streaming import ResponseStream
 
-# somebody waits for the answer: a server that asks for more than this is not waited for
+# a user waits for the answer: a call is not retried if a server asks for a longer pause
 PATIENCE_S = 30.0
+_RETRYABLE = (
+    "overloaded_error",
+    "api_error",
+    "server_error",
+    "rate_limit_error",
+    "timeout_error",
+)
 CUT = {
     "length": (
         "the model stopped at the longest answer it may write; raise UNSPOOL_ANSWER_MAX_TOKENS "
@@ -41,23 +49,27 @@ NAMES = Names(
 
 
 class Reply:
-    """Pieces of text. `facts` are known when it has ended; `close` ends the request at once."""
+    """Reply of a hosted model as pieces of text.
+
+    `facts` are complete at its end. `close` ends the request at once.
+    """
 
     def __init__(
         self,
-        begin: Callable[[], Stream],
-        read: Callable[[Stream, Reply], Iterator[str]],
+        begin: Callable[[], ResponseStream],
+        read: Callable[[ResponseStream, Reply], Iterator[str]],
         *,
-        pace: Pace,
+        backoff: Backoff,
         options: AnswerOptions,
     ) -> None:
         self.facts = ReplyFacts()
+        self.is_done = False  # set by `read` when the model reports the end
         self._begin = begin
         self._read = read
-        self._pace = pace
+        self._backoff = backoff
         self._retries = options.retries
         self._closed = threading.Event()
-        self._stream: Stream | None = None
+        self._stream: ResponseStream | None = None
         self._pieces: Generator[str, None, None] = self._run()
 
     def __iter__(self) -> Iterator[str]:
@@ -67,32 +79,30 @@ class Reply:
         return next(self._pieces)
 
     def note(self, **facts: Any) -> None:
-        """Take down something about the reply; what is None is not known."""
+        """Add facts about the reply. Those that are None are unknown."""
         self.facts = replace(
             self.facts, **{name: value for name, value in facts.items() if value is not None}
         )
 
-    def started(self, stream: Stream) -> Stream:
-        """The stream that is read from now on, and that closing ends."""
+    def start(self, stream: ResponseStream) -> ResponseStream:
+        """Read from a stream from now on."""
         self._stream = stream
         if self._closed.is_set():
             raise CancelledError
         return stream
 
     def close(self) -> None:
-        """End it at once. Whoever is reading gets a `CancelledError`."""
+        """End the request at once. A thread that reads gets a `CancelledError`."""
         self._closed.set()
         if self._stream is not None:
             self._stream.close()
-        try:
+        with suppress(ValueError):  # another thread runs the generator, and wakes up
             self._pieces.close()
-        except ValueError:  # another thread is in it, and is being woken
-            return
 
     def _run(self) -> Generator[str, None, None]:
-        pieces, first = repeated(
-            self._first,
-            pace=self._pace,
+        pieces, first = retry(
+            self._read_first,
+            backoff=self._backoff,
             retries=self._retries,
             patience_s=PATIENCE_S,
             abandoned=self._closed,
@@ -100,69 +110,80 @@ class Reply:
         yield first
         yield from pieces
 
-    def _first(self) -> tuple[Iterator[str], str]:
-        """A call, up to the first piece: until then it can be made again, and nobody sees a
-        thing twice.
+    def _read_first(self) -> tuple[Iterator[str], str]:
+        """Call the model up to the first piece.
+
+        Until then the call can be retried without repeating text.
         """
         self.facts = ReplyFacts()
-        pieces = self._read(self.started(self._begin()), self)
+        pieces = self._read(self.start(self._begin()), self)
         return pieces, next(pieces, "")
 
 
-def objects(server: Server, stream: Stream) -> Iterator[dict[str, Any]]:
-    """Each event as an object; `[DONE]` ends them.
+def read_events(
+    server: ModelServer, stream: ResponseStream, reply: Reply
+) -> Iterator[dict[str, Any]]:
+    """Yield each event of a reply as an object. Raise an error if the reply is incomplete."""
+    event = None
+    reply.is_done = False
+    for event in _read_objects(server, stream):
+        yield event
+    if not reply.is_done:
+        raise server.wrong(
+            "sent no answer; is that the address of its API?"
+            if event is None
+            else "stopped in the middle of its answer"
+        )
 
-    An answer that is one object and no stream is given as that.
+
+def _read_objects(server: ModelServer, stream: ResponseStream) -> Iterator[dict[str, Any]]:
+    """Yield each event as an object, up to `[DONE]`.
+
+    A response that is no stream is yielded as a single object.
     """
     with closing(iter(stream)) as pieces:
         first = next(pieces, b"")
         if stream.content_type == "application/json":
-            yield _object(server, _whole(server, first, pieces).decode("utf-8", "replace"))
+            yield _parse_object(server, _join(server, chain([first], pieces)))
             return
         try:
-            for data in events(chain([first], pieces)):
+            for data in parse_events(chain([first], pieces)):
                 if data.strip() == "[DONE]":
                     return
-                yield _object(server, data)
+                yield _parse_object(server, data)
         except TooLongError as error:
             raise server.wrong("sent an event that does not end") from error
 
 
-def _whole(server: Server, first: bytes, pieces: Iterator[bytes]) -> bytes:
-    data = bytearray(first)
+def _join(server: ModelServer, pieces: Iterable[bytes]) -> str:
+    data = bytearray()
     for piece in pieces:
         data += piece
         if len(data) > MAX_EVENT_BYTES:
             raise server.wrong("sent an answer that does not end")
-    return bytes(data)
+    return data.decode("utf-8", "replace")
 
 
-def failure(server: Server, error: object) -> ServiceError:
-    """An error that comes in the middle of a stream.
+def parse_error(server: ModelServer, error: object) -> ServiceError:
+    """Return the error for an error event.
 
-    Only its kind is told: the message may repeat what was sent.
+    Only its kind is shown: the message may repeat what was sent.
     """
     kind = error.get("type") or error.get("code") if isinstance(error, Mapping) else None
-    if kind in (
-        "overloaded_error",
-        "api_error",
-        "server_error",
-        "rate_limit_error",
-        "timeout_error",
-    ):
+    if kind in _RETRYABLE:
         return UnreachableError(f"{server} broke off ({kind}); try again later")
     return server.wrong("reported an error instead of going on")
 
 
-def count(value: object) -> int | None:
-    """A number of tokens, if it is one."""
+def parse_count(value: object) -> int | None:
+    """Return a number of tokens; None for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _object(server: Server, data: str) -> dict[str, Any]:
+def _parse_object(server: ModelServer, data: str) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    except (ValueError, RecursionError) as error:  # the second where it is nested without end
+    except (ValueError, RecursionError) as error:  # RecursionError: nested too deeply
         raise server.wrong("sent something that is no JSON") from error
     if not isinstance(found, dict):
         raise server.wrong("sent something that is no event")

@@ -1,4 +1,4 @@
-"""Text in, pieces out. Pure: nothing is read, written or remembered but the grammars."""
+"""Cutting of texts into pieces. Pure: only grammars are loaded and kept."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable
 from unspool.chunking import code, markdown
 from unspool.chunking.languages import kind_of, language_of
 from unspool.chunking.markdown import title_of
-from unspool.chunking.measure import Page, Ruler
-from unspool.chunking.packing import pack
-from unspool.chunking.prose import line_cuts, paragraph_cuts
+from unspool.chunking.measure import Ruler, SourceText
+from unspool.chunking.packing import find_line_cuts, find_paragraph_cuts, pack
 from unspool.domain.documents import Kind, Piece
 from unspool.errors import InputError
 
@@ -30,8 +29,9 @@ def chunk(
     target: int | None = None,
     ruler: Ruler | None = None,
 ) -> list[Piece]:
-    """The text's pieces in order, none over `limit` tokens, every character but white space in
-    exactly one.
+    """Return the pieces of a text in order, none over `limit` tokens.
+
+    Every character but white space is in exactly one piece.
 
     Small neighbours share a piece up to `target` tokens; what belongs together stays together up to
     `limit`. `count` is called with text in which lone surrogates are replaced; a `ruler`, where the
@@ -40,7 +40,7 @@ def chunk(
     """
     if limit < 1 or (target is not None and target < 1):
         raise InputError(f"limit is {limit} and target is {target}; give at least 1 token")
-    page = Page(
+    page = SourceText(
         text,
         limit=limit,
         target=min(limit, target or max(1, int(limit * _TARGET))),
@@ -49,16 +49,7 @@ def chunk(
     )
     if language in (markdown.MARKDOWN, markdown.RST):
         return markdown.cut(page, language)
-    pieces = code.cut(page, language) if kind is Kind.CODE else None
-    if pieces is not None:
-        return pieces
-    cuts = paragraph_cuts(page.text) if kind is Kind.DOCS else line_cuts(page.text)
-    return [
-        Piece(
-            start=span.start,
-            end=span.end,
-            lines=page.lines(span.start, span.end),
-            token_count=span.token_count,
-        )
-        for span in pack(page, cuts)
-    ]
+    if kind is Kind.DOCS:
+        return pack(page, find_paragraph_cuts(page.text))
+    pieces = code.cut(page, language) if kind is Kind.CODE else []
+    return pieces or pack(page, find_line_cuts(page.text))

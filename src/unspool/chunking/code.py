@@ -4,13 +4,13 @@ decorators that belong to it.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from unspool.chunking.measure import Page, Span
-from unspool.chunking.packing import pack
-from unspool.chunking.prose import Cut
-from unspool.chunking.syntax import Definition, Role, Tree, definitions, parse
+from unspool.chunking.measure import SourceText
+from unspool.chunking.packing import Cut, pack
+from unspool.chunking.syntax import Definition, DefinitionRole, Tree, find_definitions, parse
 from unspool.domain.documents import Piece
 
 # Only nodes that may exceed the limit are opened. Code has 3 to 4 characters per token; other
@@ -22,7 +22,7 @@ _OPENED_FROM_WIDE = 0.75
 _DEEPEST = 40
 _INDENT_AT_MOST = 400
 
-# Belongs to what follows it, whatever lies between.
+# Nodes that belong to the next node, even behind blank lines.
 _LEADING = frozenset(
     {
         "decorator",
@@ -35,7 +35,7 @@ _LEADING = frozenset(
         "php_tag",
     }
 )
-# Belongs to what stands before it: the body to its signature, the end to its beginning.
+# Nodes that belong to the node before: the body to its signature, the end to its beginning.
 _TRAILING = frozenset(
     [
         "block",
@@ -79,45 +79,57 @@ _TRAILING = frozenset(
 )
 
 
-def cut(page: Page, language: str) -> list[Piece] | None:
-    """The pieces with their symbols; None where no grammar reads the language."""
+class _Sibling(NamedTuple):
+    """Node before another one in the same parent."""
+
+    kind: str
+    end: int  # in bytes
+    starts_line: bool
+
+
+def cut(page: SourceText, language: str) -> list[Piece]:
+    """Return the pieces with their symbols. There are none if no grammar reads the language."""
     tree = parse(page.text, language)
     if tree is None:
-        return None
-    found = definitions(tree, language)
-    marks = sorted(definition.at for definition in found if definition.role is not Role.CONSTANT)
-    return _described(page, pack(page, _cuts(page, tree), marks), found)
+        return []
+    found = find_definitions(tree, language)
+    scopes = [definition for definition in found if definition.role is not DefinitionRole.CONSTANT]
+    pieces = pack(page, _find_cuts(page, tree), sorted(scope.at for scope in scopes))
+    named = sorted(
+        (definition for definition in found if definition.role is not DefinitionRole.SCOPE),
+        key=lambda definition: definition.at,
+    )
+    return list(_add_symbols(page, pieces, scopes, named))
 
 
-def _cuts(page: Page, tree: Tree) -> list[Cut]:
-    """Boundaries between sibling nodes at line starts; inside a line only where the line by
-    itself is too long.
+def _find_cuts(page: SourceText, tree: Tree) -> list[Cut]:
+    """Return the boundaries between sibling nodes at line starts.
+
+    Inside a line there are boundaries only if the line alone is too long.
     """
     smallest = int(page.limit * (_OPENED_FROM if page.text.isascii() else _OPENED_FROM_WIDE))
     depths: dict[int, int] = {}
     opened = [(tree.root, 0)]
     while opened:
         node, depth = opened.pop()
-        first = True
-        # where the last leading comment or decorator ends, and whether blank lines part it
-        glue: tuple[int, bool] | None = None
-        for child in node.children:
-            if not child.is_named:
-                continue
+        before: _Sibling | None = None
+        for child in node.named_children:
             start, end, kind = child.start_byte, child.end_byte, child.type
             if end - start > smallest and depth < _DEEPEST:
                 opened.append((child, depth + 1))
-            at = _place(page, tree.characters[start])
-            if not (first or at is None or kind in _TRAILING or _glued(page, tree, glue, start)):
-                depths[at] = min(depth, depths.get(at, depth))
-            first = False
-            glue = _glue(kind, end, starts_line=at is not None)
+            at = _find_cut(page, tree.characters[start])
+            if before and at is not None and kind not in _TRAILING:
+                between = page.text[tree.characters[before.end] - 1 : tree.characters[start]]
+                if not _is_attached(before, between):
+                    depths[at] = min(depth, depths.get(at, depth))
+            before = _Sibling(kind, end, at is not None)
     return [Cut(at, depth) for at, depth in sorted(depths.items())]
 
 
-def _place(page: Page, at: int) -> int | None:
-    """Where to cut before a node: the start of its line, the node itself in an overlong line,
-    otherwise nowhere.
+def _find_cut(page: SourceText, at: int) -> int | None:
+    """Return the offset to cut at before a node, or None if the node may not be cut off.
+
+    A node is cut at the start of its line. In an overlong line it is cut where it begins.
     """
     starts = page.line_starts
     line = bisect_right(starts, at)
@@ -128,69 +140,45 @@ def _place(page: Page, at: int) -> int | None:
     return at if line_end - begin > page.limit * _OPENED_FROM else None
 
 
-def _glue(kind: str, end: int, *, starts_line: bool) -> tuple[int, bool] | None:
-    if kind in _LEADING:
-        return end, False
-    return (end, True) if starts_line and kind.endswith("comment") else None
+def _is_attached(before: _Sibling, between: str) -> bool:
+    """Tell if a node belongs to the comment or decorator before it.
 
-
-def _glued(page: Page, tree: Tree, glue: tuple[int, bool] | None, start: int) -> bool:
-    if glue is None:
-        return False
-    end, parted_by_blank = glue
-    last = tree.characters[end]
-    # Some grammars count the newline to the comment.
-    return not parted_by_blank or page.text.count("\n", last - 1, tree.characters[start]) < 2
-
-
-def _described(page: Page, spans: list[Span], found: list[Definition]) -> list[Piece]:
-    """The pieces with what is defined in each; both lists are in order, so one walk over them
-    does.
+    `between` begins one character early, because some grammars count the newline to the comment.
     """
-    scopes = [definition for definition in found if definition.role is not Role.CONSTANT]
-    named = sorted(
-        (definition for definition in found if definition.role is not Role.SCOPE),
-        key=lambda one: one.at,
-    )
+    is_comment = before.starts_line and before.kind.endswith("comment")
+    return before.kind in _LEADING or (is_comment and between.count("\n") < 2)
+
+
+def _add_symbols(
+    page: SourceText, pieces: list[Piece], scopes: list[Definition], named: list[Definition]
+) -> Iterator[Piece]:
+    """Yield the pieces with their definitions. All three lists are in order and are read once."""
+    offsets = [definition.at for definition in named]
+    ahead = scopes[::-1]
     enclosing: list[Definition] = []
-    pieces = []
-    scope = name = 0
-    for span in spans:
-        first = span.end - len(page.text[span.start : span.end].lstrip())
-        while scope < len(scopes) and scopes[scope].start <= first:
-            while enclosing and enclosing[-1].end <= scopes[scope].start:
-                enclosing.pop()
-            enclosing.append(scopes[scope])
-            scope += 1
+    done = 0
+    for piece in pieces:
+        first = piece.end - len(page.text[piece.start : piece.end].lstrip())
+        while ahead and ahead[-1].start <= first:
+            enclosing.append(ahead.pop())
         while enclosing and enclosing[-1].end <= first:
             enclosing.pop()
-        after = name
-        while after < len(named) and named[after].at < span.end:
-            after += 1
-        inside = named[name:after]
-        name = after
-        pieces.append(
-            Piece(
-                start=span.start,
-                end=span.end,
-                lines=page.lines(span.start, span.end),
-                token_count=span.token_count,
-                symbol=_symbol(enclosing[-1] if enclosing else None, inside),
-                defines=tuple(dict.fromkeys(definition.name for definition in inside)),
-            )
+        stop = bisect_left(offsets, piece.end)
+        inside = named[done:stop]
+        done = stop
+        yield piece._replace(
+            symbol=_choose_symbol(enclosing[-1:], inside),
+            defines=tuple(dict.fromkeys(definition.name for definition in inside)),
         )
-    return pieces
 
 
-def _symbol(enclosing: Definition | None, inside: Sequence[Definition]) -> str:
-    """What the piece begins in, unless that only holds other things: then the first that is
-    defined in the piece.
+def _choose_symbol(enclosing: Sequence[Definition], inside: Sequence[Definition]) -> str:
+    """Return the symbol of a piece. `enclosing` has at most one definition.
+
+    A piece belongs to the function that it begins in. Otherwise the first definition inside the
+    piece names it.
     """
-    if enclosing is not None and (enclosing.role is Role.FUNCTION or enclosing in inside):
-        return enclosing.symbol
-    for definition in inside:
-        if definition.role is not Role.CONSTANT:
-            return definition.symbol
-    if enclosing is not None:
-        return enclosing.symbol
-    return inside[0].symbol if inside else ""
+    if any(outer.role is DefinitionRole.FUNCTION or outer in inside for outer in enclosing):
+        return enclosing[0].symbol
+    scopes = (definition for definition in inside if definition.role is not DefinitionRole.CONSTANT)
+    return next((best.symbol for best in (*scopes, *enclosing, *inside)), "")

@@ -1,4 +1,4 @@
-"""Which language a file is written in, what kind of text that is, and which grammar reads it."""
+"""Languages of files: detection by name and content, the kind of text, and the grammar."""
 
 from __future__ import annotations
 
@@ -183,36 +183,43 @@ GRAMMARS: dict[str, tuple[str, str]] = {
     "css": ("tree_sitter_css", "language"),
 }
 
-_SHEBANG = re.compile(r"\ufeff?#![^\S\n]*(?P<program>\S+)(?P<rest>[^\n]*)")
+# The program is the first word behind `env` that is neither option nor setting, as in
+# "#!/usr/bin/env -S VAR=1 python3 -u".
+_SHEBANG = re.compile(
+    r"\ufeff?#![^\S\n]*(?:(?:\S*/)?env[^\S\n]+(?:(?:-\S*+|[^\s=]*+=\S*+)[^\S\n]+)*+(?![^\s=]*+=))?(?:\S*/)?(?P<program>\S+)"
+)
 _CPP_HEADER = re.compile(
     r"^[^\S\n]*(?:class\s+\w+[^;\n]*[{:]|namespace\b[\w:\s]*\{|template\s*<|using\s+(?:namespace\b|\w+\s*=)|(?:public|private|protected):|#include\s*<\w+>)|\bstd::",
     re.MULTILINE,
 )
 _OBJECTIVE_C = re.compile(r"^\s*(?:@interface|@implementation|@protocol|#import)\b", re.MULTILINE)
-_VERSION = re.compile(r"[\d.]+$")
 _HEAD = 8192  # enough to see past a licence; the caller may hand in the whole file
 
 
 def language_of(path: str, head: str = "") -> str:
-    """The language by file name, then extension, then the first line of `head`; "text" if none
-    of them tells.
+    """Return the language by file name, then extension, then the first line of `head`.
+
+    The language is "text" if none of them decides.
     """
     name = path.replace("\\", "/").rsplit("/", 1)[-1].lower()
     head = head[:_HEAD]
     if name in _BY_NAME:
         return _BY_NAME[name]
-    stem, dot, extension = name.rpartition(".")
+    _, dot, extension = name.rpartition(".")
     if dot and extension in _BY_EXTENSION:
-        return _refined(extension, _BY_EXTENSION[extension], head)
-    base = stem if dot else name
-    # Dockerfile.dev, Makefile.am
-    if base.split(".")[0] in {"dockerfile", "containerfile", "makefile"}:
-        return _BY_NAME[base.split(".")[0]]
-    return _by_shebang(head) or TEXT
+        if extension == "h" and _OBJECTIVE_C.search(head):
+            return "objectivec"
+        if extension == "h" and _CPP_HEADER.search(head):
+            return "cpp"
+        return _BY_EXTENSION[extension]
+    first = name.partition(".")[0]
+    if first in {"dockerfile", "containerfile", "makefile"}:  # Dockerfile.dev, Makefile.am
+        return _BY_NAME[first]
+    return _read_shebang(head) or TEXT
 
 
 def kind_of(language: str) -> Kind:
-    """How text in the language is cut and ranked; an unknown language is prose."""
+    """Return the kind of text, by which it is cut and ranked. An unknown language is prose."""
     if language in _DATA:
         return Kind.DATA
     if language in _DOCS or language not in _LANGUAGES:
@@ -220,27 +227,10 @@ def kind_of(language: str) -> Kind:
     return Kind.CODE
 
 
-def _refined(extension: str, language: str, head: str) -> str:
-    if extension == "h" and _OBJECTIVE_C.search(head):
-        return "objectivec"
-    if extension == "h" and _CPP_HEADER.search(head):
-        return "cpp"
-    return language
-
-
-def _by_shebang(head: str) -> str:
+def _read_shebang(head: str) -> str:
     found = _SHEBANG.match(head)
-    if not found:
-        return ""
-    words = [found["program"].rsplit("/", 1)[-1], *found["rest"].split()]
-    # "env -S VAR=1 python3 -u": the program is the first word that is neither option nor setting
-    if words[0] == "env":
-        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word]
-    return (
-        _INTERPRETERS.get(_VERSION.sub("", words[0].rsplit("/", 1)[-1].lower()), "")
-        if words
-        else ""
-    )
+    program = found["program"].lower() if found else ""
+    return _INTERPRETERS.get(program.rstrip("0123456789."), "")  # without the version
 
 
 _LANGUAGES = frozenset({*_EXTENSIONS, *_NAMES, *_INTERPRETERS.values()})

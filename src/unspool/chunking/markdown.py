@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-from unspool.chunking.measure import Page
-from unspool.chunking.packing import pack
-from unspool.chunking.prose import Cut
+from unspool.chunking.measure import SourceText
+from unspool.chunking.packing import Cut, pack
 from unspool.domain.documents import Piece
 
 MARKDOWN = "markdown"
@@ -29,7 +28,7 @@ _SHORTEST_ADORNMENT = 4  # docutils takes an underline shorter than its title fr
 
 
 class Heading(NamedTuple):
-    """A heading: where its first line starts, its level from 1, its text."""
+    """Heading with the offset of its first line, its level from 1, and its text."""
 
     at: int
     level: int
@@ -37,7 +36,7 @@ class Heading(NamedTuple):
 
 
 class _Depth(IntEnum):
-    """Where to cut below the headings, best first; heading levels come before all of these."""
+    """Depths of cuts below the headings, best first. Heading levels are smaller."""
 
     PARAGRAPH = 100
     INDENTED_PARAGRAPH = 101
@@ -55,51 +54,35 @@ class _Line(NamedTuple):
     in_block: bool
 
 
-def cut(page: Page, language: str) -> list[Piece]:
-    """The pieces, each with the path of headings above its first line."""
-    lines = list(_lines(page.text, language))
-    found = headings(lines, language)
+def cut(page: SourceText, language: str) -> list[Piece]:
+    """Return the pieces, each with the path of headings above its first line."""
+    lines = list(_read_lines(page.text, language))
+    found = find_headings(lines, language)
     starts = [heading.at for heading in found]
-    spans = pack(page, _cuts(lines, found), starts)
-    paths = _paths(found)
+    paths = list(_build_paths(found))
     pieces = []
-    for span in spans:
-        path, level = paths[bisect_right(starts, span.start)]
-        pieces.append(
-            Piece(
-                start=span.start,
-                end=span.end,
-                lines=page.lines(span.start, span.end),
-                token_count=span.token_count,
-                headings=path,
-                level=level,
-                defines=tuple(
-                    heading.title
-                    for heading in found[
-                        bisect_left(starts, span.start) : bisect_left(starts, span.end)
-                    ]
-                ),
-            )
-        )
+    for piece in pack(page, list(_find_cuts(lines, found)), starts):
+        path, level = paths[bisect_right(starts, piece.start)]
+        inside = found[bisect_left(starts, piece.start) : bisect_left(starts, piece.end)]
+        titles = tuple(heading.title for heading in inside)
+        pieces.append(piece._replace(headings=path, level=level, defines=titles))
     return pieces
 
 
 def title_of(text: str, language: str) -> str:
-    """The first heading of level 1; an empty string if there is none or the language has no
-    headings.
-    """
+    """Return the first heading of level 1, or an empty string if the text has none."""
     if language not in (MARKDOWN, RST):
         return ""
-    found = headings(list(_lines(text, language)), language)
+    found = find_headings(list(_read_lines(text, language)), language)
     return next((heading.title for heading in found if heading.level == 1), "")
 
 
-def headings(lines: list[_Line], language: str) -> list[Heading]:
-    """The headings in order."""
-    return list(_rst_headings(lines) if language == RST else _markdown_headings(lines))
+def find_headings(lines: list[_Line], language: str) -> list[Heading]:
+    """Return the headings in order."""
+    return list(_find_rst_headings(lines) if language == RST else _find_markdown_headings(lines))
 
 
-def _lines(text: str, language: str) -> Iterator[_Line]:
+def _read_lines(text: str, language: str) -> Iterator[_Line]:
     at = 0
     fence = ""
     front_matter = language == MARKDOWN and re.match(r"---[ \t]*\r?\n", text) is not None
@@ -111,11 +94,11 @@ def _lines(text: str, language: str) -> Iterator[_Line]:
         if front_matter:
             front_matter = number == 0 or stripped not in ("---", "...")
         elif language == MARKDOWN:
-            fence = _fence(fence, stripped)
+            fence = _update_fence(fence, stripped)
 
 
-def _fence(fence: str, line: str) -> str:
-    """The fence that is open after the line: the marks that opened it, or nothing."""
+def _update_fence(fence: str, line: str) -> str:
+    """Return the marks of the fence that is open after the line, or an empty string."""
     found = _FENCE.match(line)
     if not found:
         return fence
@@ -126,79 +109,73 @@ def _fence(fence: str, line: str) -> str:
     return "" if closes else fence
 
 
-def _markdown_headings(lines: list[_Line]) -> Iterator[Heading]:
+def _find_markdown_headings(lines: list[_Line]) -> Iterator[Heading]:
     paragraph: list[_Line] = []
     for line in lines:
-        if line.in_block or not line.text or len(line.text) > _LONGEST_HEADING:
+        text = line.text
+        if line.in_block or not text or len(text) > _LONGEST_HEADING or _FENCE.match(text):
             paragraph = []
-        elif found := _ATX.match(line.text):
+        elif found := _ATX.match(text):
             paragraph = []
-            yield Heading(line.at, len(found[1]), _atx_title(line.text))
-        elif paragraph and (found := _SETEXT.match(line.text)):
+            yield Heading(line.at, len(found[1]), _read_atx_title(text))
+        elif paragraph and (found := _SETEXT.match(text)):
             title = " ".join(part.text.strip() for part in paragraph)
             if len(title) <= _LONGEST_HEADING:
                 yield Heading(paragraph[0].at, 1 if found[1][0] == "=" else 2, title)
             paragraph = []
-        elif paragraph or not (_NOT_A_PARAGRAPH.match(line.text) or _FENCE.match(line.text)):
-            paragraph = [] if _FENCE.match(line.text) else [*paragraph, line][-_LONGEST_HEADING:]
+        elif paragraph or not _NOT_A_PARAGRAPH.match(text):
+            paragraph = [*paragraph, line][-_LONGEST_HEADING:]
 
 
-def _atx_title(line: str) -> str:
+def _read_atx_title(line: str) -> str:
     title = line.strip().lstrip("#").strip()
     bare = title.rstrip("#")
     return bare.rstrip() if bare != title and (not bare or bare[-1] in " \t") else title
 
 
-def _rst_headings(lines: list[_Line]) -> Iterator[Heading]:
-    """Levels are in the order in which the styles first appear, over- and underlined being a
-    style of its own.
+def _find_rst_headings(lines: list[_Line]) -> Iterator[Heading]:
+    """Yield the headings. Levels are in the order in which the styles first appear.
+
+    A title with lines above and below is a style of its own.
     """
-    styles: list[tuple[str, bool]] = []
-    for index in range(1, len(lines)):
-        mark = _ADORNMENT.match(lines[index].text)
-        title = lines[index - 1].text
-        if not mark or not title or len(title) > _LONGEST_HEADING or _ADORNMENT.match(title):
+    levels: dict[tuple[str, bool], int] = {}
+    for above, title, line in zip([_Line(0, "", False), *lines], lines, lines[1:], strict=False):
+        adornment, text = _ADORNMENT.match(line.text), title.text
+        is_over = above.text == line.text
+        if (
+            not adornment
+            or not text
+            or len(text) > _LONGEST_HEADING
+            or _ADORNMENT.match(text)
+            or len(line.text) < min(len(text.strip()), _SHORTEST_ADORNMENT)
+            # the last line of a paragraph or an indented block, not a title
+            or (not is_over and (above.text or text[0].isspace()))
+        ):
             continue
-        if len(lines[index].text) < min(len(title.strip()), _SHORTEST_ADORNMENT):
-            continue
-        above = lines[index - 2].text if index >= 2 else ""
-        over = above == lines[index].text
-        if not over and (above or title[0].isspace()):
-            continue  # the last line of a paragraph or an indented block, not a title
-        style = (mark[1], over)
-        if style not in styles:
-            styles.append(style)
-        yield Heading(
-            lines[index - 2 if over else index - 1].at, styles.index(style) + 1, title.strip()
-        )
+        level = levels.setdefault((adornment[1], is_over), len(levels) + 1)
+        yield Heading((above if is_over else title).at, level, text.strip())
 
 
-def _cuts(lines: list[_Line], found: list[Heading]) -> list[Cut]:
+def _find_cuts(lines: list[_Line], found: list[Heading]) -> Iterator[Cut]:
     levels = {heading.at: heading.level for heading in found}
-    cuts = []
     after_blank = False
-    under_heading = False  # nothing parts a heading from what stands under it
+    under_heading = False  # a heading stays with the text below it
     for line in lines[1:] if lines and lines[0].at not in levels else lines:
         if line.at in levels:
             if line.at:
-                cuts.append(Cut(line.at, levels[line.at]))
+                yield Cut(line.at, levels[line.at])
             under_heading = True
         elif not line.text:
             after_blank = True
             continue
-        elif not under_heading or (after_blank and not _is_underline(line)):
+        elif not under_heading or (after_blank and not _ADORNMENT.match(line.text)):
             if not under_heading:
-                cuts.append(Cut(line.at, _depth(line, after_blank=after_blank)))
+                yield Cut(line.at, _get_depth(line, after_blank=after_blank))
             under_heading = False
         after_blank = False
-    return cuts
 
 
-def _is_underline(line: _Line) -> bool:
-    return _ADORNMENT.match(line.text) is not None
-
-
-def _depth(line: _Line, *, after_blank: bool) -> int:
+def _get_depth(line: _Line, *, after_blank: bool) -> int:
     if line.in_block:
         return _Depth.BLANK_IN_BLOCK if after_blank else _Depth.IN_BLOCK
     if after_blank:
@@ -206,13 +183,12 @@ def _depth(line: _Line, *, after_blank: bool) -> int:
     return _Depth.ITEM if _ITEM.match(line.text) else _Depth.LINE
 
 
-def _paths(found: list[Heading]) -> list[tuple[tuple[str, ...], int]]:
-    """The path and level after each heading, the first entry being that before any."""
-    paths: list[tuple[tuple[str, ...], int]] = [((), 0)]
+def _build_paths(found: list[Heading]) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Yield path and level after each heading. The first entry is for text before any."""
+    yield (), 0
     open_headings: list[Heading] = []
     for heading in found:
         while open_headings and open_headings[-1].level >= heading.level:
             open_headings.pop()
         open_headings.append(heading)
-        paths.append((tuple(one.title for one in open_headings if one.title), heading.level))
-    return paths
+        yield tuple(one.title for one in open_headings if one.title), heading.level

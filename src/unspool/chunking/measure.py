@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from unspool.domain.documents import Lines
+from unspool.domain.documents import Lines, Piece
 
 UNCOUNTED = sys.maxsize
 # for a text, the token count of any part of it, without looking at the part again
@@ -42,10 +42,8 @@ class Span(NamedTuple):
     is_exact: bool
 
 
-class Page:
-    """One text being cut: read-only, with its line starts, the limit and the target in tokens."""
-
-    __slots__ = ("_count", "_exact", "_scale", "limit", "line_starts", "target", "text")
+class SourceText:
+    """Text to cut, with its line starts, and the limit and target in tokens. Read-only."""
 
     def __init__(
         self,
@@ -56,79 +54,66 @@ class Page:
         count: Callable[[str], int],
         ruler: Ruler | None = None,
     ) -> None:
-        self.text = encodable(text)
+        # Parsers and tokenizers reject lone surrogates. The length stays the same.
+        self.text = text = text if text.isascii() else _SURROGATES.sub("\ufffd", text)
         self.limit = limit
         self.target = target
-        self.line_starts = [0, *[found.end() for found in re.finditer("\n", text)]]
-        self._count = count
-        self._exact = ruler(self.text) if ruler else None
-        self._scale = 1.0 if ruler else _scale(self.text[:_SAMPLE], count)
+        self.line_starts = [0, *find_line_starts(text)]
+        self._count_tokens = ruler(text) if ruler else lambda start, end: count(text[start:end])
+        self._scale = None if ruler else _compute_scale(text[:_SAMPLE], count)
 
-    def measure(self, start: int, end: int) -> Span | None:
-        """The part without its outer blank lines but with its first line's indentation, counted;
-        None if it is all white space.
+    def measure(self, start: int, end: int, *, exact: bool = True) -> Span | None:
+        """Trim and count a part of the text; return None if it is all white space.
+
+        The indentation of the first line stays. Unless `exact`, a part is only estimated if the
+        estimate decides that it fits or not.
         """
-        edges = self._trimmed(start, end)
-        if edges is None:
+        part = self.text[start:end]
+        first = end - len(part.lstrip())
+        if first == end:
             return None
-        begin, first, end = edges
+        begin, end = self._find_begin(start, first), start + len(part.rstrip())
         if end - first > self.limit * _MOST_CHARACTERS_PER_TOKEN:
             return Span(begin, end, UNCOUNTED, False)
-        token_count = self._tokens(begin, end)
+        if not exact and self._scale is not None:
+            guess = int(self._scale * estimate(self.text[begin:end]))
+            if guess < _SURELY_FITS * self.limit:
+                return Span(begin, end, guess, False)
+            if guess > _SURELY_NOT * self.limit:
+                return Span(begin, end, UNCOUNTED, False)
+        token_count = self._count_tokens(begin, end)
         if token_count > self.limit and begin < first:
             # Indentation alone can exceed the limit; it carries no meaning worth an unembeddable
             # piece.
-            bare = self._tokens(first, end)
+            bare = self._count_tokens(first, end)
             if bare <= self.limit:
                 return Span(first, end, bare, True)
         return Span(begin, end, token_count, True)
 
-    def weigh(self, start: int, end: int) -> Span | None:
-        """As `measure`, but only estimated where that suffices to say whether the part fits and
-        counting is dear.
-        """
-        if self._exact is not None:
-            return self.measure(start, end)
-        edges = self._trimmed(start, end)
-        if edges is None:
-            return None
-        begin, first, stop = edges
-        if stop - first > self.limit * _MOST_CHARACTERS_PER_TOKEN:
-            return Span(begin, stop, UNCOUNTED, False)
-        guess = int(self._scale * estimate(self.text[begin:stop]))
-        if guess < _SURELY_FITS * self.limit:
-            return Span(begin, stop, guess, False)
-        if guess > _SURELY_NOT * self.limit:
-            return Span(begin, stop, UNCOUNTED, False)
-        return self.measure(start, end)
-
-    def lines(self, start: int, end: int) -> Lines:
-        """The lines that `text[start:end]` lies on; only a newline ends a line."""
-        return Lines(bisect_right(self.line_starts, start), bisect_right(self.line_starts, end - 1))
-
-    def _tokens(self, start: int, end: int) -> int:
-        return (
-            self._exact(start, end)
-            if self._exact is not None
-            else self._count(self.text[start:end])
+    def build_piece(self, span: Span) -> Piece:
+        """Return the piece of a span with its lines. Only a newline ends a line."""
+        return Piece(
+            start=span.start,
+            end=span.end,
+            lines=Lines(
+                bisect_right(self.line_starts, span.start),
+                bisect_right(self.line_starts, span.end - 1),
+            ),
+            token_count=span.token_count,
         )
 
-    def _trimmed(self, start: int, end: int) -> tuple[int, int, int] | None:
-        """Where the first line starts, its first character that is not white space, and the end."""
-        part = self.text[start:end]
-        body = part.lstrip()
-        if not body:
-            return None
-        first = end - len(body)
+    def _find_begin(self, start: int, first: int) -> int:
+        """Return the start of the line of a visible character, or the character if a cut is in
+        the line.
+        """
         begin = self.text.rfind("\n", start, first) + 1
-        if not begin:
-            begin = start if start == 0 or self.text[start - 1] == "\n" else first
-        return begin, first, start + len(part.rstrip())
+        return begin or (start if start == 0 or self.text[start - 1] == "\n" else first)
 
 
 def estimate(text: str) -> float:
-    """About how many tokens a text has: letters form long tokens, digits and signs short ones,
-    bytes of other scripts likewise.
+    """Estimate the token count of a text.
+
+    Letters form long tokens. Digits, signs and bytes of other scripts form short ones.
     """
     data = text.encode()
     others = data.translate(None, _LETTERS)
@@ -141,22 +126,15 @@ def estimate(text: str) -> float:
     )
 
 
-def encodable(text: str) -> str:
-    """The text, or one of equal length with lone surrogates replaced: neither a parser nor a
-    tokenizer takes them.
-    """
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _SURROGATES.sub("\ufffd", text)
-    return text
+def find_line_starts(text: str) -> list[int]:
+    """Return the offsets behind each newline."""
+    return [found.end() for found in re.finditer("\n", text)]
 
 
-def _scale(sample: str, count: Callable[[str], int]) -> float:
-    """How this tokenizer differs from the estimate, in steps of a quarter octave: an edit to the
-    text seldom moves its other pieces.
+def _compute_scale(sample: str, count: Callable[[str], int]) -> float:
+    """Return the ratio of this tokenizer to the estimate.
+
+    The ratio is rounded to a quarter octave, so that an edit seldom moves other pieces.
     """
     guess = estimate(sample)
     if guess < 1:

@@ -13,7 +13,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 from tree_sitter import Language, Node, Parser, Query, QueryCursor
@@ -63,8 +63,8 @@ _EXPORTERS = ("exports", "module.exports")
 _QUOTES = "'\"`[]#@"
 
 
-class Role(StrEnum):
-    """What a definition is; the values are the captures in `patterns.py`."""
+class DefinitionRole(StrEnum):
+    """Role of a definition. The values are the captures in `patterns.py`."""
 
     CONSTANT = "constant"
     SCOPE = "scope"
@@ -73,12 +73,12 @@ class Role(StrEnum):
 
 
 class Definition(NamedTuple):
-    """Something with a name, in characters: `at` is where the name stands."""
+    """Named part of a program. Offsets count characters, and `at` is the offset of the name."""
 
     start: int
     end: int
     at: int
-    role: Role
+    role: DefinitionRole
     name: str
     symbol: str
 
@@ -94,37 +94,33 @@ class Tree(NamedTuple):
     characters: Sequence[int]
 
 
-class _Parsers(threading.local):
-    """A parser holds state while it works, so each thread has its own."""
-
-    def __init__(self) -> None:
-        self.by_language: dict[str, Parser] = {}
-
-
-_parsers = _Parsers()
+_parsers = threading.local()  # by language; a parser has state while it works
 
 
 def parse(text: str, language: str) -> Tree | None:
-    """The syntax tree; None where the language has no grammar that can be used, the text is not
-    in the language, or it costs too much.
+    """Return the syntax tree, or None.
+
+    There is none if no grammar can be used, the text is in another language, or the parse costs
+    too much.
     """
-    grammar = _grammar(language)
+    grammar = _load_grammar(language)
     if grammar is None:
         return None
     data = text.encode()
     if len(data) > _TRIED_FROM and (_is_unclosed(data) or not _seems_code(data, language, grammar)):
         return None
-    root = _root(data, language, grammar)
-    return (
-        None
-        if root is None
-        else Tree(root, data, _characters(data, is_ascii=len(data) == len(text)))
-    )
+    root = _parse_root(data, language, grammar)
+    if root is None:
+        return None
+    is_ascii = len(data) == len(text)
+    starts = accumulate(data.translate(_FIRST_BYTES), initial=0)
+    return Tree(root, data, range(len(data) + 1) if is_ascii else array("L", starts))
 
 
 def _is_unclosed(data: bytes) -> bool:
-    """Whether a single statement opens more `<` than any code does; shifts and comparisons with
-    `=` open none.
+    """Return True if a single statement opens more `<` than any code does.
+
+    Shifts and comparisons with `=` open none.
     """
     return data.count(b"<") > _UNCLOSED_AT_MOST and any(
         part.count(b"<") - 2 * part.count(b"<<") - part.count(b"<=") - part.count(b">")
@@ -134,11 +130,10 @@ def _is_unclosed(data: bytes) -> bool:
 
 
 class _Reader:
-    """Hands a text to the parser, and nothing more once it has asked too often, or used too much
-    time or memory.
-    """
+    """Reader that the parser asks for text.
 
-    __slots__ = ("_blocks", "_data", "_is_single", "_stops_at", "left")
+    It returns nothing more after too many reads, or too much time or memory.
+    """
 
     def __init__(self, data: bytes, language: str) -> None:
         self._data = data
@@ -161,28 +156,29 @@ class _Reader:
         return self._data[at : at + _READ_SIZE]
 
     def _is_spent(self, at: int) -> bool:
-        if self._is_single and self.left % _READ_SIZE:
-            return False
-        if time.thread_time() > self._stops_at:
-            return True
-        return (
-            not self.left % _COUNTED_EVERY
-            and sys.getallocatedblocks() > self._blocks + at * _BLOCKS_PER_BYTE
+        is_checked = not (self._is_single and self.left % _READ_SIZE)
+        return is_checked and (
+            time.thread_time() > self._stops_at
+            or (
+                not self.left % _COUNTED_EVERY
+                and sys.getallocatedblocks() > self._blocks + at * _BLOCKS_PER_BYTE
+            )
         )
 
 
-def _root(data: bytes, language: str, grammar: Language) -> Node | None:
-    parser = _parsers.by_language.get(language)
-    if parser is None:
-        parser = _parsers.by_language[language] = Parser(grammar)
+def _parse_root(data: bytes, language: str, grammar: Language) -> Node | None:
+    parsers: dict[str, Parser] = vars(_parsers)
+    if language not in parsers:
+        parsers[language] = Parser(grammar)
     reader = _Reader(data, language)
-    tree = parser.parse(reader)
+    tree = parsers[language].parse(reader)
     return tree.root_node if reader.left >= 0 else None
 
 
-def _windows(data: bytes) -> Iterator[bytes]:
-    """Samples from the beginning, the middle and the end, starting at an unindented line where
-    there is one near.
+def _iterate_samples(data: bytes) -> Iterator[bytes]:
+    """Yield samples of the beginning, the middle and the end.
+
+    A sample starts at an unindented line if one is near.
     """
     for at in (0, len(data) // 2 - _WINDOW, len(data) - 2 * _WINDOW):
         found = _UNINDENTED.search(data, at, at + _WINDOW) if at else None
@@ -191,16 +187,18 @@ def _windows(data: bytes) -> Iterator[bytes]:
 
 
 def _seems_code(data: bytes, language: str, grammar: Language) -> bool:
+    """Tell if enough samples parse. Further samples are not parsed."""
     wanted = 1 if len(data) < _DOUBTED_FROM else 2
-    for window in _windows(data):
-        wanted -= _is_code(_root(window, language, grammar), len(window))
-        if not wanted:
-            return True
-    return False
+    good = (
+        window
+        for window in _iterate_samples(data)
+        if _is_code(_parse_root(window, language, grammar), len(window))
+    )
+    return len(list(islice(good, wanted))) == wanted
 
 
 def _is_code(root: Node | None, size: int) -> bool:
-    """Whether enough of a sample forms whole syntax nodes."""
+    """Return True if enough of a sample forms whole syntax nodes."""
     nodes = [] if root is None else [root]
     good = 0
     while nodes:
@@ -213,42 +211,41 @@ def _is_code(root: Node | None, size: int) -> bool:
     return good > _CODE_SHARE * size
 
 
-def definitions(tree: Tree, language: str) -> list[Definition]:
-    """What is defined, by position, with qualified names."""
-    query = _query(language)
+def find_definitions(tree: Tree, language: str) -> list[Definition]:
+    """Return the definitions by position, with qualified names."""
+    query = _load_query(language)
     if query is None:
         return []
     cursor = QueryCursor(query)
     cursor.set_max_start_depth(DEPTHS.get(language, DEPTH))
     found: dict[int, Definition] = {}
-    roles: dict[int, Role] = {}
-    for pattern, captures in cursor.matches(tree.root):
-        role = roles.get(pattern)
-        if role is None:
-            role = roles[pattern] = next(role for role in Role if role in captures)
-        definition = _definition(captures, role, tree)
-        if definition is None:
-            continue
-        known = found.get(definition.at)
+    for _, captures in cursor.matches(tree.root):
+        definition = _read_definition(captures, tree)
         # `const f = () => 1` is a constant and a function
-        if known is None or known.role is Role.CONSTANT:
+        if definition and (
+            definition.at not in found or found[definition.at].role is DefinitionRole.CONSTANT
+        ):
             found[definition.at] = definition
-    return _qualified(sorted(found.values(), key=lambda one: (one.start, -one.end)))
+    return list(_qualify(sorted(found.values(), key=lambda one: (one.start, -one.end))))
 
 
-def _definition(captures: Mapping[str, list[Node]], role: Role, tree: Tree) -> Definition | None:
+def _read_definition(captures: Mapping[str, list[Node]], tree: Tree) -> Definition | None:
+    role = next(role for role in DefinitionRole if role in captures)
     node, name_node = captures[role][0], captures["name"][0]
-    written = _text(name_node, tree.data)
+    written = _read_text(name_node, tree.data)
     if (
         not written
         or len(written) > _LONGEST_NAME
-        or ("exporter" in captures and _text(captures["exporter"][0], tree.data) not in _EXPORTERS)
+        or (
+            "exporter" in captures
+            and _read_text(captures["exporter"][0], tree.data) not in _EXPORTERS
+        )
     ):
         return None
-    parts = [written] if written.isidentifier() else _parts(written)
+    parts = [written] if written.isidentifier() else _split_name(written)
     symbol = ".".join(parts)
     if "owner" in captures:
-        symbol = f"{_text(captures['owner'][0], tree.data)}.{symbol}"
+        symbol = f"{_read_text(captures['owner'][0], tree.data)}.{symbol}"
     place = tree.characters
     return Definition(
         place[node.start_byte],
@@ -260,7 +257,7 @@ def _definition(captures: Mapping[str, list[Node]], role: Role, tree: Tree) -> D
     )
 
 
-def _parts(written: str) -> list[str]:
+def _split_name(written: str) -> list[str]:
     if "operator" in written:  # its own signs look like separators
         return written.rsplit("::", 1)
     return [part for part in _SEPARATORS.split(_TEMPLATE_ARGUMENTS.sub("", written)) if part] or [
@@ -268,50 +265,44 @@ def _parts(written: str) -> list[str]:
     ]
 
 
-def _text(node: Node, data: bytes) -> str:
+def _read_text(node: Node, data: bytes) -> str:
     text = data[node.start_byte : node.end_byte].decode("utf-8", "replace")
     return text if text.isidentifier() else " ".join(text.strip(_QUOTES).split())
 
 
-def _qualified(found: list[Definition]) -> list[Definition]:
-    """The same with the names of what encloses each written before it."""
+def _qualify(found: list[Definition]) -> Iterator[Definition]:
+    """Put the names of the enclosing definitions before each name."""
     enclosing: list[Definition] = []
-    done = []
     for definition in found:
         while enclosing and enclosing[-1].end <= definition.start:
             enclosing.pop()
         if enclosing:
             definition = definition._replace(symbol=f"{enclosing[-1].symbol}.{definition.symbol}")
-        if definition.role is not Role.CONSTANT and len(definition.symbol) <= _LONGEST_NAME:
+        if (
+            definition.role is not DefinitionRole.CONSTANT
+            and len(definition.symbol) <= _LONGEST_NAME
+        ):
             enclosing.append(definition)
-        done.append(definition)
-    return done
-
-
-def _characters(data: bytes, *, is_ascii: bool) -> Sequence[int]:
-    if is_ascii:
-        return range(len(data) + 1)
-    return array("L", accumulate(data.translate(_FIRST_BYTES), initial=0))
+        yield definition
 
 
 @cache
-def _grammar(language: str) -> Language | None:
+def _load_grammar(language: str) -> Language | None:
     if language not in GRAMMARS:
         return None
     module, function = GRAMMARS[language]
     try:
         return Language(getattr(importlib.import_module(module), function)())
-    except ModuleNotFoundError as error:
-        if error.name != module:
+    # ValueError: built for another version of tree-sitter; lines still cut well
+    except (ModuleNotFoundError, ValueError) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name != module:
             raise
-    except ValueError:  # built for another version of tree-sitter; lines still cut well
-        pass
-    return None
+        return None
 
 
 @cache
-def _query(language: str) -> Query | None:
-    grammar = _grammar(language)
+def _load_query(language: str) -> Query | None:
+    grammar = _load_grammar(language)
     return (
         Query(grammar, PATTERNS[language]) if grammar is not None and language in PATTERNS else None
     )

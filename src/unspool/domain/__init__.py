@@ -1,1 +1,1 @@
-"""What unspool is about, in plain frozen values. Standard library only."""
+"""Domain of unspool: plain frozen values, built with the standard library only."""

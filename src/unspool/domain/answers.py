@@ -1,4 +1,4 @@
-"""Answers: what a model said about hits, and which of them it said it from."""
+"""Answers of a model, with citations of the hits that support them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from unspool.domain.queries import Hit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Citation:
-    """A hit that the model was shown under a number.
+    """Hit that the model was shown under a number.
 
-    The text of an answer names it as `[number]`.
+    The text of an answer cites it as `[number]`.
     """
 
     number: int
@@ -37,35 +37,35 @@ class Citation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What an answer took.
+    """Usage of an answer.
 
-    Tokens are those that the provider reports; None where it reports none.
+    Tokens are those that the provider reports; None if it reports none.
     """
 
     searches: int = 0
     hits: int = 0  # found
-    shown: int = 0  # of them, shown to the model
-    context_tokens: int = 0  # of all that was shown, as the embedder counts
+    shown: int = 0  # hits that the model was shown
+    context_tokens: int = 0  # of the prompt, as the embedder counts
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a question was answered with.
+    """Answer to a question.
 
     Every number in brackets in `text`, outside of code, is one of `citations`.
     """
 
     question: str
-    text: str  # empty where there is no model
-    # in the order of their first use; where there is no model, all that would be shown
+    text: str  # empty without a model
+    # in the order of their first use; without a model, all hits that would be shown
     citations: tuple[Citation, ...] = ()
-    model: str = ""  # empty where none was called
-    found: bool = True  # whether the search found anything; if not, no model was called
+    model: str = ""  # empty if none was called
+    found: bool = True  # False: the search found nothing, and no model was called
     context: str = ""  # the hits that were shown, with their numbers
-    # numbers that the model cited and nothing shown to it has; they are not in the text
+    # citations that were removed from the text, because no hit has their number
     dropped_citations: int = 0
     usage: Usage = Usage()
-    notes: tuple[str, ...] = ()  # what happened on the way
-    warnings: tuple[str, ...] = ()  # what the caller should act on
+    notes: tuple[str, ...] = ()  # facts about the answer
+    warnings: tuple[str, ...] = ()  # problems for the caller to solve

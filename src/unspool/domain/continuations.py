@@ -1,11 +1,11 @@
 """Continuations: short texts that name a result window and a position in it. Pure.
 
-    3 bits    kind of continuation
-    77 bits   name of the window, which cannot be guessed
-    8 bits    fingerprint of the catalog
-    8 bits    checksum, which tells a typing error from an expired continuation
-    8 bits    signature with the catalog's key, so that a forged position is hardly ever followed
-    rest      the position, as numbers of one or more bytes
+    | 3 bits  | kind of continuation                                                        |
+    | 77 bits | random name of the window                                                   |
+    | 8 bits  | fingerprint of the catalog                                                  |
+    | 8 bits  | checksum, which distinguishes a typing error from an expired continuation   |
+    | 8 bits  | signature with the catalog's key, so that a forged position is rarely valid |
+    | rest    | position, as numbers of one or more bytes                                   |
 
 That is 22 to 32 characters of A-Z, a-z, 0-9, '-' and '_'. The first is never '-', so that a shell
 does not take it for a flag.
@@ -44,6 +44,16 @@ def new_name() -> bytes:
     return bytes(name)
 
 
+def normalize(text: str) -> str:
+    """Return a continuation without the spaces around it. Raise if it is malformed."""
+    if not isinstance(text, str):
+        raise MalformedContinuationError(
+            f"a continuation is text, not a {type(text).__name__}; give page.continuation"
+        )
+    raw(text.strip())
+    return text.strip()
+
+
 def kind_of(text: str) -> int:
     """Return the kind of a continuation: `STORED` or `SIGNED`."""
     return raw(text)[0] >> 5
@@ -70,7 +80,7 @@ def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Cursor]:
     name, numbers = data[:NAME_BYTES], data[_HEAD:]
     tag, checksum, signature = (data[at : at + 1] for at in range(NAME_BYTES, _HEAD))
     if len(text) > MAX_CHARACTERS or data[0] >> 5 != STORED or checksum != _digest(name + numbers):
-        raise MalformedContinuationError(_malformed(text))
+        raise _build_error(text)
     # one foreign catalog in 256 has the same tag, and another key
     if tag != _tag(catalog) or signature != _digest(name + numbers, key):
         raise ForeignContinuationError(
@@ -79,7 +89,7 @@ def read(text: str, *, catalog: str, key: bytes) -> tuple[bytes, Cursor]:
         )
     values = _numbers(numbers)
     if not 3 <= len(values) <= 4:
-        raise MalformedContinuationError(_malformed(text))
+        raise _build_error(text)
     return name, Cursor(
         position=values[0],
         number=values[1],
@@ -100,15 +110,17 @@ def raw(text: str) -> bytes:
             text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True
         )
     except (UnicodeEncodeError, binascii.Error):
-        raise MalformedContinuationError(_malformed(text)) from None
+        raise _build_error(text) from None
     if len(data) <= _HEAD or data[0] >> 5 not in (STORED, SIGNED) or to_text(data) != text:
-        raise MalformedContinuationError(_malformed(text))
+        raise _build_error(text)
     return data
 
 
-def _malformed(text: str) -> str:
+def _build_error(text: str) -> MalformedContinuationError:
     shown = repr(text) if len(text) <= 8 else f"{text[:6]!r}... of {len(text)} characters"
-    return f"{shown} is no continuation; copy it whole from the page before, or search again"
+    return MalformedContinuationError(
+        f"{shown} is no continuation; copy it whole from the page before, or search again"
+    )
 
 
 def _tag(catalog: str) -> bytes:

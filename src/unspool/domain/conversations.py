@@ -1,4 +1,4 @@
-"""Conversations: what was said, by whom and when."""
+"""Conversations and their messages."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
-from unspool.domain.documents import Metadata, check_path, check_project, checked_metadata, storable
+from unspool.domain.documents import (
+    Metadata,
+    check_path,
+    check_project,
+    freeze_metadata,
+    storable,
+    to_utc,
+)
 from unspool.errors import InputError
 
 DEFAULT_PROJECT = "conversations"
 MAX_AUTHOR_LENGTH = 200
 MAX_MESSAGE_ID_LENGTH = 250
-# what 64 bits of nanoseconds reach
+# range of 64 bits of nanoseconds
 EARLIEST, LATEST = (
     datetime(1678, 1, 1, tzinfo=UTC),
     datetime(2262, 1, 1, tzinfo=UTC) - timedelta(microseconds=1),
@@ -23,7 +30,7 @@ EARLIEST, LATEST = (
 
 
 class AuthorKind(StrEnum):
-    """Who speaks: a person, a model, whoever set the two up, or something that was called."""
+    """Kind of author: a person, a model, its operator, or a tool."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -33,7 +40,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One turn of a conversation. `id` is the name that it has where it comes from, if any."""
+    """Message of a conversation. `id` is its name in the source, if any."""
 
     text: str
     author: str = ""
@@ -64,17 +71,17 @@ class Message:
                 f"{', '.join(AuthorKind)}"
             )
         object.__setattr__(self, "kind", AuthorKind(self.kind))
-        object.__setattr__(self, "at", _aware(self.at, "the time of a message"))
+        object.__setattr__(self, "at", _normalize_time(self.at, "the time of a message"))
 
     @property
     def speaker(self) -> str:
-        """Who is shown to have said it: the author's name, or the kind where there is none."""
+        """Name of the author, or the kind if there is none."""
         return self.author or self.kind.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """Messages in their order. The project and the id together are its name."""
+    """Conversation with its messages in order. Its project and id identify it."""
 
     id: str
     messages: Sequence[Message] = ()
@@ -82,7 +89,7 @@ class Conversation:
     title: str = ""
     scenario_title: str = ""
     url: str = ""
-    created_at: datetime | None = None  # unset, the time of the first message that has one
+    created_at: datetime | None = None  # by default the time of the first message that has one
     metadata: Metadata = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -92,7 +99,7 @@ class Conversation:
             value = getattr(self, name)
             if not isinstance(value, str) or not storable(value):
                 raise InputError(
-                    f"{name} of conversation {self.id!r} holds a NUL or a lone surrogate, or is "
+                    f"{name} of conversation {self.id!r} contains a NUL or a lone surrogate, or is "
                     f"no text; leave it out"
                 )
         if isinstance(self.messages, str | bytes) or not isinstance(self.messages, Iterable):
@@ -105,7 +112,7 @@ class Conversation:
         for message in self.messages:
             if not isinstance(message, Message):
                 raise InputError(
-                    f"conversation {self.id!r} holds a {type(message).__name__} among its "
+                    f"conversation {self.id!r} contains a {type(message).__name__} among its "
                     f"messages; give unspool.Message objects"
                 )
             if message.id and message.id in seen:
@@ -115,14 +122,16 @@ class Conversation:
                 )
             seen.add(message.id)
         object.__setattr__(
-            self, "created_at", _aware(self.created_at, f"created_at of conversation {self.id!r}")
+            self,
+            "created_at",
+            _normalize_time(self.created_at, f"created_at of conversation {self.id!r}"),
         )
-        object.__setattr__(self, "metadata", checked_metadata(self.metadata))
+        object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRecord:
-    """A conversation in a list: everything but what was said."""
+    """Conversation in a list, without its messages."""
 
     project: str
     id: str
@@ -135,8 +144,8 @@ class ConversationRecord:
     metadata: Metadata
 
 
-def check_saved(conversations: Sequence[Conversation]) -> None:
-    """Raise `InputError` unless these can be saved together."""
+def check_conversations(conversations: Sequence[Conversation]) -> None:
+    """Reject conversations that cannot be saved together."""
     if not conversations:
         raise InputError("no conversation was given; save takes at least one")
     for one in conversations:
@@ -151,6 +160,16 @@ def check_saved(conversations: Sequence[Conversation]) -> None:
         raise InputError("two of the conversations have the same id; give each id once")
 
 
+def check_turns(turns: Sequence[Message]) -> None:
+    """Raise `InputError` unless these are the messages before a question."""
+    for turn in turns:
+        if not isinstance(turn, Message):
+            raise InputError(
+                f"the conversation holds a {type(turn).__name__}; give unspool.Message objects, "
+                f"oldest first"
+            )
+
+
 def check_files(files: Sequence[str | Path] | str | Path) -> list[Path]:
     """Return the paths of exports to import. Raise `InputError` if there are none."""
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
@@ -160,7 +179,7 @@ def check_files(files: Sequence[str | Path] | str | Path) -> list[Path]:
 
 
 def fingerprint(message: Message) -> bytes:
-    """The same for the same message: who said what, when, under which name."""
+    """Return the fingerprint of a message with its author, time and id."""
     digest = hashlib.sha256()
     for part in (
         message.id,
@@ -174,9 +193,10 @@ def fingerprint(message: Message) -> bytes:
     return digest.digest()
 
 
-def chained(sha256: str, fingerprints: Iterable[bytes]) -> str:
-    """The fingerprint of a conversation with more messages: it follows from the one it had, so
-    that appending need not read the others.
+def chain_fingerprints(sha256: str, fingerprints: Iterable[bytes]) -> str:
+    """Return the fingerprint of a conversation with further messages.
+
+    It follows from the previous one, so that appending does not read the other messages.
     """
     digest = bytes.fromhex(sha256)
     for one in fingerprints:
@@ -184,17 +204,14 @@ def chained(sha256: str, fingerprints: Iterable[bytes]) -> str:
     return digest.hex()
 
 
-def _aware(moment: datetime | None, what: str) -> datetime | None:
+def _normalize_time(moment: datetime | None, what: str) -> datetime | None:
     if moment is None:
         return None
     if not isinstance(moment, datetime) or moment.tzinfo is None:
         raise InputError(
             f"{what} has no time zone; give an aware datetime such as datetime.now(UTC)"
         )
-    try:
-        moment = moment.astimezone(UTC)
-    except OverflowError:  # at the first or the last hour that there is
-        moment = moment.replace(tzinfo=UTC)
+    moment = to_utc(moment)
     if not EARLIEST <= moment <= LATEST:
         raise InputError(
             f"{what} is in the year {moment.year}; give one from {EARLIEST.year} to "

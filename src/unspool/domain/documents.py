@@ -1,9 +1,9 @@
-"""Documents and chunks: what is indexed, and where each piece of it came from."""
+"""Documents and their chunks."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -23,33 +23,33 @@ MAX_NUMBER = 2**63
 
 
 class Status(StrEnum):
-    """Where a document stands between being seen and being searchable."""
+    """Status of a document."""
 
-    PENDING = "pending"  # seen, nothing of it is searchable yet
+    PENDING = "pending"  # found, but not searchable yet
     INDEXING = "indexing"  # a live run has claimed it
     INDEXED = "indexed"
-    FAILED = "failed"  # see its error; tried again by the next run
-    STALE = "stale"  # changed since it was indexed; the old chunks still answer
+    FAILED = "failed"  # the next run retries it
+    STALE = "stale"  # changed since it was indexed; its old chunks are searchable
 
 
 class Kind(StrEnum):
-    """What sort of text a document is; decides how it is cut and ranked."""
+    """Kind of text, which determines how a document is chunked and ranked."""
 
     CODE = "code"
     DOCS = "docs"
     DATA = "data"
-    CHAT = "chat"  # a conversation: its chunks are messages
+    CHAT = "chat"  # a conversation, whose chunks are messages
 
 
-class Origin(StrEnum):
-    """Where a document came from. A run over a folder removes only what came from files."""
+class DocumentOrigin(StrEnum):
+    """DocumentOrigin of a document. Indexing a folder removes only documents from files."""
 
     FILE = "file"
     TEXT = "text"
 
 
 class Lines(NamedTuple):
-    """A range of lines, counted from 1, both ends included."""
+    """Range of lines, counted from 1, both ends included."""
 
     first: int
     last: int
@@ -60,7 +60,7 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One document given as text. The project and the path together are its name."""
+    """Document given as text. Its project and path identify it."""
 
     path: str
     text: str
@@ -69,8 +69,7 @@ class Document:
     language: str = ""
     modified: datetime | None = None
     metadata: Metadata = field(default_factory=dict)
-    # the one that this replaces, 0 if it must be new: another is a conflict. None replaces whatever
-    # is there
+    # version that this replaces, 0 for a new document: another is a conflict. None replaces any
     version: int | None = None
 
     def __post_init__(self) -> None:
@@ -78,8 +77,8 @@ class Document:
         check_path(self.path)
         if not storable(self.title):
             raise InputError(
-                f"the title of {self.path!r} holds a NUL or a lone surrogate; no database takes "
-                f"that, leave it out"
+                f"the title of {self.path!r} contains a NUL or a lone surrogate; no database "
+                f"accepts that, leave it out"
             )
         if self.modified is not None and self.modified.tzinfo is None:
             raise InputError(
@@ -93,12 +92,12 @@ class Document:
                 f"version of {self.path!r} is {self.version!r}; give the one that "
                 f"corpus.documents() shows, or 0 for a new document"
             )
-        object.__setattr__(self, "metadata", checked_metadata(self.metadata))
+        object.__setattr__(self, "metadata", freeze_metadata(self.metadata))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentRecord:
-    """What the catalog knows of one document."""
+    """Document in the catalog, without its text."""
 
     id: int
     project: str
@@ -118,9 +117,9 @@ class DocumentRecord:
 
 
 class Piece(NamedTuple):
-    """A cut of a text, before it has a name: `text[start:end]` and what is known of the place.
+    """Piece `text[start:end]` of a text, before it has an id.
 
-    A named tuple, because a run makes a million of them and hands them from process to process: a
+    A named tuple, because a run creates a million of them and passes them between processes. A
     frozen dataclass takes six times as long.
     """
 
@@ -129,15 +128,15 @@ class Piece(NamedTuple):
     lines: Lines
     token_count: int
     headings: tuple[str, ...] = ()
-    level: int = 0  # of the innermost heading; 0 where there is none
-    symbol: str = ""  # the qualified name of what it is, or is part of: "Corpus.search"
-    # bare names that are defined in it: ("search", "more"); in prose the headings that begin in it
+    level: int = 0  # of the innermost heading; 0 without a heading
+    symbol: str = ""  # qualified name of the code it belongs to: "Corpus.search"
+    # names that are defined in it: ("search", "more"); in prose the headings in it
     defines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """A piece of an indexed document.
+    """Chunk of an indexed document.
 
     `start` and `end` are character offsets into the document's text.
     """
@@ -164,31 +163,31 @@ class Chunk:
 
     @property
     def heading(self) -> str:
-        """The innermost heading, or an empty string."""
+        """Innermost heading, or an empty string."""
         return self.headings[-1] if self.headings else ""
 
     @property
     def location(self) -> str:
-        """`path:first-last`, as editors and compilers write it."""
+        """Location as `path:first-last`, as editors and compilers write it."""
         return f"{self.path}:{self.lines}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """Some lines of a document, as it was indexed. Of a conversation a line is a message."""
+    """Lines of an indexed document. A line of a conversation is a message."""
 
     project: str
     path: str
     title: str
     language: str
     kind: Kind
-    lines: Lines  # 0-0 for a document without any text
+    lines: Lines  # 0-0 for an empty document
     last_line: int  # of the whole document
     text: str
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing of the document is left out."""
+        """True for the whole document."""
         return self.lines.first <= 1 and self.lines.last == self.last_line
 
 
@@ -196,25 +195,31 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def nanoseconds(moment: datetime) -> int:
-    """Nanoseconds since 1970, as file systems count; exact, which `timestamp()` is not."""
+    """Return the nanoseconds since 1970, as file systems count; `timestamp()` is not exact."""
     passed = moment - _EPOCH
     return (passed.days * 86_400 + passed.seconds) * 10**9 + passed.microseconds * 1000
 
 
 def moment(nanoseconds: int | None) -> datetime | None:
-    """A file system's time as an aware datetime, cut to microseconds."""
+    """Return the time of a file system as an aware datetime, cut to microseconds."""
     return None if nanoseconds is None else _EPOCH + timedelta(microseconds=nanoseconds // 1000)
 
 
+def to_utc(moment: datetime) -> datetime:
+    """Return a time in UTC. A time without a zone is in UTC already."""
+    try:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:  # in the first or the last hours of the calendar
+        return moment.replace(tzinfo=UTC)
+
+
 def storable(text: str) -> bool:
-    """Whether every database takes the text: no NUL and no lone surrogate."""
+    """Return True if every database accepts the text: no NUL and no lone surrogate."""
     return "\x00" not in text and not any("\ud800" <= c <= "\udfff" for c in text if c > "\x7f")
 
 
 def check_project(name: str) -> None:
-    """Refuse a project name that is empty, too long, or that a terminal or an address could not
-    carry.
-    """
+    """Reject a project name that is empty, too long, or unfit for a terminal or an address."""
     if (
         not isinstance(name, str)
         or not 0 < len(name) <= MAX_NAME_LENGTH
@@ -223,37 +228,57 @@ def check_project(name: str) -> None:
         or any(ord(c) < 32 or c in "*,\x7f" for c in name)
     ):
         raise InputError(
-            f"project name {_shown(name)} cannot be used; give 1 to {MAX_NAME_LENGTH} characters "
+            f"project name {_show(name)} cannot be used; give 1 to {MAX_NAME_LENGTH} characters "
             f"without '*', ',', control characters or outer spaces"
         )
 
 
-def usable_name(name: str, most: int = 150) -> str:
-    """What of a folder's name can stand in a project's, or be one: see `check_project`."""
+def clean_name(name: str, most: int = 150) -> str:
+    """Return the part of a folder's name that is valid in a project name."""
     return "".join(c for c in name if ord(c) >= 32 and c not in "*,\x7f")[:most].strip()
 
 
 def check_path(path: str, what: str = "document path") -> None:
-    """Refuse a document path, or whatever else names one, that is empty, too long or holds a
-    NUL.
-    """
+    """Reject a document path or id that is empty, too long or contains a NUL."""
     if not isinstance(path, str) or not 0 < len(path) <= MAX_PATH_LENGTH or not storable(path):
         raise InputError(
-            f"{what} {_shown(path)} cannot be used; give 1 to {MAX_PATH_LENGTH} characters "
+            f"{what} {_show(path)} cannot be used; give 1 to {MAX_PATH_LENGTH} characters "
             f"without NUL or lone surrogates"
         )
 
 
-def check_listed(project: str | None, after: str | None, limit: int | None) -> None:
-    """Raise `InputError` unless documents can be listed in these parts."""
+def check_listing(project: str | None, after: str | None, limit: int | None) -> None:
+    """Reject an invalid page of a list of documents."""
     if project is None and after is not None:
         raise InputError("after is a path in one project; name the project, too")
     if limit is not None and not (isinstance(limit, int) and limit >= 1):
         raise InputError(f"limit is {limit!r}; give a whole number from 1 on")
 
 
-def checked_status(status: Status | str | None) -> Status | None:
-    """A status that may have been given by its name."""
+def check_put(documents: Sequence[Document]) -> None:
+    """Reject documents that cannot be stored together."""
+    if not documents:
+        raise InputError("no document was given; put takes at least one")
+    if (count := len({document.project for document in documents})) > 1:
+        raise InputError(f"the documents belong to {count} projects; put one project at a time")
+    if len({document.path for document in documents}) < len(documents):
+        raise InputError("two of the documents have the same path; give each path once")
+
+
+def check_lines(first: int, last: int | None) -> None:
+    """Reject an invalid range of lines."""
+    if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
+        raise InputError(
+            f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1"
+        )
+    if last is not None and last < first:
+        raise InputError(
+            f"line {last} is before line {first}; give the first line and then the last"
+        )
+
+
+def parse_status(status: Status | str | None) -> Status | None:
+    """Return a status that may be given by its name."""
     if status is None:
         return None
     if status not in list(Status):
@@ -261,12 +286,12 @@ def checked_status(status: Status | str | None) -> Status | None:
     return Status(status)
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return repr(value[:80] if isinstance(value, str) else value)[:200]
 
 
-def checked_metadata(metadata: Metadata) -> Metadata:
-    """A read-only copy; only strings, numbers and booleans may stand in it."""
+def freeze_metadata(metadata: Metadata) -> Metadata:
+    """Return a read-only copy. Only strings, numbers and booleans are valid."""
     if not isinstance(metadata, Mapping):
         raise InputError(
             f"metadata is a {type(metadata).__name__}; give a mapping of names to strings, "
@@ -275,8 +300,8 @@ def checked_metadata(metadata: Metadata) -> Metadata:
     for key, value in metadata.items():
         if not isinstance(key, str) or not key or len(key) > MAX_NAME_LENGTH or not storable(key):
             raise InputError(
-                f"metadata key {key!r} cannot be used; give a string of 1 to {MAX_NAME_LENGTH} "
-                f"characters"
+                f"metadata key {_show(key)} cannot be used; give a string of 1 to "
+                f"{MAX_NAME_LENGTH} characters"
             )
         if not isinstance(value, str | int | float | bool):
             raise InputError(
@@ -284,45 +309,45 @@ def checked_metadata(metadata: Metadata) -> Metadata:
             )
         if isinstance(value, str) and not storable(value):
             raise InputError(
-                f"metadata {key!r} holds a NUL or a lone surrogate; no database takes that, "
+                f"metadata {key!r} contains a NUL or a lone surrogate; no database accepts that, "
                 f"leave it out"
             )
         if not isinstance(value, str) and not abs(value) < MAX_NUMBER:
             raise InputError(
-                f"metadata {key!r} is not a number that every database holds; keep it within "
+                f"metadata {key!r} is not a number that every database can store; keep it within "
                 f"2**63, finite, or give a string"
             )
     return MappingProxyType(dict(metadata))
 
 
 def sha256(data: bytes) -> str:
-    """The fingerprint by which content is recognised, as 64 hexadecimal digits."""
+    """Return the fingerprint of content, as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def chunk_id(project: str, path: str, content_sha: bytes, occurrence: int) -> int:
-    """The id of a chunk: a positive 63-bit number that depends on its name and content, not on its
-    position.
+    """Return the id of a chunk: a positive 63-bit number that depends on its document and content,
+    not on its position.
 
-    A chunk that only moves inside its document keeps its id, so nothing that is derived from it has
-    to change. Equal text twice in one document differs by `occurrence`. At ten million chunks the
-    chance of any collision is 5 in a million.
+    A chunk that only moves inside its document keeps its id and its derived data. Equal texts in
+    one document differ by `occurrence`. Chunks are keyed by project
+    and id: in a project of ten million the chance of any collision is 5 in a million.
     """
-    digest = _named(project, path).copy()
+    digest = _hash_name(project, path).copy()
     digest.update(content_sha + occurrence.to_bytes(4, "big"))
     return int.from_bytes(digest.digest(), "big") >> 1
 
 
 def copy_key(text: str) -> int:
-    """A positive 63-bit number that is the same for the same text, whatever document it stands
-    in and however it is spaced and indented.
+    """Return a positive 63-bit number that equal texts share, in any document and with any white
+    space.
     """
     folded = " ".join(text.split()).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(folded, digest_size=8).digest(), "big") >> 1
 
 
-@lru_cache(maxsize=64)  # the chunks of a document come one after the other
-def _named(project: str, path: str) -> hashlib.blake2b:
+@lru_cache(maxsize=64)  # chunks of a document are consecutive
+def _hash_name(project: str, path: str) -> hashlib.blake2b:
     digest = hashlib.blake2b(digest_size=8)
     for part in (project.encode("utf-8", "surrogatepass"), path.encode("utf-8", "surrogatepass")):
         digest.update(len(part).to_bytes(4, "big") + part)

@@ -1,6 +1,6 @@
-"""What happened, for whoever watches: logs, metrics, traces.
+"""Events for logs, metrics and traces.
 
-Events hold names, counts and durations, never text, vectors or keys.
+They contain names, counts and durations, never text, vectors or keys.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from unspool.domain.queries import Served, Stability
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageServed:
-    """A page was handed out. Durations are in seconds; a part that was not needed took none."""
+    """Event of a page. Durations are in seconds; a stage that was not needed took 0."""
 
     store: str
     projects: int
     number: int
     served: Served
     stability: Stability
-    searched: bool  # the stores were asked; a page out of a window needs no search
+    searched: bool  # a page out of a window needs no search
     embedding: str  # of the query: "computed", "cached" or "unneeded"
     hits: int
     tokens: int
@@ -35,20 +35,20 @@ class PageServed:
 
 
 class Outcome(StrEnum):
-    """How an answer ended."""
+    """Outcome of an answer."""
 
     ANSWERED = "answered"
-    NOTHING = "nothing"  # found: no model was called
-    CONTEXT = "context"  # there is no model: what it would be shown
+    NOTHING = "nothing"  # no hits, so no model was called
+    CONTEXT = "context"  # no model, so only hits
     CANCELLED = "cancelled"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerFinished:
-    """An answer came to its end, whichever.
+    """Event of the end of an answer.
 
-    Durations are in seconds; `first_s` is that of the first piece of text, None where none came.
+    Durations are in seconds; `first_s` is the time to the first piece of text, if there was one.
     """
 
     outcome: Outcome
@@ -69,9 +69,9 @@ class AnswerFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexFinished:
-    """Documents or conversations were taken in.
+    """Event of an indexing run or an import of conversations.
 
-    `embedded` of the chunks had to be; the others' vectors were known.
+    `embedded` counts the chunks whose vectors were computed; the others were known.
     """
 
     task: str  # "index", "put", "remember"
@@ -90,43 +90,36 @@ Event = PageServed | AnswerFinished | IndexFinished
 Hook = Callable[[Event], None]
 
 
-class _Watcher:
-    """One registration of a hook."""
-
-    def __init__(self, hook: Hook) -> None:
-        self.hook = hook
-        self.has_failed = False
-
-
 class Hooks:
-    """Who is told of events.
+    """Observers of events.
 
-    One that fails is reported once to the log `unspool`, and never breaks a call.
+    The first error of a hook is logged to `unspool`. It never breaks a call.
     """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._watchers: tuple[_Watcher, ...] = ()
+        self._hooks: dict[object, Hook] = {}  # never changed, only replaced
+        self._failed: set[object] = set()
 
     def add(self, hook: Hook) -> Callable[[], None]:
-        """Tell a hook from now on; what is returned ends it."""
-        watcher = _Watcher(hook)
+        """Register a hook, and return a function that removes it."""
+        token = object()  # a hook may be registered twice
         with self._guard:
-            self._watchers = (*self._watchers, watcher)
-        return lambda: self._remove(watcher)
+            self._hooks = {**self._hooks, token: hook}
+        return lambda: self._remove(token)
 
     def emit(self, event: Event) -> None:
-        """Tell everyone."""
-        for watcher in self._watchers:
+        """Pass an event to every hook."""
+        for token, hook in self._hooks.items():
             try:
-                watcher.hook(event)
+                hook(event)
             except Exception:
-                if not watcher.has_failed:
-                    watcher.has_failed = True
+                if token not in self._failed:
+                    self._failed.add(token)
                     logging.getLogger("unspool").exception(
                         "a hook failed on %s; it is not reported again", type(event).__name__
                     )
 
-    def _remove(self, watcher: _Watcher) -> None:
+    def _remove(self, token: object) -> None:
         with self._guard:
-            self._watchers = tuple(one for one in self._watchers if one is not watcher)
+            self._hooks = {other: hook for other, hook in self._hooks.items() if other != token}

@@ -1,5 +1,5 @@
-"""The history of responses: what came back from an endpoint, a job or a tool, newest first,
-whole for programs and in small pages for agents.
+"""History of responses of an endpoint, a job or a tool, newest first: whole for programs, in
+small pages for agents.
 """
 
 from __future__ import annotations
@@ -14,22 +14,19 @@ from unspool.domain.documents import storable
 from unspool.domain.options import option
 from unspool.errors import InputError
 
-PAGE, MAX_PAGE = 2, 10  # records that an agent reads at once: it pays for each of them
-READ, MAX_READ = 100, 1_000  # the same for programs
+PAGE, MAX_PAGE = 2, 10  # records of a page for agents, which pay for each
+READ, MAX_READ = 100, 1_000  # for programs
 MAX_OFFSET = 10**12
 MAX_STREAM_LENGTH = 1_000
 MAX_BODY_LENGTH = 10_000_000
 MAX_AGE_S = 100 * 365 * 86_400
-SHOWN = 1_000  # characters of a body that an agent gets to see
+SHOWN = 1_000  # characters of a body that agents see
 CUT = "...[truncated]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One response of a stream, as it is stored.
-
-    `number` counts in the order in which they came; `at` is when it was given.
-    """
+    """Stored response of a stream. `number` counts in the order of arrival."""
 
     stream: str
     number: int
@@ -39,7 +36,7 @@ class Record:
 
 
 class Excerpt(NamedTuple):
-    """What a page needs to know of a record. `text` is at least the beginning that is shown."""
+    """Record for a page. `text` is at least the beginning that is shown."""
 
     number: int
     at: datetime
@@ -50,10 +47,10 @@ class Excerpt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """A record on a page.
+    """Record on a page.
 
-    `body` is None where the next newer record on the same page has the very same one; `length` is
-    that of the whole body.
+    `body` is None if the next newer record on the page has the same body. `length` counts the whole
+    body.
     """
 
     number: int
@@ -61,12 +58,12 @@ class HistoryEntry:
     body: str | None
     length: int
     is_truncated: bool
-    same_as_newer: bool  # also where that one is on the page before
+    same_as_newer: bool  # also if the newer record is on the page before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryPage:
-    """Some records of a stream, newest first, as a tool gives them to an agent."""
+    """Page of records for agents, newest first."""
 
     stream: str
     records: tuple[HistoryEntry, ...]
@@ -76,12 +73,12 @@ class HistoryPage:
 
     @property
     def next_offset(self) -> int | None:
-        """Where the next page begins; None if there is none."""
+        """Offset of the next page; None if there is none."""
         return self.offset + len(self.records) if self.has_more else None
 
     @property
     def next(self) -> str | None:
-        """How to ask for the next page; None if there is none."""
+        """Request for the next page; None if there is none."""
         return (
             f"older records: limit={self.limit}, offset={self.next_offset}"
             if self.has_more
@@ -90,11 +87,8 @@ class HistoryPage:
 
     @property
     def text(self) -> str:
-        """The page as a tool hands it to an agent.
-
-        Around the same bodies JSON takes twice as many tokens, and more for every quote in them.
-        """
-        lines = [line for entry in self.records for line in _told(entry)]
+        """Page as text for an agent. As JSON it has twice as many tokens."""
+        lines = [line for entry in self.records for line in _format_entry(entry)]
         return "\n".join(
             [
                 *(lines or ["no records" if not self.offset else "no older records"]),
@@ -105,10 +99,7 @@ class HistoryPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
-    """A stream in a list.
-
-    `newest` is the time of its newest record, None where every one is gone.
-    """
+    """Stream in a list. `newest` is the time of its newest record, if it has any."""
 
     project: str
     stream: str
@@ -118,7 +109,7 @@ class StreamStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Bounds of a stream: a number of records, the newest, and an age in seconds. 0 is no bound."""
+    """Limits of a stream: most records, and their age in seconds. 0 is no limit."""
 
     max_records: int = option(
         0,
@@ -140,20 +131,20 @@ class Retention:
                 )
 
     def since(self, now: datetime) -> datetime | None:
-        """The time of the oldest record that may still be shown."""
+        """Return the time of the oldest record that may be shown."""
         return now - timedelta(seconds=self.max_age_s) if self.max_age_s else None
 
     def within(self, limit: int, offset: int) -> int:
-        """How many of the records from an offset on may still be shown."""
+        """Return how many records from an offset on may be shown."""
         return min(limit, max(0, self.max_records - offset)) if self.max_records else limit
 
     def excess(self, kept: int) -> int:
-        """How many of the oldest of so many records are too many."""
+        """Return how many of the oldest records exceed the limit."""
         return max(0, kept - self.max_records) if self.max_records else 0
 
 
 def check_stream(name: str) -> None:
-    """Refuse a stream name that is empty, too long or not a line of text."""
+    """Reject a stream name that is empty, too long or not a line of text."""
     if not isinstance(name, str):
         raise InputError(f"the name of a stream is a {type(name).__name__}; give text")
     if (
@@ -170,7 +161,7 @@ def check_stream(name: str) -> None:
 
 
 def check_body(body: str) -> None:
-    """Refuse what is no text, or more of it than anybody would read again."""
+    """Reject a body that is no text or too long."""
     if not isinstance(body, str):
         raise InputError(
             f"the body of a record is a {type(body).__name__}; give text, such as bytes.decode() "
@@ -183,8 +174,8 @@ def check_body(body: str) -> None:
         )
 
 
-def checked_time(at: datetime | None) -> datetime:
-    """The time of a record in UTC: the one that is given, or now."""
+def normalize_time(at: datetime | None) -> datetime:
+    """Return the time of a record in UTC; by default now."""
     if at is None:
         return datetime.now(UTC)
     if not isinstance(at, datetime) or at.tzinfo is None:
@@ -192,13 +183,13 @@ def checked_time(at: datetime | None) -> datetime:
             "the time of a record has no time zone; give an aware datetime such as "
             "datetime.now(UTC)"
         )
-    if not 1 < at.year < 9999:  # at either end some time zone would lead out of the calendar
+    if not 1 < at.year < 9999:  # a time zone could lead out of the calendar
         raise InputError(f"the time of a record is in the year {at.year}; give one from 2 to 9998")
     return at.astimezone(UTC)
 
 
 def check_range(limit: int, offset: int, *, most: int) -> None:
-    """Refuse a limit or an offset that is out of range; none is ever served in part."""
+    """Reject a limit or an offset that is out of range."""
     if not _is_whole(limit) or not 1 <= limit <= most:
         raise InputError(f"limit is {limit!r}; give a whole number from 1 to {most}")
     if not _is_whole(offset) or not 0 <= offset <= MAX_OFFSET:
@@ -209,40 +200,38 @@ def check_range(limit: int, offset: int, *, most: int) -> None:
 
 
 def fingerprint(body: str) -> bytes:
-    """The same for the same body."""
+    """Return the fingerprint of a body."""
     return hashlib.sha256(body.encode("utf-8", "surrogatepass")).digest()
 
 
 def cut(text: str, length: int) -> str:
-    """The beginning of a body of that length as an agent sees it, or all of it where it is
-    short.
-    """
+    """Return a body of this length as an agent sees it: whole if it is short."""
     return text[:SHOWN] + CUT if length > SHOWN else text
 
 
 def span(limit: int, offset: int) -> tuple[int, int]:
-    """The limit and offset of what a page is made of: its records, the older one behind them,
-    and the newer one before them.
+    """Return the limit and offset of the records that a page is built from.
+
+    They include an older one after the page and a newer one before it.
     """
     check_range(limit, offset, most=MAX_PAGE)
     before = 1 if offset else 0
     return limit + before + 1, offset - before
 
 
-def page_of(
+def build_history_page(
     stream: str, found: Sequence[Excerpt], *, limit: int, offset: int, full: bool = False
 ) -> HistoryPage:
-    """The page that can be made of what lies in its span.
+    """Return the page of the records in its span.
 
-    `full`, bodies are whole, also those that repeat.
+    With `full` every body is whole, even if it repeats.
     """
     newer = found[0].sha if offset and found else None
     rows = found[1:] if offset else found
     entries = []
     for position, row in enumerate(rows[:limit]):
         same = row.sha == newer
-        # The first one shows its body all the same: who has not seen the page before would not know
-        # what it repeats.
+        # The first record always has its body: the reader may not know the page before.
         body = row.text if full else None if same and position else cut(row.text, row.length)
         is_truncated = body is not None and not full and row.length > SHOWN
         entries.append(
@@ -265,7 +254,7 @@ def page_of(
     )
 
 
-def _told(entry: HistoryEntry) -> Iterator[str]:
+def _format_entry(entry: HistoryEntry) -> Iterator[str]:
     about = f"[{entry.number}] {entry.at:%Y-%m-%d %H:%M:%S}Z"
     about += f", {entry.length} characters" if entry.is_truncated else ""
     yield about + (", same as the newer one" if entry.same_as_newer else "")

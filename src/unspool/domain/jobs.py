@@ -1,4 +1,4 @@
-"""Jobs: long tasks that a service does for somebody who does not wait."""
+"""Jobs: long tasks that a service runs in the background."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from unspool.domain.reports import Progress
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
+    """State of a job."""
 
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "cancelled"  # somebody asked for it
-    # the process that ran it ended; started again, it goes on where it stood
-    INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"  # by a caller
+    INTERRUPTED = "interrupted"  # its process ended; started again, it resumes
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will happen."""
+        """True in a final state."""
         return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A run over a source, as every process of a service sees it.
+    """Indexing run of a source, as every process of a service sees it.
 
-    `report` is what `IndexReport` holds, as plain values.
+    `report` has the fields of `IndexReport` as plain values.
     """
 
     id: str

@@ -1,6 +1,6 @@
-"""Keys: who may do what in which projects.
+"""Keys: roles of callers in projects.
 
-A key is shown once, when it is made; what is stored proves it and cannot be turned back into it.
+The text of a key is shown once, when it is created. Only its hash is stored.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from unspool.domain.documents import check_project, storable
 from unspool.errors import InputError
 
 EVERY_PROJECT = "*"
-PREFIX = "unspool"  # so that scanners for leaked secrets, ours among them, can tell what it is
+PREFIX = "unspool"  # lets scanners for leaked secrets, ours among them, recognise a key
 MAX_PROJECTS = 100
-_SECRET_LENGTH = 43  # 256 bits; letters and digits only, so that a double click takes all of it
+_SECRET_LENGTH = 43  # 256 bits; letters and digits only, so that a double click selects all
 _LETTERS = string.ascii_letters + string.digits
 _TEXT = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
 
 
 class Role(StrEnum):
-    """What a key allows, each role all that the one before it does."""
+    """Role of a key. Each role includes those before it."""
 
     READ = "read"  # search and read
     WRITE = "write"  # store and remove documents, conversations, records
-    ADMIN = "admin"  # index what lies on the server, remove projects, read metrics
+    ADMIN = "admin"  # index folders of the server, remove projects, read metrics
 
     def allows(self, other: Role) -> bool:
-        """Whether what needs the other role can be done with this one."""
+        """Return True if this role includes the other."""
         order = list(Role)
         return order.index(self) >= order.index(other)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What is known of a key; nothing of it is secret."""
+    """Key without its secret."""
 
     id: str
     name: str
@@ -66,31 +66,31 @@ class Key:
 
     @property
     def visible(self) -> frozenset[str] | None:
-        """The projects that exist for it; None where all do."""
+        """Projects that the key can see; None for all."""
         return None if EVERY_PROJECT in self.projects else frozenset(self.projects)
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether it can be used at that time."""
+        """Return True if the key can be used at that time."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-def new_key() -> tuple[str, str]:
-    """A new id, and the text of a key with it."""
+def create_key() -> tuple[str, str]:
+    """Return a new id, and the text of a key with this id."""
     id_ = secrets.token_hex(6)
     return id_, f"{PREFIX}_{id_}_{''.join(secrets.choice(_LETTERS) for _ in range(_SECRET_LENGTH))}"
 
 
-def id_of(text: str) -> str | None:
-    """The id in the text of a key; None where that is no key's text."""
+def parse_id(text: str) -> str | None:
+    """Return the id in the text of a key; None for any other text."""
     found = _TEXT.fullmatch(text)
     return found[1] if found else None
 
 
-def proof(text: str) -> bytes:
-    """What is stored to know a key by."""
+def hash_key(text: str) -> bytes:
+    """Return the hash of a key, which is stored."""
     return hashlib.sha256(text.encode()).digest()
 
 
-def proves(text: str, kept: bytes) -> bool:
-    """Whether a text is the key that a proof was stored of; it takes as long for a wrong one."""
-    return hmac.compare_digest(proof(text), kept)
+def verify_key(text: str, expected: bytes) -> bool:
+    """Return True if a text is the key with this hash, in constant time."""
+    return hmac.compare_digest(hash_key(text), expected)

@@ -1,6 +1,4 @@
-"""A document on its way into the catalog: read, cut, fingerprinted, embedded where that was
-needed.
-"""
+"""Documents and conversations prepared for the catalog: read, chunked, hashed and embedded."""
 
 from __future__ import annotations
 
@@ -11,12 +9,12 @@ from datetime import datetime
 from typing import NamedTuple
 
 from unspool.domain.conversations import Message
-from unspool.domain.documents import Kind, Metadata, Origin, Piece
-from unspool.domain.reports import Masked
+from unspool.domain.documents import DocumentOrigin, Kind, Metadata, Piece
+from unspool.domain.reports import Masked, Skip
 
 
 class PreparedChunk(NamedTuple):
-    """A piece with its text and the fingerprint of what is embedded for it.
+    """Piece with its text, and the hash of the passage that is embedded for it.
 
     A named tuple for the same reason as the piece.
     """
@@ -28,10 +26,7 @@ class PreparedChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedDocument:
-    """Everything the catalog stores of a document, ready for one transaction.
-
-    `vectors` holds only what was not known yet.
-    """
+    """Document, ready for one transaction. `vectors` has only new ones."""
 
     path: str
     sha256: str
@@ -41,16 +36,30 @@ class PreparedDocument:
     language: str
     kind: Kind
     recipe: str
-    origin: Origin
+    origin: DocumentOrigin
     chunks: tuple[PreparedChunk, ...]
     vectors: Mapping[bytes, bytes] = field(default_factory=dict)
     metadata: Metadata = field(default_factory=dict)
     masked: tuple[Masked, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedFile:
+    """A file whose content is not worth indexing, with its size and time at the scan."""
+
+    skip: Skip
+    size_bytes: int
+    modified_ns: int
+
+    @property
+    def path(self) -> str:
+        return self.skip.path
+
+
 class PreparedMessage(NamedTuple):
-    """A message with its secrets masked, the fingerprint that it had before, and its chunks; a
-    blank one has none.
+    """Message with masked secrets, the fingerprint of the original, and its chunks.
+
+    A blank message has none.
     """
 
     message: Message
@@ -60,8 +69,9 @@ class PreparedMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedConversation:
-    """Everything the catalog stores of a conversation from a message on; the first `start` are
-    stored already.
+    """Conversation from a message on, ready for one transaction.
+
+    The first `start` messages are stored already.
     """
 
     path: str
@@ -69,21 +79,21 @@ class PreparedConversation:
     title: str
     scenario_title: str
     url: str
-    created_at: datetime | None  # None where neither the conversation nor a message says
+    created_at: datetime | None  # None if neither the conversation nor a message has a time
     updated_at: datetime
     metadata: Metadata
     recipe: str
     size_bytes: int
-    follows: str  # the fingerprint of the conversation that the first `start` messages are of
+    follows: str  # fingerprint of the conversation of the first `start` messages
     start: int
     messages: tuple[PreparedMessage, ...]
     masked: tuple[Masked, ...] = ()
 
 
-def embedded_text(*, title: str, headings: tuple[str, ...], symbol: str, text: str) -> str:
-    """What is embedded for a chunk: where it stands, then what it says.
+def compose_passage(*, title: str, headings: tuple[str, ...], symbol: str, text: str) -> str:
+    """Return the passage that is embedded for a chunk: its title and headings, then its text.
 
-    The path is left out on purpose, so that a renamed or copied file costs no embedding.
+    The path is left out, so that a renamed or copied file costs no embedding.
     """
     place = [title] if title and (not headings or headings[0] != title) else []
     place += [heading for heading in headings if heading not in text[: len(heading) + 8]]
@@ -92,6 +102,6 @@ def embedded_text(*, title: str, headings: tuple[str, ...], symbol: str, text: s
     return "\n".join([" > ".join(place), text]) if place else text
 
 
-def text_fingerprint(text: str) -> bytes:
-    """The key under which an embedding is kept."""
+def hash_text(text: str) -> bytes:
+    """Return the hash of a passage, under which its embedding is stored."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

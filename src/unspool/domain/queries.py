@@ -1,4 +1,4 @@
-"""Queries, hits and pages: what is asked and what comes back.
+"""Hits and pages of a search.
 
 Score: higher is better, everywhere. Scores compare only within one result list.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind
@@ -20,7 +20,7 @@ MAX_QUERY_CHARACTERS = 20_000
 
 
 class Origin(StrEnum):
-    """Which retriever a hit came from."""
+    """Retriever that found a hit."""
 
     VECTOR = "vector"
     KEYWORD = "keyword"
@@ -28,24 +28,23 @@ class Origin(StrEnum):
 
 
 class Served(StrEnum):
-    """Where the hits of a page came from."""
+    """Source of the hits of a page."""
 
-    # the order that the first page fixed; the first page itself is served from it too
-    WINDOW = "window"
-    HINT = "hint"  # past it, the vector index went on by itself
-    WIDER = "wider"  # past it, a deeper search without what was given
+    WINDOW = "window"  # the ranking that the first page fixed
+    HINT = "hint"  # beyond it, continued by the vector index
+    WIDER = "wider"  # beyond it, a deeper search without the hits of earlier pages
 
 
 class Stability(StrEnum):
-    """What may happen to an order while others write."""
+    """Stability of a ranking while others write."""
 
-    SNAPSHOT = "snapshot"  # nothing: it is fixed
-    DETERMINISTIC = "deterministic"  # the same content gives the same order
-    BEST_EFFORT = "best_effort"  # the store may answer differently each time
+    SNAPSHOT = "snapshot"  # the ranking is fixed
+    DETERMINISTIC = "deterministic"  # the same content gives the same ranking
+    BEST_EFFORT = "best_effort"  # the ranking may differ each time
 
 
 class Form(StrEnum):
-    """How much of a chunk a hit shows; the budget decides."""
+    """Form in which a page shows a hit. The budget determines it."""
 
     WHOLE = "whole"
     SNIPPET = "snippet"
@@ -54,9 +53,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """An excerpt of a chunk: its text, its first line in the document, and the character ranges
-    in it that matched.
-    """
+    """Excerpt of a chunk. `marks` are the character ranges in it that matched."""
 
     text: str
     first_line: int
@@ -65,10 +62,7 @@ class Snippet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """A message of a conversation, by its number there.
-
-    One that only stands beside a hit may be cut.
-    """
+    """Message of a conversation, with its number there. Next to a hit it may be cut."""
 
     number: int
     speaker: str
@@ -79,64 +73,49 @@ class Said:
 
     @property
     def line(self) -> str:
-        """Who said what, as it is read and counted."""
+        """Speaker and text, as shown and counted."""
         return f"{self.speaker}: {self.text}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A chunk that was found, how well it fits, and how much of it the page shows."""
+    """Chunk that was found, its score, and the form in which the page shows it."""
 
     chunk: Chunk
     score: float
     rank: int
     origin: Origin
     form: Form
-    tokens: int  # what showing it in this form costs
+    tokens: int  # of this form
     cut: Callable[[Chunk], Snippet] = field(repr=False, compare=False)
-    reason: str = ""  # one line, only if asked for
-    changed: bool = False  # its text has been replaced since the first page; this is the new one
+    reason: str = ""  # one line, only if requested
+    changed: bool = False  # its text was replaced since the first page; this is the new text
     # its file has changed or is missing since it was indexed; None if that is unknown
     stale: bool | None = None
-    message: Said | None = None  # what was said, where the hit is in a conversation
-    # the exchange around it, as far as the budget allows; no message is on a page twice
+    message: Said | None = None  # for a hit in a conversation
+    # messages around it, as far as the budget allows; each is only once on a page
     before: tuple[Said, ...] = ()
     after: tuple[Said, ...] = ()
-    # where the same text stands elsewhere, as `path:lines`; such hits are not shown again
+    # other locations of the same text, as `path:lines`; such hits are not shown again
     copies: tuple[str, ...] = ()
 
     @cached_property
     def snippet(self) -> Snippet:
-        """The best few lines.
-
-        Looked for when it is first asked for: who reads whole chunks never needs it.
-        """
+        """Best lines, searched on first use: readers of whole chunks never need them."""
         return self.cut(self.chunk)
 
     @property
     def within(self) -> str:
-        """What it stands in: the code that it is part of, or the headings above it; of a message
-        who said it, when, and in which conversation.
-        """
+        """Symbol or headings of the chunk; for a message its speaker, time and conversation."""
         if self.message is None:
             return self.chunk.symbol or " > ".join(self.chunk.headings)
         at = self.message.at
-        return ", ".join(
-            filter(
-                None,
-                (
-                    self.message.speaker,
-                    "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC",
-                    self.chunk.title,
-                ),
-            )
-        )
+        time = "" if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+        return ", ".join(filter(None, (self.message.speaker, time, self.chunk.title)))
 
     @property
     def text(self) -> str:
-        """What the budget allows to be shown: the whole chunk, the snippet, or nothing but the
-        location.
-        """
+        """Text of this form: the whole chunk, the snippet, or '' for a location."""
         if self.form is Form.SNIPPET:
             return self.snippet.text
         return self.chunk.text if self.form is Form.WHOLE else ""
@@ -144,7 +123,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """A document that has hits on the page."""
+    """Document with hits on a page."""
 
     project: str
     path: str
@@ -156,9 +135,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insights:
-    """What the hits have in common: counts by language, files, and the span of their
-    modification times.
-    """
+    """Statistics of hits: counts by language, files, and the range of modification times."""
 
     languages: Mapping[str, int] = field(default_factory=dict)
     files: int = 0
@@ -168,32 +145,31 @@ class Insights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Hits, best first, with what one needs to judge and cite them."""
+    """Page of hits, best first, with what a reader needs to judge and cite them."""
 
     query: str
     projects: tuple[str, ...]
     hits: tuple[Hit, ...]
     sources: tuple[Source, ...] = ()
     insights: Insights = Insights()
-    notes: tuple[str, ...] = ()  # what happened: a file was stale, an unused hit did not fit
-    warnings: tuple[str, ...] = ()  # what the caller should act on
-    tokens: int = 0  # used by the hits in the form they are shown
-    # of `max_total_tokens`; None where the walk has no such limit
-    tokens_remaining: int | None = None
-    alpha: float = 0.0  # the share of meaning that was used: 0 words only, 1 meaning only
+    notes: tuple[str, ...] = ()  # facts, such as a stale file or a hit that did not fit
+    warnings: tuple[str, ...] = ()  # problems for the caller to solve
+    tokens: int = 0  # of the hits in their form
+    tokens_remaining: int | None = None  # of `max_total_tokens`, if that is limited
+    alpha: float = 0.0  # share of semantic search: 0 keywords only, 1 semantic only
     number: int = 1
     served: Served = Served.WINDOW
     stability: Stability = Stability.SNAPSHOT
-    remaining: int = 0  # so many more are found already; there may be more behind them
-    relevance_dropped: bool = False  # what follows is hardly worth reading
-    continuation: str | None = None  # gives the next page; None at the end
-    # how `more` gets there
+    remaining: int = 0  # further hits that are known already; there may be more
+    relevance_dropped: bool = False  # the following hits are hardly relevant
+    continuation: str | None = None  # of the next page; None at the end
+    # implementation of `more`
     follow: Callable[[str], Page] | None = field(default=None, repr=False, compare=False)
 
     def more(self) -> Page:
-        """The next page.
+        """Return the next page.
 
-        At the end, or with a page that did not come from an open corpus, an `InputError`.
+        At the end, or for a page without an open corpus, raise an `InputError`.
         """
         if self.continuation is None:
             raise InputError("this is the last page; page.continuation is None here")
@@ -204,11 +180,6 @@ class Page:
         return self.follow(self.continuation)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy for another process is not tied to this one's corpus.
-        return _page, (
-            {one.name: getattr(self, one.name) for one in fields(self) if one.name != "follow"},
-        )
-
-
-def _page(values: dict[str, Any]) -> Page:
-    return Page(**values)
+        # a copy for another process is not tied to the corpus of this one
+        values = {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        return partial(Page, **values), ()

@@ -1,4 +1,4 @@
-"""What an indexing run did, and how far it is."""
+"""Reports and progress of long tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unspool.domain.documents import Status
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """A file that was left out, and why: `reason` is one of a few words, `detail` is for people."""
+    """File that was left out. `reason` is one of a few words, `detail` is for people."""
 
     path: str
     reason: str  # ignored, binary, minified, generated, huge, vendored, unreadable, symlink, empty
@@ -19,7 +19,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Masked:
-    """A secret that was masked before anything was stored."""
+    """Secret that was masked before anything was stored."""
 
     path: str
     line: int
@@ -28,7 +28,7 @@ class Masked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A document that could not be indexed; the run went on without it."""
+    """Document that could not be indexed. The run continued without it."""
 
     path: str
     error: str
@@ -36,9 +36,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexReport:
-    """What changed in one project.
+    """Report of an indexing run in a project.
 
-    `busy` documents were being indexed by another run and left alone.
+    `busy` documents were skipped, because another run was indexing them.
     """
 
     project: str
@@ -49,7 +49,7 @@ class IndexReport:
     failed: int = 0
     busy: int = 0
     chunks: int = 0  # written by this run
-    embedded: int = 0  # of those, how many had to be embedded anew
+    embedded: int = 0  # chunks whose vectors were computed
     seconds: float = 0.0
     skipped: Mapping[str, int] = field(default_factory=dict)
     skips: tuple[Skip, ...] = ()
@@ -60,7 +60,7 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """Something in an export that could not be read; the rest was."""
+    """Record of an export that could not be read."""
 
     source: str
     position: str  # "line 17", "conversation 3"
@@ -69,21 +69,18 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RememberReport:
-    """What became of conversations.
-
-    A message that was there already in the same place is not counted.
-    """
+    """Report of an import of conversations."""
 
     project: str
     added: int = 0
     updated: int = 0
     unchanged: int = 0
-    messages: int = 0  # new or changed
+    messages: int = 0  # new or changed ones only
     chunks: int = 0
     embedded: int = 0
-    duplicates: int = 0  # records of an export that were there twice
+    duplicates: int = 0  # records of an export that occurred before
     bad_count: int = 0
-    bad: tuple[BadRecord, ...] = ()  # the first of them
+    bad: tuple[BadRecord, ...] = ()  # only the first
     seconds: float = 0.0
     masked: tuple[Masked, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -91,7 +88,7 @@ class RememberReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a long task is. `total` is 0 while it is not known."""
+    """Progress of a long task. `total` is 0 while it is unknown."""
 
     task: str  # "fetching", "scanning", "indexing", "rebuilding"
     done: int
@@ -104,51 +101,66 @@ OnProgress = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStatus:
-    """A store of vectors and what it can do."""
+    """Vector store: its capabilities, driver, server, and what is missing to use it."""
 
     name: str
     in_use: bool
-    capabilities: Mapping[str, bool | int | str]
+    capabilities: Mapping[str, bool | int | str | list[str]]  # empty if it cannot be imported
+    driver: str = ""  # package and version; empty if the store needs none or it is not installed
+    missing: tuple[str, ...] = ()  # packages to install and settings to change before it is used
+    server: str = ""  # name and version of the server in use; empty without one
+    health: str = ""  # of the server in use: ok, or the code of the error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReembedPlan:
-    """What going over to another embedder will cost.
+    """Cost of switching to another embedder.
 
-    Tokens are counted as the old one counts them, so about.
+    Tokens are an estimate, by the tokenizer of the old embedder.
     """
 
-    before: str  # the embedder whose vectors are in use; empty for a catalog without any
+    before: str  # embedder in use; empty for a catalog without vectors
     after: str
-    texts: int  # different texts that have no vector of the new one yet
+    texts: int  # distinct texts without a vector of the new embedder
     tokens: int
-    price: float | None = None  # US dollars; None where it is not known
-    too_long: int = 0  # chunks that are probably longer than the new one reads
+    price: float | None = None  # US dollars, if known
+    too_long: int = 0  # chunks that probably exceed the limit of the new embedder
 
     @property
     def is_done(self) -> bool:
-        """Whether the new one is in use already."""
+        """True if the new embedder is already in use."""
         return self.before == self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReembedReport:
-    """What going over to another embedder came to."""
+    """Report of a switch to another embedder."""
 
     before: str
     after: str
-    # texts that had to be embedded; those an earlier attempt or the cache had are not among them
-    embedded: int = 0
+    embedded: int = 0  # texts, without those of an earlier attempt or the cache
     chunks: int = 0
     seconds: float = 0.0
-    kept: tuple[str, ...] = ()  # embedders whose vectors are kept to go back to
+    kept: tuple[str, ...] = ()  # embedders whose vectors are kept
     dropped: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MoveReport:
+    """Report of a move of vectors or of a catalog. The source is unchanged."""
+
+    setting: str  # environment variable that makes the switch
+    projects: int
+    chunks: int
+    copied: int = 0  # rows of the catalog that were inserted, changed or deleted
+    agreement: float = 1.0  # share of the ten best chunks of sampled searches that were found
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectStatus:
-    """A project at a glance. `waiting` chunks are stored but not indexed yet."""
+    """Status of a project. `waiting` chunks are stored but not indexed yet."""
 
     name: str
     root: str
@@ -159,7 +171,7 @@ class ProjectStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One finding of `doctor`: what was looked at, whether it is well, and what to do if not."""
+    """Result of one check of `doctor`, with a cure if it failed."""
 
     name: str
     ok: bool

@@ -1,11 +1,9 @@
-"""The ports: `Embedder` is what the rest of unspool calls, `Model` is the little that a provider
-has to bring.
-"""
+"""Ports: the rest of unspool calls an `Embedder`, a provider implements a `Model`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -20,119 +18,128 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a model is, as its provider states it.
+    """Properties of a model, stated by its provider.
 
-    `name`, `revision` and `dimension` name the vector space: the same three always give the same
-    vector for the same text. So whatever changes the vectors, prefixes and weights included, is
-    part of the revision.
+    `name`, `revision` and `dimension` identify the vector space: the same three always give the
+    same vector for the same text. Everything that changes vectors is part of the revision, such as
+    prefixes and weights.
     """
 
     name: str
     revision: str = "1"
-    dimension: int = 0  # 0: not known before something was embedded
-    # that it reads of a text, prefix included, without the marks that its tokenizer puts around it
+    dimension: int = 0  # 0: unknown until a text is embedded
+    # tokens that it reads of a text, with the prefix, without the tokenizer's special tokens
     max_tokens: int
     over_limit: OverLimit = OverLimit.CUT
     max_batch: int  # texts in a call
-    batch_tokens: int = 0  # tokens in a call; 0: as many as the texts have
-    is_padded: bool = False  # a call takes as long as if every text were as long as its longest
+    batch_tokens: int = 0  # tokens in a call; 0: no limit
+    is_padded: bool = False  # every text of a call costs as much as the longest
     query_prefix: str = ""
     passage_prefix: str = ""
-    tells_queries: bool = False  # it is told whether a text is a query, beside any prefix
-    is_unit: bool = False  # its vectors have length 1 already
-    is_local: bool = False  # it computes in this process: one call at a time, never repeated
-    # the name and revision cannot belong to another model; otherwise a known vector is compared
-    # before any is used
+    tells_queries: bool = False  # a call says whether texts are queries, besides any prefix
+    is_unit: bool = False  # its vectors have length 1
+    is_local: bool = False  # it runs in this process: one call at a time, without retries
+    # the name and revision identify the model; otherwise a known vector is compared before use
     is_certain: bool = True
-    # the name tells it from other models, so that its vectors may be shared with other catalogs
+    # the name distinguishes it from other models, so that catalogs may share its vectors
     is_shared: bool = True
-    place: str = ""  # where it is asked; two servers may have the same name for different models
-    # the share of meaning that serves it best in hybrid search; it belongs to the model, not to the
-    # engine
-    alpha: float = 0.5
-    price: float | None = None  # US dollars for a million tokens, where that is known
+    place: str = ""  # address; two servers may use the same name for different models
+    alpha: float = 0.5  # best share of semantic search in hybrid search with this model
+    price: float | None = None  # US dollars for a million tokens, if known
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether a text has the same vector as a query and as a passage."""
+        """True if a text has the same vector as a query and as a passage."""
         return self.query_prefix == self.passage_prefix and not self.tells_queries
 
 
-def revision(*parts: str) -> str:
-    """A short name for all that decides what a model's vectors are."""
+def compute_revision(*parts: str) -> str:
+    """Return a short hash of everything that determines a model's vectors."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
 
 class Tokenizer(Protocol):
-    """Counts as a model does, or more carefully."""
+    """Counter of tokens that never counts fewer than the model."""
+
+    @property
+    def special_count(self) -> int:
+        """Number of special tokens that the model adds to a text."""
+
+    @property
+    def ruler(self) -> Callable[[str], Callable[[int, int], int]] | None:
+        """Function of a text that returns a counter for parts of it, if there is a fast one."""
 
     def count(self, text: str) -> int:
-        """How many tokens a text has."""
+        """Return the number of tokens of a text."""
 
     def cut(self, text: str, limit: int) -> str:
-        """The beginning of a text, of so many tokens at most."""
+        """Return the beginning of a text, with at most this number of tokens."""
 
 
 class Model(Protocol):
-    """One provider's model: facts and calls.
+    """Model of a provider: facts and calls.
 
-    What is common to all (checks, batches, repeated calls) is in `ModelEmbedder`.
+    `ModelEmbedder` adds checks, batches and retries.
     """
 
     @property
-    def facts(self) -> Facts: ...
+    def facts(self) -> Facts:
+        """Properties of the model."""
 
     @property
     def tokenizer_file(self) -> str:
-        """Where its `tokenizer.json` is; empty where it has none that can be had."""
+        """Path of its `tokenizer.json`; empty if it has none."""
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """One row per text, in order, for at most `max_batch` texts that all fit."""
+        """Return a row for each of at most `max_batch` texts, none of them too long."""
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns text into unit vectors. Safe to call from several threads."""
+    """Function from text to unit vectors. Safe to call from several threads."""
 
     @property
-    def facts(self) -> Facts: ...
+    def facts(self) -> Facts:
+        """Properties of the model."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the model, as `provider:model`."""
 
     @property
-    def revision(self) -> str: ...
+    def revision(self) -> str:
+        """Version of the model and of its use."""
 
     @property
-    def dimension(self) -> int: ...
+    def dimension(self) -> int:
+        """Length of the vectors."""
 
     @property
     def max_tokens(self) -> int:
-        """How long a text may be."""
+        """Most tokens of a text."""
 
     @property
-    def alpha(self) -> float: ...
+    def alpha(self) -> float:
+        """Best share of semantic search in hybrid search."""
 
     @property
     def is_cheap(self) -> bool:
-        """Whether embedding a text takes no longer than asking a database for it."""
+        """True if embedding a text is as fast as reading its vector from a database."""
 
     def count_tokens(self, text: str) -> int:
-        """As many tokens as the model's tokenizer makes of the text; where that cannot be had,
-        as the default's does.
-        """
+        """Return the number of tokens by the model's tokenizer, or by the default one."""
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One row per text, in order."""
+        """Return a row for each text, in order."""
 
     def embed_query(self, text: str) -> Vectors:
-        """One row, as a vector."""
+        """Return the vector of a query."""
 
 
 def is_cut(embedder: Embedder, text: str) -> bool:
-    """Whether an embedder reads only the beginning of a text.
+    """Return True if an embedder reads only the beginning of a text.
 
-    Most need not be counted: a token has a byte, save the first perhaps.
+    Short texts are not counted: every token but the first has at least a byte.
     """
     if (
         embedder.facts.over_limit is not OverLimit.CUT

@@ -1,14 +1,15 @@
-"""Cohere's embeddings."""
+"""Embedding models of Cohere."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unspool.calling import ModelServer, bearer_header
 from unspool.embedders.base import Facts
-from unspool.embedders.hosting import server_of
+from unspool.embedders.hosting import NAMES
 from unspool.embedders.options import EmbedderOptions
 
 if TYPE_CHECKING:
@@ -34,16 +35,29 @@ PRICES = {
 
 
 class CohereModel:
-    """A hosted model that is told queries from passages."""
+    """Hosted model that distinguishes queries from passages."""
 
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._server = server_of(PROVIDER, model, options, url=URL, example="embed-v4.0")
-        self._model = model
-        self._dimension = options.dimension
+        self._server = ModelServer(
+            PROVIDER,
+            model,
+            options,
+            url=URL,
+            example="embed-v4.0",
+            names=NAMES,
+            headers=bearer_header(options.key),
+        )
+        self._body: dict[str, object] = {
+            "model": model,
+            "embedding_types": ["float"],
+            "truncate": "NONE",
+        }
+        if options.dimension:
+            self._body["output_dimension"] = options.dimension
         self.facts = Facts(
-            name=f"{PROVIDER}:{model}",
+            name=self._server.name,
             dimension=options.dimension or DIMENSIONS.get(model, 0),
             max_tokens=options.max_tokens or MAX_TOKENS.get(model, 512),
             over_limit=options.over_limit,
@@ -56,18 +70,9 @@ class CohereModel:
         )
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """One call."""
+        """Embed texts with one call."""
         kind = "search_query" if is_query else "search_document"
-        body: dict[str, Any] = {
-            "model": self._model,
-            "texts": list(texts),
-            "input_type": kind,
-            "embedding_types": ["float"],
-            "truncate": "NONE",
-        }
-        if self._dimension:
-            body["output_dimension"] = self._dimension
-        answer = self._server.post(body)
+        answer = self._server.post({**self._body, "texts": list(texts), "input_type": kind})
         try:
             rows: Vectors = np.asarray(answer["embeddings"]["float"], dtype=np.float32)
         except (KeyError, TypeError, ValueError, OverflowError) as error:

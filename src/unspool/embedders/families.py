@@ -1,6 +1,6 @@
-"""What the makers of well-known models say about how to use them.
+"""Prefixes and pooling of well-known models, as their makers publish them.
 
-A model's own folder, where there is one, knows better.
+The files in a model's folder take precedence.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 
 class Family(NamedTuple):
-    """How a family of models wants to be asked.
+    """Prefixes and pooling of a family of models.
 
-    `part` is looked for in a model's name, in lower case; the first that fits counts.
+    The first family whose `part` occurs in a model's name, in lower case, counts.
     """
 
     part: str
@@ -23,7 +23,7 @@ class Family(NamedTuple):
 _SEARCHED = "Represent this sentence for searching relevant passages: "
 
 FAMILIES = (
-    Family("e5-mistral"),  # wants an instruction of the user's own
+    Family("e5-mistral"),  # needs an instruction by the user
     Family("-instruct"),
     Family("e5-", query="query: ", passage="passage: "),
     Family("bge-m3", pooling="cls"),
@@ -40,6 +40,6 @@ FAMILIES = (
 _OTHERS = Family("")
 
 
-def family_of(model: str) -> Family:
-    """The family that a model belongs to, by its name."""
+def find_family(model: str) -> Family:
+    """Return the family of a model by its name."""
     return next((family for family in FAMILIES if family.part in model.lower()), _OTHERS)

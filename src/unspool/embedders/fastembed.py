@@ -1,9 +1,11 @@
-"""Models that fastembed runs, without torch: by the names it knows, or from a folder."""
+"""Models that fastembed runs without torch, by the names it knows or from a folder."""
 
 from __future__ import annotations
 
-import threading
+import difflib
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,59 +22,53 @@ PROVIDER = "fastembed"
 
 
 class FastembedModel:
-    """A folder is given to fastembed as a model of one's own; a name is looked for on this
-    machine before any network.
+    """Model that fastembed knows by name, or that is registered with it from a folder.
+
+    A name is searched on this machine before any network.
     """
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._guard = threading.Lock()
-        self._opened: Any = None
-        if Path(model).expanduser().is_dir() or not model:
-            self._path, name = folders.find(
+        self._is_folder = Path(model).expanduser().is_dir() or not model
+        if self._is_folder:
+            path, name = folders.find_folder(
                 model, provider=PROVIDER, wanted=(), is_whole=lambda path: True
             )
-            self._name, self._is_own = name, True
         else:
-            name = self._name = _known(model)
-            self._is_own = False
-            self._path = self._fetched(name)
-        folder = folders.describe(self._path, name, onnx.weights(self._path), options)
-        self._folder = folder
-        if self._is_own:
-            folder.check_pooling()
-        self.tokenizer_file = folder.tokenizer_file
-        self.facts = folder.facts(PROVIDER, options, max_batch=onnx.MAX_BATCH)
+            name = _check_name(model)
+            path = _download(name)
+        self._folder = folders.read_folder(path, name, onnx.list_weights(path), options)
+        if self._is_folder:
+            self._folder.check_pooling()
+        self.tokenizer_file = self._folder.tokenizer_file
+        self.facts = self._folder.describe(PROVIDER, options, max_batch=onnx.MAX_BATCH)
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """Queries and passages differ by their prefix alone, which is in the texts already."""
-        return np.stack(list(self._model().embed(list(texts), batch_size=len(texts)))).astype(
-            np.float32, copy=False
-        )
+        """Embed texts, which contain their prefix."""
+        rows = self._model.embed(list(texts), batch_size=len(texts))
+        return np.stack(list(rows)).astype(np.float32, copy=False)
 
+    @cached_property
     def _model(self) -> Any:
-        with self._guard:
-            if self._opened is None:
-                from fastembed import TextEmbedding
+        from fastembed import TextEmbedding
 
-                name = self._registered() if self._is_own else self._name
-                try:
-                    self._opened = TextEmbedding(name, specific_model_path=str(self._path))
-                # it says with a ValueError which file it misses, and with anything else what is
-                # wrong with one
-                except Exception as error:
-                    raise ConfigError(
-                        f"fastembed cannot load {self._path} ({error}); copy the model's whole "
-                        f"folder, as a hub has it"
-                    ) from error
-                # it cuts where tokenizer_config.json says, which may be before the declared limit
-                self._opened.model.tokenizer.no_truncation()
-            return self._opened
+        name = self._register() if self._is_folder else self._folder.name
+        try:
+            model = TextEmbedding(name, specific_model_path=str(self._folder.path))
+        except Exception as error:  # a ValueError for a missing file, anything for a damaged one
+            raise ConfigError(
+                f"fastembed cannot load {self._folder.path} ({error}); copy the model's whole "
+                f"folder, as a hub has it"
+            ) from error
+        # it cuts at the limit of tokenizer_config.json, which may be below the stated one
+        model.model.tokenizer.no_truncation()
+        return model
 
-    def _registered(self) -> str:
-        """The folder under a name that fastembed does not know yet."""
+    def _register(self) -> str:
+        """Register the folder with fastembed, and return its name there."""
         from fastembed import TextEmbedding
         from fastembed.common.model_description import ModelSource, PoolingType
 
+        path = self._folder.path
         name = f"unspool/{self._folder.name}-{self._folder.revision}"
         if name not in {one["model"] for one in TextEmbedding.list_supported_models()}:
             TextEmbedding.add_custom_model(
@@ -81,38 +77,41 @@ class FastembedModel:
                 normalization=True,
                 sources=ModelSource(url="file://none"),
                 dim=self._folder.dimension,
-                model_file=onnx.weights(self._path)[0].relative_to(self._path).as_posix(),
+                model_file=onnx.list_weights(path)[0].relative_to(path).as_posix(),
             )
         return name
 
-    def _fetched(self, name: str) -> Path:
-        """The folder of a model that fastembed knows; from this machine if it is there."""
-        from fastembed import TextEmbedding
-        from loguru import logger
 
-        logger.disable("fastembed")  # what it cannot find is said once, by us
-        try:
-            return _folder_of(TextEmbedding(name, local_files_only=True, lazy_load=True))
-        except Exception:  # noqa: BLE001, S110 - it raises whatever its download does; that it is not here is all that matters
-            pass
-        folders.check_reachable(name, PROVIDER)
-        try:
-            return _folder_of(TextEmbedding(name, lazy_load=True))
-        except Exception as error:
-            raise ConfigError(
-                f"{name} cannot be had ({type(error).__name__}); {folders.offline_ways(PROVIDER)}"
-            ) from error
+def _download(name: str) -> Path:
+    """Return the folder of a model that fastembed knows, downloaded unless it is here."""
+    from fastembed import TextEmbedding
+    from loguru import logger
+
+    logger.disable("fastembed")  # its errors are raised below
+    with suppress(Exception):  # it raises anything; the model is not on this machine
+        return _get_folder(TextEmbedding(name, local_files_only=True, lazy_load=True))
+    folders.check_reachable(name, PROVIDER)
+    try:
+        return _get_folder(TextEmbedding(name, lazy_load=True))
+    except Exception as error:
+        raise ConfigError(
+            f"{name} cannot be downloaded ({type(error).__name__}); "
+            f"{folders.advise_offline(PROVIDER)}"
+        ) from error
 
 
-def _known(model: str) -> str:
+def _get_folder(opened: Any) -> Path:
+    return Path(opened.model._model_dir)
+
+
+def _check_name(model: str) -> str:
+    """Return the name of a model in fastembed's spelling. Reject one that it does not know."""
     from fastembed import TextEmbedding
 
     names: dict[str, str] = {
         one["model"].lower(): one["model"] for one in TextEmbedding.list_supported_models()
     }
     if model.lower() not in names:
-        import difflib
-
         near = difflib.get_close_matches(model.lower(), names, n=1, cutoff=0.5)
         hint = f"did you mean {names[near[0]]}? " if near else ""
         raise ConfigError(
@@ -120,7 +119,3 @@ def _known(model: str) -> str:
             f"UNSPOOL_EMBEDDER={PROVIDER}:/path/of/a/folder"
         )
     return names[model.lower()]
-
-
-def _folder_of(opened: Any) -> Path:
-    return Path(opened.model._model_dir)

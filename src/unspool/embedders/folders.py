@@ -1,6 +1,4 @@
-"""A model in a folder, laid out as sentence-transformers and the model hubs do, and how such a
-folder is come by without waiting for a network.
-"""
+"""Models in folders, as sentence-transformers and the model hubs lay them out."""
 
 from __future__ import annotations
 
@@ -8,40 +6,46 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from unspool.embedders.base import Facts, revision
-from unspool.embedders.families import family_of
+from unspool.embedders.base import Facts, compute_revision
+from unspool.embedders.families import find_family
 from unspool.embedders.options import EmbedderOptions
-from unspool.embedders.tokens import file_in, marks
+from unspool.embedders.tokens import open_tokenizer
 from unspool.errors import ConfigError, UnreachableError
 
-MAX_TOKENS = 512  # where a folder does not say: what models of the BERT kind read
-HUB_S = 5.0  # a hub that has not answered by then is taken for unreachable
-_NO_LIMIT = 10_000_000  # tokens; what is above stands for a limit that is not known
-# Reading 100 MB takes a tenth of a second; larger models are read a megabyte at a time, at so many
-# places.
+MAX_TOKENS = 512  # of models like BERT; used if a folder does not say
+HUB_S = 5.0  # time limit of a hub's response
+_NO_LIMIT = 10_000_000  # tokens; higher limits mean that the limit is unknown
+# Reading 100 MB takes a tenth of a second. Of larger models, 128 blocks of a megabyte are read.
 _BLOCK, _READ_WHOLE, _BLOCKS = 1 << 20, 256 << 20, 128
+_POOLING = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFolder:
-    """What a folder says of its model."""
+    """Folder of a model. `limit` counts the tokenizer's special tokens, too."""
 
     path: Path
     name: str
     revision: str
     dimension: int
-    max_tokens: int
+    limit: int
     query_prefix: str
     passage_prefix: str
-    pooling: str  # mean or cls
+    pooling: str  # mean, cls or other
     tokenizer_file: str
 
-    def facts(self, provider: str, options: EmbedderOptions, *, max_batch: int) -> Facts:
-        """What a model that computes in this process states."""
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a text, without special tokens."""
+        return self.limit - open_tokenizer(self.tokenizer_file).special_count
+
+    def describe(self, provider: str, options: EmbedderOptions, *, max_batch: int) -> Facts:
+        """Return the facts of a model that runs in this process."""
         return Facts(
             name=f"{provider}:{self.name}",
             revision=self.revision,
@@ -56,9 +60,7 @@ class ModelFolder:
         )
 
     def check_pooling(self) -> None:
-        """Refuse a model whose tokens become one vector in a way that only sentence-transformers
-        knows.
-        """
+        """Reject a pooling that only sentence-transformers supports."""
         if self.pooling == "other":
             raise ConfigError(
                 f"{self.path} pools its tokens neither by mean nor by first token; use it as "
@@ -66,49 +68,46 @@ class ModelFolder:
             )
 
 
-def describe(
+def read_folder(
     path: Path, name: str, weights: Sequence[Path], options: EmbedderOptions
 ) -> ModelFolder:
-    """Read what a folder says; what is set goes before it.
+    """Read the configuration in a folder. Options take precedence.
 
-    `weights` are the files that tell this model from another.
+    `weights` are the files that identify the model.
     """
-    config = _json(path / "config.json")
-    own = _json(path / "sentence_bert_config.json")
-    tokenizer_file = file_in(path)
-    if not tokenizer_file:
+    tokenizer_file = path / "tokenizer.json"
+    if not tokenizer_file.is_file():
         raise ConfigError(
             f"{path} has no tokenizer.json; copy the model's whole folder, as a hub has it"
         )
-    family = family_of(name)
-    prompts = _json(path / "config_sentence_transformers.json").get("prompts") or {}
-    # An empty prompt is no statement: sentence-transformers 5 and later write one into every
-    # folder.
+    config = _read_json(path / "config.json")
+    family = find_family(name)
+    prompts = _read_json(path / "config_sentence_transformers.json").get("prompts") or {}
+    # sentence-transformers 5 and later write empty prompts into every folder
     query = prompts.get("query") or family.query
     passage = prompts.get("document") or prompts.get("passage") or family.passage
-    pooling = _pooling(path, family.pooling)
-    limit = options.max_tokens or int(
-        own.get("max_seq_length") or _limit(config, _json(path / "tokenizer_config.json"))
-    )
+    pooling = _read_pooling(path, family.pooling)
     return ModelFolder(
         path=path,
         name=name,
-        revision=revision(_fingerprint([*weights, Path(tokenizer_file)]), query, passage, pooling),
-        dimension=_dimension(path, config),
-        max_tokens=limit - marks(tokenizer_file),
+        revision=compute_revision(_hash_files([*weights, tokenizer_file]), query, passage, pooling),
+        dimension=_read_dimension(path, config),
+        limit=options.max_tokens or _read_limit(path, config),
         query_prefix=query,
         passage_prefix=passage,
         pooling=pooling,
-        tokenizer_file=tokenizer_file,
+        tokenizer_file=str(tokenizer_file),
     )
 
 
-def find(
+def find_folder(
     model: str, *, provider: str, wanted: tuple[str, ...], is_whole: Callable[[Path], bool]
 ) -> tuple[Path, str]:
-    """The folder of a model and its name: a folder on this machine, or a hub's name. A hub's copy
-    on this machine is taken first if it is whole, and a hub is asked only where it answers at once.
-    `wanted` are the files of it that are needed."""
+    """Return the folder and the name of a model: a folder on this machine, or a hub's name.
+
+    A complete copy of the hub on this machine is used without a network. `wanted` are the patterns
+    of the necessary files.
+    """
     if not model:
         raise ConfigError(
             f"{provider} needs a model; set UNSPOOL_EMBEDDER={provider}:/path/of/a/folder, or "
@@ -120,22 +119,22 @@ def find(
     if path.is_absolute() or model.startswith((".", "~")) or model.count("/") > 1:
         raise ConfigError(
             f"there is no folder {model}; UNSPOOL_EMBEDDER={provider}:... names the folder that "
-            f"holds a model's files"
+            f"contains a model's files"
         )
-    return _from_hub(
-        model if "/" in model else f"sentence-transformers/{model}", provider, wanted, is_whole
-    ), model
+    name = model if "/" in model else f"sentence-transformers/{model}"
+    return _download(name, provider, wanted, is_whole), model
 
 
-def _from_hub(
+def _download(
     name: str, provider: str, wanted: tuple[str, ...], is_whole: Callable[[Path], bool]
 ) -> Path:
+    """Return the folder of a hub's model, downloaded unless it is on this machine."""
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         kept = Path(snapshot_download(name, local_files_only=True, allow_patterns=list(wanted)))
-        if is_whole(kept):  # another program may have fetched other files of it
+        if is_whole(kept):  # another program may have downloaded other files of it
             return kept
     except HFValidationError as error:
         raise ConfigError(
@@ -146,50 +145,45 @@ def _from_hub(
         pass
     if constants.HF_HUB_OFFLINE:
         raise ConfigError(
-            f"{name} is not on this machine and HF_HUB_OFFLINE is set; {offline_ways(provider)}"
+            f"{name} is not on this machine and HF_HUB_OFFLINE is set; {advise_offline(provider)}"
         )
     check_reachable(name, provider)
     try:
         return Path(snapshot_download(name, allow_patterns=list(wanted), etag_timeout=HUB_S))
     except HfHubHTTPError as error:
         raise ConfigError(
-            f"{name} cannot be had from its hub ({type(error).__name__}); check the name, or "
-            f"{offline_ways(provider)}"
+            f"{name} cannot be downloaded from its hub ({type(error).__name__}); check the name, "
+            f"or {advise_offline(provider)}"
         ) from error
     except OSError as error:
         raise UnreachableError(
             f"{name} could not be downloaded ({type(error).__name__}); try again, or "
-            f"{offline_ways(provider)}"
+            f"{advise_offline(provider)}"
         ) from error
 
 
 def check_reachable(name: str, provider: str) -> None:
-    """Fail at once where a hub does not answer, instead of after all that a download tries."""
+    """Raise an error at once if a hub does not respond. A download would retry for minutes."""
     from huggingface_hub import constants, get_session
 
-    answered = threading.Event()
+    responses: list[object] = []
 
     def ask() -> None:
-        try:
-            get_session().head(constants.ENDPOINT, timeout=HUB_S)
-        except Exception:  # noqa: BLE001 - whatever it is, the hub did not answer
-            return
-        finally:
-            done.set()
-        answered.set()
+        with suppress(Exception):  # of any kind: the hub did not respond
+            responses.append(get_session().head(constants.ENDPOINT, timeout=HUB_S))
 
-    done = threading.Event()
-    # looking up a name has no time limit of its own
-    threading.Thread(target=ask, name="unspool-hub", daemon=True).start()
-    done.wait(HUB_S)
-    if not answered.wait(0.1):
+    # a thread, because the lookup of a host name has no time limit of its own
+    thread = threading.Thread(target=ask, name="unspool-hub", daemon=True)
+    thread.start()
+    thread.join(HUB_S + 0.1)
+    if not responses:
         raise UnreachableError(
-            f"{name} is not on this machine and its hub does not answer; {offline_ways(provider)}"
+            f"{name} is not on this machine and its hub does not answer; {advise_offline(provider)}"
         )
 
 
-def offline_ways(provider: str) -> str:
-    """What to do where there is no network."""
+def advise_offline(provider: str) -> str:
+    """Return the advice for a machine without a network."""
     return (
         f"copy its folder from a machine that has it and set "
         f"UNSPOOL_EMBEDDER={provider}:/path/of/the/folder, "
@@ -197,13 +191,11 @@ def offline_ways(provider: str) -> str:
     )
 
 
-def _pooling(path: Path, otherwise: str) -> str:
-    """How tokens become one vector; the older folders have a flag for each way, the newer ones a
-    name.
-    """
-    pooling = _json(path / "1_Pooling" / "config.json")
+def _read_pooling(path: Path, default: str) -> str:
+    """Return the pooling. Older folders have a flag for each kind, newer ones its name."""
+    pooling = _read_json(path / "1_Pooling" / "config.json")
     if not pooling:
-        return otherwise
+        return default
     flags = [
         name.removeprefix("pooling_mode_")
         for name in pooling
@@ -214,26 +206,28 @@ def _pooling(path: Path, otherwise: str) -> str:
     return _POOLING.get(modes[0], "other") if len(modes) == 1 else "other"
 
 
-def _limit(config: dict[str, Any], tokenizer: dict[str, Any]) -> int:
-    """What a model reads where its folder has no `max_seq_length`: newer ones have it at the
-    tokenizer, which has 1e30 where nobody knows.
+def _read_limit(path: Path, config: dict[str, Any]) -> int:
+    """Return the most tokens of a text.
+
+    Newer folders have the limit at the tokenizer, as 1e30 if it is unknown.
     """
-    stated = (config.get("max_position_embeddings"), tokenizer.get("model_max_length"))
-    return int(min((one for one in stated if one and one < _NO_LIMIT), default=MAX_TOKENS))
+    limits = (
+        config.get("max_position_embeddings"),
+        _read_json(path / "tokenizer_config.json").get("model_max_length"),
+    )
+    return int(
+        _read_json(path / "sentence_bert_config.json").get("max_seq_length")
+        or min((one for one in limits if one and one < _NO_LIMIT), default=MAX_TOKENS)
+    )
 
 
-_POOLING = {"mean": "mean", "mean_tokens": "mean", "cls": "cls", "cls_token": "cls"}
-
-
-def _dimension(path: Path, config: dict[str, Any]) -> int:
-    """How long the vectors are, if the folder says so; a layer behind the pooling may change it."""
-    layers = _json(path / "modules.json").get("", [])
-    for layer in layers:
+def _read_dimension(path: Path, config: dict[str, Any]) -> int:
+    """Return the length of the vectors, or 0. A layer after the pooling may change it."""
+    for layer in _read_json(path / "modules.json").get("", []):
         if str(layer.get("type", "")).endswith("Dense"):
-            return int(
-                _json(path / str(layer.get("path")) / "config.json").get("out_features") or 0
-            )
-    pooling = _json(path / "1_Pooling" / "config.json")
+            dense = _read_json(path / str(layer.get("path")) / "config.json")
+            return int(dense.get("out_features") or 0)
+    pooling = _read_json(path / "1_Pooling" / "config.json")
     return int(
         pooling.get("word_embedding_dimension")
         or pooling.get("embedding_dimension")
@@ -242,17 +236,14 @@ def _dimension(path: Path, config: dict[str, Any]) -> int:
     )
 
 
-def _fingerprint(files: Sequence[Path]) -> str:
-    """What tells these files from all others.
-
-    Of very large ones only a part is read, from all over them.
-    """
+def _hash_files(files: Sequence[Path]) -> str:
+    """Return a hash of files; of very large ones, of blocks all over them."""
     digest = hashlib.sha256()
     sizes = [file.stat().st_size for file in files]
-    whole = sum(sizes) <= _READ_WHOLE
+    is_small = sum(sizes) <= _READ_WHOLE
     for file, size in zip(files, sizes, strict=True):
         digest.update(f"{size}\0".encode())
-        step = _BLOCK if whole else max(_BLOCK, size // _BLOCKS)
+        step = _BLOCK if is_small else max(_BLOCK, size // _BLOCKS)
         with file.open("rb") as opened:
             for start in range(0, size, step):
                 opened.seek(start)
@@ -260,7 +251,8 @@ def _fingerprint(files: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-def _json(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
+    """Return the object in a file; a list, as in modules.json, under the key ''."""
     try:
         found = json.loads(file.read_bytes())
     except FileNotFoundError:
@@ -269,4 +261,4 @@ def _json(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{file} cannot be read ({error}); copy the model's folder again"
         ) from error
-    return found if isinstance(found, dict) else {"": found}  # a list, as in modules.json
+    return found if isinstance(found, dict) else {"": found}

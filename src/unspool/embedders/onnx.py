@@ -1,11 +1,9 @@
-"""Models as ONNX files, run by onnxruntime without torch: from a folder, or from a hub where
-there is a network.
-"""
+"""Models as ONNX files in a folder or on a hub, which onnxruntime runs without torch."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,42 +25,38 @@ _FILES = (
     "model_optimized.onnx",
 )
 _WANTED = ("*.json", "1_Pooling/*.json", "model.onnx*", "onnx/model.onnx*")
-# With two cores 4 and 8 texts a call are 1.4 times as fast as 32, when busy more, and take a third
-# of its memory (bench/providers.py --batches).
+# With two cores, calls of 4 to 8 texts are 1.4 times as fast as of 32, in a third of the memory
+# (bench/providers.py --batches).
 MAX_BATCH = 8
 
 
 class OnnxModel:
-    """Loaded when something is first embedded; counting tokens needs the tokenizer only."""
+    """Model that is loaded when it first embeds. Counting tokens needs the tokenizer only."""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        path, name = folders.find(
-            model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: _file(path) is not None
+        path, name = folders.find_folder(
+            model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: bool(_find_file(path))
         )
-        self._file, *_ = files = weights(path)
-        folder = folders.describe(path, name, files, options)
+        self._file, *_ = files = list_weights(path)
+        folder = folders.read_folder(path, name, files, options)
         folder.check_pooling()
         self._pooling = folder.pooling
-        self._session: Any = None
-        self._tokenizer: Any = None
-        self._guard = threading.Lock()
         self.tokenizer_file = folder.tokenizer_file
-        self.facts = folder.facts(PROVIDER, options, max_batch=MAX_BATCH)
+        self.facts = folder.describe(PROVIDER, options, max_batch=MAX_BATCH)
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """Tokens, the network, then the mean over each text's own tokens, or its first."""
-        session = self._load()
+        """Embed texts by the mean over the tokens of each, or by its first token."""
         encoded = self._tokenizer.encode_batch(list(texts))
         ids = np.array([one.ids for one in encoded], dtype=np.int64)
         mask = np.array([one.attention_mask for one in encoded], dtype=np.int64)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        inputs = {one.name for one in session.get_inputs()}
-        outputs = [one.name for one in session.get_outputs()]
+        inputs = {one.name for one in self._session.get_inputs()}
+        outputs = [one.name for one in self._session.get_outputs()]
         wanted = "sentence_embedding" if "sentence_embedding" in outputs else outputs[0]
-        output = session.run(
+        output = self._session.run(
             [wanted], {name: value for name, value in given.items() if name in inputs}
         )[0]
-        if output.ndim == 2:  # the file does the pooling itself
+        if output.ndim == 2:  # the model contains the pooling
             pooled = output
         elif self._pooling == "cls":
             pooled = output[:, 0]
@@ -71,51 +65,43 @@ class OnnxModel:
             pooled = (output * weight).sum(axis=1) / np.maximum(weight.sum(axis=1), 1)
         return np.asarray(pooled, dtype=np.float32)
 
-    def _load(self) -> Any:
-        with self._guard:
-            if self._session is None:
-                import onnxruntime
-                from tokenizers import Tokenizer
+    @cached_property
+    def _tokenizer(self) -> Any:
+        from tokenizers import Tokenizer
 
-                tokenizer = Tokenizer.from_file(self.tokenizer_file)
-                tokenizer.no_truncation()
-                tokenizer.enable_padding(**_padding(tokenizer.padding))
-                self._tokenizer = tokenizer
-                onnxruntime.set_default_logger_severity(3)
-                try:
-                    self._session = onnxruntime.InferenceSession(
-                        str(self._file), providers=["CPUExecutionProvider"]
-                    )
-                # the library has a class of its own for each way a file can be wrong
-                except Exception as error:
-                    raise ConfigError(
-                        f"{self._file} cannot be loaded ({type(error).__name__}); copy the "
-                        f"model's folder again"
-                    ) from error
-            return self._session
+        tokenizer = Tokenizer.from_file(self.tokenizer_file)
+        tokenizer.no_truncation()
+        # its own padding, but only to the longest text of a batch
+        padding = tokenizer.padding or {}
+        keys = [key for key in ("pad_id", "pad_type_id", "pad_token") if key in padding]
+        tokenizer.enable_padding(**{key: padding[key] for key in keys})
+        return tokenizer
+
+    @cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        onnxruntime.set_default_logger_severity(3)
+        try:
+            return onnxruntime.InferenceSession(str(self._file), providers=["CPUExecutionProvider"])
+        except Exception as error:  # the library has a class for each kind of damage
+            raise ConfigError(
+                f"{self._file} cannot be loaded ({type(error).__name__}); copy the model's "
+                f"folder again"
+            ) from error
 
 
-def weights(path: Path) -> list[Path]:
-    """The ONNX file in a model's folder, and those beside it that hold what did not fit."""
-    found = _file(path)
+def list_weights(path: Path) -> list[Path]:
+    """Return the ONNX file in a model's folder, and its external data files."""
+    found = _find_file(path)
     if found is None:
         raise ConfigError(
             f"{path} has no model.onnx; UNSPOOL_EMBEDDER={PROVIDER}:... names the folder that "
-            f"holds a model's files"
+            f"contains a model's files"
         )
     return [found, *sorted(found.parent.glob(f"{found.name}?*"))]
 
 
-def _file(path: Path) -> Path | None:
-    return next((path / name for name in _FILES if (path / name).is_file()), None) or next(
-        iter(sorted(path.glob("*.onnx"))), None
-    )
-
-
-def _padding(own: dict[str, Any] | None) -> dict[str, Any]:
-    """The tokenizer's own way to pad, but to the longest of a batch."""
-    return {
-        key: value
-        for key, value in (own or {}).items()
-        if key in ("pad_id", "pad_type_id", "pad_token")
-    }
+def _find_file(path: Path) -> Path | None:
+    files = [*(path / name for name in _FILES), *sorted(path.glob("*.onnx"))]
+    return next((file for file in files if file.is_file()), None)

@@ -1,5 +1,5 @@
-"""OpenAI's embeddings, and those of every server that speaks the same: Ollama, vLLM, LM Studio,
-llama.cpp, Azure.
+"""Models behind OpenAI's embeddings, which Ollama, vLLM, LM Studio, llama.cpp and Azure serve
+too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unspool.calling import Server, check_access, endpoint, is_about, key_headers
-from unspool.embedders.base import Facts, revision
-from unspool.embedders.families import family_of
+from unspool.calling import ModelServer, is_about, key_headers
+from unspool.embedders.base import Facts, compute_revision
+from unspool.embedders.families import find_family
 from unspool.embedders.hosting import NAMES
 from unspool.embedders.options import EmbedderOptions
 from unspool.errors import ConfigError, InputError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "openai"
 URL = "https://api.openai.com/v1"
-# of a model that is not known: what the smallest in use read; UNSPOOL_EMBEDDER_MAX_TOKENS says more
+# limits of an unknown model, those of the smallest in use; UNSPOOL_EMBEDDER_MAX_TOKENS raises them
 OTHERS_MAX_TOKENS = 512
 OTHERS_MAX_BATCH = 32
 
@@ -46,50 +46,40 @@ MAX_TOKENS, MAX_BATCH, BATCH_TOKENS = 8191, 256, 200_000
 
 
 class OpenAIModel:
-    """Vectors are asked for in base64, a third of the size of decimals, and taken in either
-    form.
+    """Hosted model. Vectors are requested in base64, a third of the size of decimals, and read
+    in either form.
     """
 
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        check_access(
+        self._server = ModelServer(
             PROVIDER,
             model,
-            url=options.url,
-            key=options.key,
+            options,
+            url=URL,
+            path="/embeddings",
             example="text-embedding-3-small",
             names=NAMES,
+            headers=key_headers(options.key, options.url),
         )
         known = KNOWN.get(model)
-        if (
-            options.dimension
-            and known
-            and (options.dimension > known.dimension or not known.shortens)
-        ):
-            raise ConfigError(
-                f"UNSPOOL_EMBEDDER_DIMENSION is {options.dimension}, {model} gives "
-                f"{known.dimension}; leave it out"
-            )
-        family = family_of(model)
-        self._model = model
-        self._dimensions = (
-            options.dimension if known and options.dimension != known.dimension else 0
-        )
-        self._format = "base64"  # or '', once the server has said that it knows no formats
-        self._server = Server(
-            endpoint(options.url or URL, "/embeddings", NAMES),
-            name=f"{PROVIDER}:{model}",
-            key=options.key,
-            timeout_s=options.timeout_s,
-            headers=key_headers(options.key, options.url),
-            names=NAMES,
-        )
+        self._body: dict[str, Any] = {"model": model}
+        if known and options.dimension:
+            if options.dimension > known.dimension or not known.shortens:
+                raise ConfigError(
+                    f"UNSPOOL_EMBEDDER_DIMENSION is {options.dimension}, {model} gives "
+                    f"{known.dimension}; leave it out"
+                )
+            if options.dimension < known.dimension:
+                self._body["dimensions"] = options.dimension
+        # removed when a server reports that it knows no formats
+        self._format = {"encoding_format": "base64"}
+        family = find_family(model)
+        prefixes = family.query, family.passage
         self.facts = Facts(
-            name=f"{PROVIDER}:{model}",
-            revision=revision(family.query, family.passage)
-            if family.query or family.passage
-            else "1",
+            name=self._server.name,
+            revision=compute_revision(*prefixes) if any(prefixes) else "1",
             dimension=options.dimension or (known.dimension if known else 0),
             max_tokens=options.max_tokens or (MAX_TOKENS if known else OTHERS_MAX_TOKENS),
             over_limit=options.over_limit,
@@ -104,24 +94,20 @@ class OpenAIModel:
         )
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """One call. What comes back is put in the order that its indexes say."""
-        body: dict[str, Any] = {"model": self._model, "input": list(texts)}
-        if self._format:
-            body["encoding_format"] = self._format
-        if self._dimensions:
-            body["dimensions"] = self._dimensions
+        """Embed texts with one call, or two if the server knows no formats."""
+        body, given = {**self._body, "input": list(texts)}, self._format
         try:
-            return vectors_of(self._server, self._server.post(body), len(texts))
+            answer = self._server.post({**body, **given})
         except InputError as error:
-            if "encoding_format" not in body or not is_about(error, "encoding_format"):
+            if not given or not is_about(error, "encoding_format"):
                 raise
-        self._format = ""
-        del body["encoding_format"]
-        return vectors_of(self._server, self._server.post(body), len(texts))
+            self._format = {}
+            answer = self._server.post(body)
+        return parse_vectors(self._server, answer, len(texts))
 
 
-def vectors_of(server: Server, answer: Any, wanted: int) -> Vectors:
-    """The vectors of an answer in OpenAI's form, in the order of the texts."""
+def parse_vectors(server: ModelServer, answer: Any, wanted: int) -> Vectors:
+    """Return the vectors of a response in OpenAI's form, in the order of the texts."""
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
         raise server.wrong("answered without vectors")
@@ -130,18 +116,17 @@ def vectors_of(server: Server, answer: Any, wanted: int) -> Vectors:
     places = [one.get("index", place) for place, one in enumerate(data)]
     if sorted(places, key=str) != sorted(range(wanted), key=str):
         raise server.wrong("gave vectors whose indexes do not name each text once")
-    rows = [_row(server, data[place].get("embedding")) for place in np.argsort(places)]
+    rows = [_parse_row(server, data[place].get("embedding")) for place in np.argsort(places)]
     if len({len(row) for row in rows}) > 1:
         raise server.wrong("gave vectors of different lengths")
     return np.stack(rows)
 
 
-def _row(server: Server, given: Any) -> Vectors:
+def _parse_row(server: ModelServer, given: Any) -> Vectors:
     try:
         if isinstance(given, str):
-            return np.frombuffer(base64.b64decode(given, validate=True), dtype="<f4").astype(
-                np.float32
-            )
+            data = base64.b64decode(given, validate=True)
+            return np.frombuffer(data, dtype="<f4").astype(np.float32)
         if isinstance(given, list) and given:
             return np.asarray([np.nan if one is None else one for one in given], dtype=np.float32)
     except (binascii.Error, ValueError, TypeError, OverflowError):

@@ -1,11 +1,9 @@
-"""Models that sentence-transformers runs, with torch: from a folder, or from a hub where there
-is a network.
-"""
+"""Models in a folder or on a hub, which sentence-transformers runs with torch."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,6 @@ import numpy as np
 
 from unspool.embedders import folders
 from unspool.embedders.options import EmbedderOptions
-from unspool.embedders.tokens import marks
 from unspool.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,27 +18,30 @@ if TYPE_CHECKING:
 
 PROVIDER = "sentence-transformers"
 _WANTED = ("*.json", "*.txt", "*.model", "*.safetensors", "*/*.json", "*/*.safetensors")
-# on two cores 4 to 16 texts a call are about as fast, 32 slower (bench/providers.py --batches)
+# with two cores, calls of 4 to 16 texts are fastest (bench/providers.py --batches)
 MAX_BATCH = 16
 
 
 class SentenceTransformersModel:
-    """Loaded when something is first embedded; counting tokens needs the tokenizer only."""
+    """Model that is loaded when it first embeds. Counting tokens needs the tokenizer only."""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._path, name = folders.find(
-            model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: bool(_found(path))
+        path, name = folders.find_folder(
+            model, provider=PROVIDER, wanted=_WANTED, is_whole=lambda path: bool(_find_files(path))
         )
-        folder = folders.describe(self._path, name, _weights(self._path), options)
-        self._limit = folder.max_tokens + marks(folder.tokenizer_file)
-        self._loaded: Any = None
-        self._guard = threading.Lock()
-        self.tokenizer_file = folder.tokenizer_file
-        self.facts = folder.facts(PROVIDER, options, max_batch=MAX_BATCH)
+        weights = _find_files(path)
+        if not weights:
+            raise ConfigError(
+                f"{path} has no weights (model.safetensors); UNSPOOL_EMBEDDER={PROVIDER}:... names "
+                f"the folder that contains a model's files"
+            )
+        self._folder = folders.read_folder(path, name, weights, options)
+        self.tokenizer_file = self._folder.tokenizer_file
+        self.facts = self._folder.describe(PROVIDER, options, max_batch=MAX_BATCH)
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """The prefixes are in the texts already, so the model's own prompts are switched off."""
-        rows: Vectors = self._model().encode(
+        """Embed texts. They contain their prefix, so the model's own prompts are switched off."""
+        rows: Vectors = self._model.encode(
             list(texts),
             batch_size=len(texts),
             prompt="",
@@ -50,35 +50,24 @@ class SentenceTransformersModel:
         )
         return rows.astype(np.float32, copy=False)
 
+    @cached_property
     def _model(self) -> Any:
-        with self._guard:
-            if self._loaded is None:
-                from sentence_transformers import SentenceTransformer
-                from transformers.utils import logging
+        from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
 
-                logging.disable_progress_bar()  # one of its own for every file of weights
-                try:
-                    self._loaded = SentenceTransformer(str(self._path), local_files_only=True)
-                except Exception as error:  # whatever torch and transformers make of a damaged file
-                    raise ConfigError(
-                        f"{self._path} cannot be loaded ({type(error).__name__}); copy the "
-                        f"model's folder again"
-                    ) from error
-                self._loaded.max_seq_length = self._limit
-            return self._loaded
+        logging.disable_progress_bar()  # it has one for every file of weights
+        try:
+            model = SentenceTransformer(str(self._folder.path), local_files_only=True)
+        except Exception as error:  # torch and transformers raise anything for a damaged file
+            raise ConfigError(
+                f"{self._folder.path} cannot be loaded ({type(error).__name__}); copy the model's "
+                f"folder again"
+            ) from error
+        model.max_seq_length = self._folder.limit
+        return model
 
 
-def _weights(path: Path) -> list[Path]:
-    found = _found(path)
-    if not found:
-        raise ConfigError(
-            f"{path} has no weights (model.safetensors); UNSPOOL_EMBEDDER={PROVIDER}:... names "
-            f"the folder that holds a model's files"
-        )
-    return found
-
-
-def _found(path: Path) -> list[Path]:
+def _find_files(path: Path) -> list[Path]:
     return sorted([*path.glob("*.safetensors"), *path.glob("*/*.safetensors")]) or sorted(
         path.glob("pytorch_model*.bin")
     )

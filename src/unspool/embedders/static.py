@@ -1,8 +1,7 @@
-"""The default embedder: static token vectors that come inside the `wordllama` wheel. No network, no
-key, no server.
+"""Default embedder: static token vectors of the `wordllama` wheel, without network, key or server.
 
-Only the weights and the tokenizer's table are read from the wheel; its Python package takes a
-second to import and looks for its tokenizer in the wrong folder when offline.
+Only the weights and the tokenizer's table are read from the wheel. Its Python package takes a
+second to import, and offline looks for its tokenizer in the wrong folder.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -27,94 +27,68 @@ if TYPE_CHECKING:
     from unspool.embedders.base import Vectors
     from unspool.embedders.options import EmbedderOptions
 
-# No entry of the tokenizer's vocabulary crosses from a letter to another kind of character, joins
-# two digits, or holds a line break (tests/unit/test_static_embedder.py checks the vocabulary). So a
-# text's tokens are exactly the tokens of these segments, and each distinct segment is tokenized
-# once. Tokenizing whole texts runs at 780 texts/s of 1250 characters. A carriage return and three
-# narrow spaces do join with signs in it (';\r'), so they count as signs.
+# No entry of the tokenizer's vocabulary joins a letter with another kind of character, joins two
+# digits, or contains a line break (tests/unit/test_static_embedder.py checks the vocabulary). So
+# the tokens of a text are the tokens of these segments, and each distinct segment is tokenized
+# once. Tokenizing whole texts runs at 780 texts/s of 1250 characters. Some entries join a carriage
+# return or one of three narrow spaces with signs (';\r'), so these count as signs.
 _SEGMENT = re.compile(
     r" *(?:[^\W\d_²]+|(?:[^\w\s]+|[_²\r\xa0\u2009\u200a]+)+)| +|\d|[^\S \r\xa0\u2009\u200a]+"
 )
 # the same, in half the time
 _SEGMENT_ASCII = re.compile(r" *(?:[A-Za-z]+|[^A-Za-z0-9 \t\n\f\v]+)| +|[0-9]|[\t\n\f\v]+")
-_MAX_REMEMBERED = 300_000  # segments; about 60 MB at worst, since
-# characters has the longest that is remembered: no word, and not worth the memory of a megabyte
-# without a space
-_MAX_LENGTH = 64
+_MAX_REMEMBERED = 300_000  # segments; about 60 MB at worst
+_MAX_LENGTH = 64  # of a segment that is remembered, in characters; longer ones are no words
 
 _MODEL = "l2_supercat_256"
 _TOKENIZER = "l2_supercat_tokenizer_config.json"
+_T = TypeVar("_T")
 
 
-class _Segments(dict[str, tuple[int, ...]]):
-    """Segment -> its token ids, filled on demand."""
+class _Memo(dict[str, _T]):
+    """Values of segments, computed on demand.
 
-    def __init__(self, tokenizer_file: Path) -> None:
-        super().__init__()
-        from tokenizers import Tokenizer
-
-        self._model = Tokenizer.from_file(str(tokenizer_file)).model
-
-    def __missing__(self, segment: str) -> tuple[int, ...]:
-        if len(self) >= _MAX_REMEMBERED:
-            self.clear()
-        # The model by itself: a tokenizer's `encode` takes four times as long for offsets and masks
-        # that nobody reads.
-        ids = tuple([token.id for token in self._model.tokenize(segment.replace(" ", "\u2581"))])
-        if len(segment) <= _MAX_LENGTH:
-            self[segment] = ids
-        return ids
-
-
-class _Counts(dict[str, int]):
-    """Segment -> how many tokens it has.
-
-    Apart from the ids, so that adding up a text's counts never leaves C.
+    Looking up all segments of a text never leaves C once they are known.
     """
 
-    def __init__(self, segments: _Segments) -> None:
+    def __init__(self, compute: Callable[[str], _T]) -> None:
         super().__init__()
-        self._segments = segments
+        self._compute = compute
 
-    def __missing__(self, segment: str) -> int:
+    def __missing__(self, segment: str) -> _T:
         if len(self) >= _MAX_REMEMBERED:
             self.clear()
-        count = len(self._segments[segment])
+        value = self._compute(segment)
         if len(segment) <= _MAX_LENGTH:
-            self[segment] = count
-        return count
+            self[segment] = value
+        return value
 
 
 class StaticEmbedder:
-    """A text's vector is the sum of its tokens' vectors, each weighted by the logarithm of its
-    count, scaled to length 1.
+    """Embedder that sums the vectors of a text's tokens, each weighted by the logarithm of its
+    count, and scales the sum to length 1.
+
+    Its limit is advice for the length of chunks: of a longer text every token counts.
     """
 
-    name = "static:wordllama-256"
     # The recipe is part of the revision: white space folded, weights by log(1 + count). Against
-    # plain averaging it gains .07 nDCG@10 on cosqa and .02 on scifact, by meaning alone
+    # plain averaging it gains .07 nDCG@10 on cosqa and .02 on scifact in semantic search
     # (bench/embedding.py).
-    revision = "1"
-    dimension = 256
-    max_tokens = 512
+    facts = Facts(
+        name="static:wordllama-256",
+        revision="1",
+        dimension=256,
+        max_tokens=512,
+        over_limit=OverLimit.WHOLE,
+        max_batch=64,
+        is_unit=True,
+        is_local=True,
+        alpha=0.4,  # .3 to .5 differ by less than .01 on code-repos, cosqa and scifact
+        price=0,
+    )
+    name, revision = facts.name, facts.revision
+    dimension, max_tokens, alpha = facts.dimension, facts.max_tokens, facts.alpha
     is_cheap = True
-    alpha = 0.4  # .3 to .5 differ by less than .01 on code-repos, cosqa and scifact
-
-    @property
-    def facts(self) -> Facts:
-        """Its limit is how long chunks should be: a longer text is summed up to its end."""
-        return Facts(
-            name=self.name,
-            revision=self.revision,
-            dimension=self.dimension,
-            max_tokens=self.max_tokens,
-            over_limit=OverLimit.WHOLE,
-            max_batch=64,
-            is_unit=True,
-            is_local=True,
-            alpha=self.alpha,
-            price=0,
-        )
 
     def __init__(self, model: str = "", options: EmbedderOptions | None = None) -> None:
         if model not in ("", "wordllama-256"):
@@ -126,41 +100,48 @@ class StaticEmbedder:
             raise MissingDependencyError(
                 "the default embedder needs the package wordllama; pip install wordllama"
             )
-        folder = Path(spec.origin).parent
-        self._weights_file = folder / "weights" / f"{_MODEL}.safetensors"
-        self._segments = _Segments(folder / "tokenizers" / _TOKENIZER)
-        self._counts = _Counts(self._segments)
-        self._weights: Vectors | None = None
+        from tokenizers import Tokenizer
+
+        self._folder = Path(spec.origin).parent
+        tokenizer = Tokenizer.from_file(str(self._folder / "tokenizers" / _TOKENIZER)).model
+
+        # the model by itself: `encode` of the tokenizer takes four times as long
+        def tokenize(segment: str) -> tuple[int, ...]:
+            return tuple([one.id for one in tokenizer.tokenize(segment.replace(" ", "\u2581"))])
+
+        self._segments = _Memo(tokenize)
+        self._counts = _Memo(lambda segment: len(self._segments[segment]))
         self._lock = threading.Lock()
 
     def count_tokens(self, text: str) -> int:
-        """Exactly what the whole tokenizer would count."""
-        return sum(map(self._counts.__getitem__, _segments_of(text))) if text else 0
+        """Return the number of tokens, exactly as the tokenizer counts them."""
+        return sum(map(self._counts.__getitem__, _split(" " + text))) if text else 0
 
     def ruler(self, text: str) -> Callable[[int, int], int]:
-        """A function that gives `count_tokens(text[start:end])` for any part of a text, by
-        looking it up.
+        """Return a function with the value of `count_tokens(text[start:end])` for any part of a
+        text, which looks up most of it.
         """
-        segments = _segments_of(text)
-        ends = list(accumulate(map(len, segments)))  # counted in the text with a space in front
+        segments = _split(" " + text)
+        ends = list(accumulate(map(len, segments)))  # in the text with a space in front
         sums = [0, *accumulate(map(self._counts.__getitem__, segments))]
 
         def measure(start: int, end: int) -> int:
             first, last = bisect_right(ends, start + 1), bisect_right(ends, end + 1)
             if first == last:
                 return self.count_tokens(text[start:end])
-            # The first segment is counted as the beginning of a text, the last as far as it goes;
-            # those between are known.
+            # The first segment is counted as the beginning of a text, and of the last its part.
+            # The counts of those between are known.
             whole = self.count_tokens(text[start : ends[first] - 1]) + sums[last] - sums[first + 1]
             rest = text[ends[last - 1] - 1 : end]
-            return whole + (sum(map(self._counts.__getitem__, _cut(rest))) if rest else 0)
+            return whole + sum(map(self._counts.__getitem__, _split(rest)))
 
         return measure
 
     def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        """One unit row per text. A blank text is refused: it has no direction."""
+        """Return a unit row for each text. Reject a blank text, which has no direction."""
         rows = np.empty((len(texts), self.dimension), dtype=np.float32)
-        weights = self._load()
+        with self._lock:
+            weights = self._weights
         look_up = self._segments.__getitem__
         for index, text in enumerate(texts):
             folded = " ".join(text.split())
@@ -168,7 +149,7 @@ class StaticEmbedder:
                 raise InputError(
                     f"text {index} of {len(texts)} is blank; leave blank texts out before embedding"
                 )
-            counts = Counter(chain.from_iterable(map(look_up, _segments_of(folded))))
+            counts = Counter(chain.from_iterable(map(look_up, _split(" " + folded))))
             tokens = np.fromiter(counts.keys(), dtype=np.intp, count=len(counts))
             scales = np.log1p(np.fromiter(counts.values(), dtype=np.float32, count=len(counts)))
             rows[index] = scales @ weights[tokens]
@@ -176,27 +157,23 @@ class StaticEmbedder:
         return rows
 
     def embed_query(self, text: str) -> Vectors:
-        """The same space and recipe as passages."""
+        """Return the vector of a query, which is that of a passage."""
         row: Vectors = self.embed_passages([text])[0]
         return row
 
-    def _load(self) -> Vectors:
-        with self._lock:
-            if self._weights is None:
-                from safetensors.numpy import load_file
+    @cached_property
+    def _weights(self) -> Vectors:
+        from safetensors.numpy import load_file
 
-                self._weights = load_file(self._weights_file)["embedding.weight"].astype(np.float32)
-            return self._weights
-
-
-def _segments_of(text: str) -> list[str]:
-    return _cut(" " + text)
+        file = self._folder / "weights" / f"{_MODEL}.safetensors"
+        weights: Vectors = load_file(file)["embedding.weight"].astype(np.float32)
+        return weights
 
 
-def _cut(text: str) -> list[str]:
-    """The segments of a text.
+def _split(text: str) -> list[str]:
+    """Return the segments of a text.
 
-    The sign that stands for a space inside the tokenizer is one for it in a text, too.
+    The tokenizer's sign for a space means a space in a text, too.
     """
     if text.isascii():
         return _SEGMENT_ASCII.findall(text)

@@ -1,13 +1,14 @@
-"""Voyage's embeddings. The answer has OpenAI's form; the question says whether it is one."""
+"""Embedding models of Voyage. The response has OpenAI's form."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from unspool.calling import ModelServer, bearer_header
 from unspool.embedders.base import Facts
-from unspool.embedders.hosting import server_of
-from unspool.embedders.openai import vectors_of
+from unspool.embedders.hosting import NAMES
+from unspool.embedders.openai import parse_vectors
 from unspool.embedders.options import EmbedderOptions
 
 if TYPE_CHECKING:
@@ -27,16 +28,25 @@ PRICES = {
 
 
 class VoyageModel:
-    """A hosted model that is told queries from passages."""
+    """Hosted model that distinguishes queries from passages."""
 
     tokenizer_file = ""
 
     def __init__(self, model: str, options: EmbedderOptions) -> None:
-        self._server = server_of(PROVIDER, model, options, url=URL, example="voyage-3.5")
-        self._model = model
-        self._dimension = options.dimension
+        self._server = ModelServer(
+            PROVIDER,
+            model,
+            options,
+            url=URL,
+            example="voyage-3.5",
+            names=NAMES,
+            headers=bearer_header(options.key),
+        )
+        self._body: dict[str, object] = {"model": model, "truncation": False}
+        if options.dimension:
+            self._body["output_dimension"] = options.dimension
         self.facts = Facts(
-            name=f"{PROVIDER}:{model}",
+            name=self._server.name,
             dimension=options.dimension or (DIMENSION if model in PRICES else 0),
             max_tokens=options.max_tokens or MAX_TOKENS,
             over_limit=options.over_limit,
@@ -50,13 +60,7 @@ class VoyageModel:
         )
 
     def encode(self, texts: Sequence[str], *, is_query: bool) -> Vectors:
-        """One call."""
-        body: dict[str, Any] = {
-            "model": self._model,
-            "input": list(texts),
-            "input_type": "query" if is_query else "document",
-            "truncation": False,
-        }
-        if self._dimension:
-            body["output_dimension"] = self._dimension
-        return vectors_of(self._server, self._server.post(body), len(texts))
+        """Embed texts with one call."""
+        kind = "query" if is_query else "document"
+        answer = self._server.post({**self._body, "input": list(texts), "input_type": kind})
+        return parse_vectors(self._server, answer, len(texts))

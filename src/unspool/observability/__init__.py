@@ -1,13 +1,13 @@
-"""What happened, told to whoever watches a service: structured logs, metrics for Prometheus, traces
-for OpenTelemetry.
+"""Structured logs, metrics for Prometheus and traces for OpenTelemetry.
 
-The product logs and counts nothing by itself; `install` hooks these three to the events of a
+The product itself logs and counts nothing. `install` connects these three to the events of a
 corpus.
 """
 
 from __future__ import annotations
 
-from unspool.observability.observer import Observer, Request, install
+from unspool.observability.context import Request
+from unspool.observability.observer import Observer, install
 from unspool.observability.sharing import shared_metrics
 
 __all__ = ["Observer", "Request", "install", "shared_metrics"]

@@ -1,6 +1,6 @@
-"""One set of metrics for all processes of a service.
+"""Metrics that all processes of a service share.
 
-Imports nothing of Prometheus: its library looks for the folder while it is imported.
+This module imports nothing of Prometheus, whose library looks for the folder during its import.
 """
 
 from __future__ import annotations
@@ -11,30 +11,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from unspool.processes import set_variables
+
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
-_ENVIRONMENT = os.environ  # noqa: TID251 - no setting: the folder is handed to the processes that follow, as the library wants it
 
 
-def folder() -> Path:
-    """Where the processes of this service share what they count."""
-    return Path(_ENVIRONMENT[_VARIABLE])
+def shared_folder() -> Path:
+    """Return the folder in which the processes of this service share their metrics."""
+    return Path(os.environ[_VARIABLE])  # noqa: TID251 - the library reads it, too
 
 
 @contextmanager
 def shared_metrics(workers: int) -> Iterator[None]:
-    """What processes that are started meanwhile count is counted together, in a folder that goes
-    afterwards. One worker needs none.
+    """Let processes that are started meanwhile share their metrics in a temporary folder.
+
+    A single worker needs none.
     """
     if workers < 2:
         yield
         return
-    before = _ENVIRONMENT.get(_VARIABLE)
-    with tempfile.TemporaryDirectory(prefix="unspool-metrics-") as made:
-        _ENVIRONMENT[_VARIABLE] = made
-        try:
-            yield
-        finally:
-            if before is None:
-                _ENVIRONMENT.pop(_VARIABLE, None)
-            else:
-                _ENVIRONMENT[_VARIABLE] = before
+    with (
+        tempfile.TemporaryDirectory(prefix="unspool-metrics-") as folder,
+        set_variables({_VARIABLE: folder}),
+    ):
+        yield

@@ -1,5 +1,6 @@
-"""Requests and events as OpenTelemetry traces, sent over OTLP/HTTP. Spans of events are made
-after the fact, from their durations.
+"""Requests and events as OpenTelemetry traces, sent over OTLP/HTTP.
+
+Spans of events are created when the event has ended, from its durations.
 """
 
 from __future__ import annotations
@@ -9,12 +10,18 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import urlsplit
 
 from unspool.domain.events import AnswerFinished, Event, IndexFinished, Outcome, PageServed
 from unspool.errors import AddressError, MissingDependencyError
-from unspool.observability.context import request_id
+from unspool.observability.context import (
+    DoorEvent,
+    ErrorResponse,
+    Request,
+    ToolCallEvent,
+    request_id,
+)
 
 try:
     from opentelemetry import trace
@@ -32,19 +39,39 @@ except ModuleNotFoundError as error:
         "UNSPOOL_TRACES needs OpenTelemetry; pip install 'unspool[otel]', or leave it empty"
     ) from error
 
-if TYPE_CHECKING:
-    from unspool.observability.observer import Request
-
 VERSION = version("unspool")
-TIMEOUT_S = 5.0  # for a batch of spans to be taken
-_PATH = "/v1/traces"  # where the protocol has them
+TIMEOUT_S = 5.0  # for a batch of spans
+_PATH = "/v1/traces"  # of the protocol
 Value = str | int | float | bool
+_ATTRIBUTES: Mapping[type[Any], tuple[str, ...]] = {
+    PageServed: ("store", "projects", "number", "served", "embedding", "hits", "tokens"),
+    AnswerFinished: (
+        "outcome",
+        "model",
+        "hits",
+        "shown",
+        "citations",
+        "context_tokens",
+        "prompt_tokens",
+        "completion_tokens",
+    ),
+    IndexFinished: (
+        "store",
+        "added",
+        "updated",
+        "unchanged",
+        "removed",
+        "failed",
+        "chunks",
+        "embedded",
+    ),
+    ToolCallEvent: ("tool", "outcome"),
+}
+_RENAMED = {"number": "page"}
 
 
 class _Exporter(OTLPSpanExporter):
-    """Says once that the collector does not take spans, and once that it does again, instead of
-    with every batch.
-    """
+    """Exporter that logs a change of the collector's state once, instead of with every batch."""
 
     _is_away = False
 
@@ -53,19 +80,21 @@ class _Exporter(OTLPSpanExporter):
         is_away = result is not SpanExportResult.SUCCESS
         if is_away != self._is_away:
             self._is_away = is_away
-            what = (
+            state = (
                 "cannot be reached or refuses spans; they are dropped until it does"
                 if is_away
                 else "takes spans again"
             )
-            logging.getLogger("unspool").warning("the collector that UNSPOOL_TRACES names %s", what)
+            logging.getLogger("unspool").warning(
+                "the collector that UNSPOOL_TRACES names %s", state
+            )
         return result
 
 
 class Traces:
-    """Sends spans to a collector, in batches, from a thread of its own.
+    """Sender of spans to a collector, in batches, from a thread of its own.
 
-    A collector that is away costs nothing but its spans.
+    If the collector is down, only the spans are lost.
     """
 
     def __init__(self, address: str) -> None:
@@ -78,9 +107,9 @@ class Traces:
 
     @contextmanager
     def request(self, request: Request, traceparent: str) -> Iterator[None]:
-        """A span around a request: the child of the caller's, where the caller has one.
+        """Trace a request as a child of the caller's span.
 
-        Spans of what happens within are its children.
+        Spans of events within the block are its children.
         """
         parent = (
             TraceContextTextMapPropagator().extract({"traceparent": traceparent})
@@ -89,7 +118,7 @@ class Traces:
         )
         span = self._tracer.start_span(request.method, context=parent, kind=SpanKind.SERVER)
         try:
-            # an exception's text may be what was sent
+            # the text of an exception may quote data
             with trace.use_span(span, record_exception=False, set_status_on_exception=False):
                 yield
         finally:
@@ -99,7 +128,7 @@ class Traces:
                 {
                     "http.request.method": request.method,
                     "http.route": route,
-                    **_told(request_id.get()),
+                    **_identify_request(),
                 }
             )
             if request.status:
@@ -108,134 +137,92 @@ class Traces:
                 span.set_status(Status(StatusCode.ERROR))
             span.end()
 
-    def on_event(self, event: Event) -> None:
-        """The spans of an event that has just ended, below whatever span is current."""
+    def on_event(self, event: Event | DoorEvent) -> None:
+        """Send the spans of an event that has just ended, below the current span."""
+        if isinstance(event, Request | ErrorResponse):
+            return
         end = time.time_ns()
-        if isinstance(event, PageServed):
-            self._page(event, end)
-        elif isinstance(event, AnswerFinished):
-            self._answer(event, end)
-        elif isinstance(event, IndexFinished):
-            self._index(event, end)
-
-    def tool(self, name: str, outcome: str, seconds: float) -> None:
-        """The span of a call that has just ended."""
-        end = time.time_ns()
-        span = self._span(
-            f"tool {name}", end - _ns(seconds), {"unspool.tool": name, "unspool.outcome": outcome}
+        begin = end - _to_ns(event.total_s)
+        values = {name: getattr(event, name) for name in _ATTRIBUTES[type(event)]}
+        span = self._start(
+            _name_span(event),
+            begin,
+            {
+                f"unspool.{_RENAMED.get(name, name)}": value
+                for name, value in values.items()
+                if value is not None
+            },
         )
-        if outcome == "bug":
+        within = trace.set_span_in_context(span)
+        for name, part_begin, part_end in _split(event, begin, end):
+            self._start(name, part_begin, {}, within).end(part_end)
+        if isinstance(event, AnswerFinished) and event.first_s is not None:
+            span.add_event("first text", timestamp=begin + _to_ns(event.first_s))
+        if values.get("outcome") in (Outcome.FAILED, "bug"):
             span.set_status(Status(StatusCode.ERROR))
         span.end(end)
 
     def close(self) -> None:
-        """Send what waits, as long as the collector takes it, and end the thread."""
+        """Send pending spans, as long as the collector accepts them, and end the thread."""
         self._provider.shutdown()
 
-    def _page(self, event: PageServed, end: int) -> None:
-        begin = end - _ns(event.total_s)
-        span = self._span(
-            "page",
-            begin,
-            {
-                "unspool.store": event.store,
-                "unspool.projects": event.projects,
-                "unspool.page": event.number,
-                "unspool.served": event.served.value,
-                "unspool.embedding": event.embedding,
-                "unspool.hits": event.hits,
-                "unspool.tokens": event.tokens,
-            },
-        )
-        # How long the parts took is measured. Where they lie is known from their order: embedding
-        # comes first, hydration last.
-        within = trace.set_span_in_context(span)
-        embedded = begin + _ns(event.embed_s)
-        if event.embedding != "unneeded":
-            self._part("embed", begin, embedded, within)
-        if event.searched:
-            self._part("search", embedded, min(embedded + _ns(event.search_s), end), within)
-        self._part("hydrate", end - _ns(event.hydrate_s), end, within)
-        span.end(end)
-
-    def _answer(self, event: AnswerFinished, end: int) -> None:
-        begin = end - _ns(event.total_s)
-        span = self._span(
-            "answer",
-            begin,
-            {
-                "unspool.outcome": event.outcome.value,
-                "unspool.model": event.model,
-                "unspool.hits": event.hits,
-                "unspool.shown": event.shown,
-                "unspool.citations": event.citations,
-                "unspool.context_tokens": event.context_tokens,
-                **(
-                    {}
-                    if event.prompt_tokens is None
-                    else {"unspool.prompt_tokens": event.prompt_tokens}
-                ),
-                **(
-                    {}
-                    if event.completion_tokens is None
-                    else {"unspool.completion_tokens": event.completion_tokens}
-                ),
-            },
-        )
-        self._part("search", begin, begin + _ns(event.search_s), trace.set_span_in_context(span))
-        if event.first_s is not None:
-            span.add_event("first text", timestamp=begin + _ns(event.first_s))
-        if event.outcome is Outcome.FAILED:
-            span.set_status(Status(StatusCode.ERROR))
-        span.end(end)
-
-    def _index(self, event: IndexFinished, end: int) -> None:
-        counts = {
-            f"unspool.{name}": getattr(event, name)
-            for name in ("added", "updated", "unchanged", "removed", "failed", "chunks", "embedded")
-        }
-        span = self._span(
-            event.task, end - _ns(event.total_s), {"unspool.store": event.store, **counts}
-        )
-        span.end(end)
-
-    def _span(
+    def _start(
         self, name: str, begin: int, attributes: Mapping[str, Value], within: Context | None = None
     ) -> Span:
         return self._tracer.start_span(
             name,
             context=within,
             start_time=begin,
-            attributes={**attributes, **_told(request_id.get())},
+            attributes={**attributes, **_identify_request()},
         )
 
-    def _part(self, name: str, begin: int, end: int, within: Context) -> None:
-        self._span(name, begin, {}, within).end(end)
+
+def _name_span(event: Event | ToolCallEvent) -> str:
+    if isinstance(event, ToolCallEvent):
+        return f"tool {event.tool}"
+    if isinstance(event, IndexFinished):
+        return event.task
+    return "page" if isinstance(event, PageServed) else "answer"
+
+
+def _split(event: Event | ToolCallEvent, begin: int, end: int) -> Iterator[tuple[str, int, int]]:
+    """Yield name, begin and end of an event's parts.
+
+    Their durations are measured, their positions follow from their order: embedding is first,
+    hydration last.
+    """
+    if isinstance(event, AnswerFinished):
+        yield "search", begin, begin + _to_ns(event.search_s)
+    if isinstance(event, PageServed):
+        embedded = begin + _to_ns(event.embed_s)
+        if event.embedding != "unneeded":
+            yield "embed", begin, embedded
+        if event.searched:
+            yield "search", embedded, min(embedded + _to_ns(event.search_s), end)
+        yield "hydrate", end - _to_ns(event.hydrate_s), end
 
 
 def endpoint(address: str) -> str:
-    """Where spans are posted: the address itself if it has a path, else the one that the
-    protocol fixes.
+    """Return the URL that spans are posted to.
+
+    An address without a path gets the path of the protocol.
     """
     try:
         parts = urlsplit(address)
-        named = (
-            parts.scheme in ("http", "https")
-            and bool(parts.hostname)
-            and (parts.port is None or parts.port > 0)
-        )
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        named = False
-    if not named:
+        is_valid = False
+    if not is_valid:
         raise AddressError(
             "UNSPOOL_TRACES is no address of a collector; give http://host:4318, or leave it empty"
         )
     return address if parts.path.strip("/") else parts._replace(path=_PATH).geturl()
 
 
-def _told(asked: str) -> dict[str, Value]:
-    return {"unspool.request_id": asked} if asked else {}
+def _identify_request() -> dict[str, Value]:
+    current = request_id.get()
+    return {"unspool.request_id": current} if current else {}
 
 
-def _ns(seconds: float) -> int:
+def _to_ns(seconds: float) -> int:
     return round(seconds * 1_000_000_000)

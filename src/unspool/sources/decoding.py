@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from contextlib import suppress
 
 _SNIFF_BYTES = 8192
 _SAMPLE_BYTES = 65_536
@@ -54,18 +55,11 @@ def _detect_utf16(head: bytes) -> str:
     if half < 2:
         return ""
     low, high = even.count(0) / half, odd.count(0) / half
-    encoding = (
-        "utf-16-le"
-        if high > 0.5 and low < 0.05
-        else "utf-16-be"
-        if low > 0.5 and high < 0.05
-        else ""
-    )
-    if encoding:
-        text = head[: half * 2].decode(encoding, "replace")
-        readable = sum(char.isprintable() or char.isspace() for char in text)
-        return encoding if readable > len(text) * 0.95 else ""
-    return ""
+    encoding = "utf-16-le" if high > low else "utf-16-be"
+    text = head[: half * 2].decode(encoding, "replace")
+    readable = sum(char.isprintable() or char.isspace() for char in text)
+    is_wide = max(low, high) > 0.5 and min(low, high) < 0.05 and readable > len(text) * 0.95
+    return encoding if is_wide else ""
 
 
 def _decode_other(data: bytes, bad: int) -> tuple[str, str]:
@@ -79,10 +73,8 @@ def _decode_other(data: bytes, bad: int) -> tuple[str, str]:
     if bad + _SAMPLE_BYTES < len(data) and b"\n" in sample:
         sample = sample[: sample.rfind(b"\n") + 1]  # not through the middle of a character
     for encoding in (*_guess_encodings(sample), "cp1252"):
-        try:
+        with suppress(UnicodeDecodeError, LookupError):
             return data.decode(encoding), encoding
-        except (UnicodeDecodeError, LookupError):
-            continue
     return data.decode("latin-1"), "latin-1"  # every byte is a character there
 
 

@@ -12,17 +12,17 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from unspool.errors import InputError, MissingDependencyError
-from unspool.sources.names import extension
+from unspool.sources.names import get_extension
 
 if TYPE_CHECKING:
     from docx.document import Document as DocxDocument
     from docx.table import Table
-    from pypdf import PdfReader
 
 _MAX_PAGES = 5_000
 _MAX_CHARS = 20_000_000
@@ -33,7 +33,7 @@ _MAX_RATIO = 500  # XML packs at most about 1:100; bombs lie above 1:1000
 
 # What the parsers let through on damaged files besides their own errors, seen with files cut or
 # altered at random.
-_DAMAGE = (
+_DAMAGE: tuple[type[Exception], ...] = (
     ValueError,
     LookupError,
     TypeError,
@@ -56,7 +56,8 @@ class Extracted:
 
     text: str
     title: str = ""
-    language: str = ""  # what `text` is written in, whatever the file was
+    language: str = ""  # of `text`, whatever the file was
+    encoding: str = ""  # of source text, which is not extracted
 
 
 def extract(data: bytes, path: str) -> Extracted | None:
@@ -67,84 +68,85 @@ def extract(data: bytes, path: str) -> Extracted | None:
     """
     if not is_document(data, path):
         return None
-    return _extract_docx(data, path) if extension(path) == ".docx" else _extract_pdf(data, path)
+    form = "docx" if get_extension(path) == ".docx" else "pdf"
+    try:
+        return _extract_docx(data, path) if form == "docx" else _extract_pdf(data, path)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("pypdf", "docx", "lxml"):
+            raise
+        raise MissingDependencyError(
+            f"{path!r} needs the {form!r} extra; pip install 'unspool[{form}]'"
+        ) from error
 
 
 def is_document(data: bytes, path: str) -> bool:
     """Return whether a file is a PDF or DOCX, by its name or, for PDF, its first bytes."""
-    return extension(path) in (".pdf", ".docx") or data.startswith(b"%PDF-")
+    return get_extension(path) in (".pdf", ".docx") or data.startswith(b"%PDF-")
 
 
-def html_title(text: str) -> str:
+def read_html_title(text: str) -> str:
     """Return the content of `<title>` in the first 4 KB."""
     found = re.search(r"<title[^>]{0,200}>([^<]{1,300})</title", text[:4096], re.IGNORECASE)
     return " ".join(found[1].split()) if found else ""
 
 
-def literal(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Put a backslash before text that Markdown would read as a heading or a fence."""
     return _LITERAL.sub(r"\\", text)
 
 
 def _extract_pdf(data: bytes, path: str) -> Extracted:
-    try:
-        from pypdf import PdfReader
-        from pypdf.errors import DependencyError, PyPdfError
-    except ModuleNotFoundError as error:
-        raise _translate_missing(error, "pypdf", "pdf", path) from error
+    from pypdf import PdfReader
+    from pypdf.errors import DependencyError, PyPdfError
+
     # it warns about every flaw of a file on the user's terminal
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    try:
-        reader = PdfReader(io.BytesIO(data), strict=False)
-        if reader.is_encrypted and not reader.decrypt(""):
-            raise InputError(f"{path!r} is encrypted; index a copy without a password")
-        text = _join(_iterate_pages(reader, path), path)
-        title = str(reader.metadata.title or "") if reader.metadata else ""
-    except DependencyError as error:
-        raise InputError(
-            f"{path!r} is encrypted in a way that needs another package; index a copy without a "
-            f"password"
-        ) from error
-    except InputError:
-        raise  # it is a ValueError too
-    except (PyPdfError, *_DAMAGE) as error:
-        raise InputError(
-            f"{path!r} is not a readable PDF ({type(error).__name__}); repair it or leave it out "
-            f"in .unspoolignore"
-        ) from error
-    return Extracted(text=text, title=" ".join(title.split()), language="text")
-
-
-def _iterate_pages(reader: PdfReader, path: str) -> Iterator[str]:
-    count = len(reader.pages)
-    if count > _MAX_PAGES:
-        raise InputError(f"{path!r} has {count} pages; split it into files of at most {_MAX_PAGES}")
-    for page in reader.pages:
-        yield page.extract_text().strip()
+    with _translate_damage(path, "PDF", (PyPdfError,)):
+        try:
+            reader = PdfReader(io.BytesIO(data), strict=False)
+            if reader.is_encrypted and not reader.decrypt(""):
+                raise InputError(f"{path!r} is encrypted; index a copy without a password")
+            if (count := len(reader.pages)) > _MAX_PAGES:
+                raise InputError(
+                    f"{path!r} has {count} pages; split it into files of at most {_MAX_PAGES}"
+                )
+            pages = (page.extract_text().strip() for page in reader.pages)
+            title = reader.metadata.title if reader.metadata else ""
+            return _build(pages, str(title or ""), "text", path)
+        except DependencyError as error:
+            raise InputError(
+                f"{path!r} is encrypted in a way that needs another package; index a copy without "
+                f"a password"
+            ) from error
 
 
 def _extract_docx(data: bytes, path: str) -> Extracted:
-    try:
-        import docx
-        from docx.opc.exceptions import OpcError
-    except ModuleNotFoundError as error:
-        raise _translate_missing(error, "docx", "docx", path) from error
-    try:
+    import docx
+    from docx.opc.exceptions import OpcError
+
+    # SyntaxError: lxml's, of damaged XML
+    damage = (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError)
+    with _translate_damage(path, "DOCX", damage):
         _check_archive(data, path)
         document = docx.Document(io.BytesIO(data))
-        text = _join(_iterate_blocks(document, path), path)
         title = document.core_properties.title or ""
+        return _build(_iterate_blocks(document, path), title, "markdown", path)
+
+
+@contextmanager
+def _translate_damage(path: str, form: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+    """Turn the errors of a parser into one that names the file."""
+    try:
+        yield
     except InputError:
-        raise
-    # SyntaxError: lxml's, of damaged XML
-    except (OpcError, SyntaxError, zipfile.BadZipFile, NotImplementedError, *_DAMAGE) as error:
+        raise  # it is a ValueError too
+    except errors + _DAMAGE as error:
         if getattr(error, "code", 0) == _LXML_NO_MEMORY:
             raise MemoryError from error
         raise InputError(
-            f"{path!r} is not a readable DOCX ({type(error).__name__}); repair it or leave it "
+            f"{path!r} is not a readable {form} ({type(error).__name__}); repair it or leave it "
             f"out in .unspoolignore"
         ) from error
-    return Extracted(text=text, title=" ".join(title.split()), language="markdown")
 
 
 def _check_archive(data: bytes, path: str) -> None:
@@ -183,11 +185,11 @@ def _iterate_blocks(document: DocxDocument, path: str) -> Iterator[str]:
 
     for block in document.iter_inner_content():
         if not isinstance(block, Paragraph):
-            yield literal("\n".join(_limit_size(_render_rows(block), path)))
+            yield escape_markdown("\n".join(_limit_size(_render_rows(block), path)))
             continue
         text = block.text.strip()
         level = get_level(block._p.style) if text else 0
-        yield f"{'#' * level} {' '.join(text.split())}" if level else literal(text)
+        yield f"{'#' * level} {' '.join(text.split())}" if level else escape_markdown(text)
 
 
 def _get_heading_level(style: Any) -> int:
@@ -196,14 +198,10 @@ def _get_heading_level(style: Any) -> int:
     Word stores these names in English in every language.
     """
     for _ in range(10):  # a damaged file may name a style as its own base
-        if style is None:
-            break
-        name = str(style.name or "")
-        if name == "Title":
-            return 1
-        if found := re.fullmatch(r"Heading ([1-9])", name):
-            return min(6, int(found[1]))
-        style = style.base_style
+        name = str(getattr(style, "name", "") or "")
+        if found := re.fullmatch(r"Title|Heading ([1-9])", name):
+            return min(6, int(found[1] or 1))
+        style = getattr(style, "base_style", None)
     return 0
 
 
@@ -231,8 +229,9 @@ def _render_rows(table: Table) -> Iterator[str]:
         above = texts
 
 
-def _join(parts: Iterator[str], path: str) -> str:
-    return "\n\n".join(part for part in _limit_size(parts, path) if part)
+def _build(parts: Iterator[str], title: str, language: str, path: str) -> Extracted:
+    text = "\n\n".join(part for part in _limit_size(parts, path) if part)
+    return Extracted(text=text, title=" ".join(title.split()), language=language)
 
 
 def _limit_size(parts: Iterator[str], path: str) -> Iterator[str]:
@@ -242,15 +241,3 @@ def _limit_size(parts: Iterator[str], path: str) -> Iterator[str]:
         if size > _MAX_CHARS:
             raise InputError(f"{path!r} contains more than {_MAX_CHARS} characters; split it")
         yield part
-
-
-def _translate_missing(error: ModuleNotFoundError, driver: str, extra: str, path: str) -> Exception:
-    """Return an error with an install hint if the extra provides the missing module.
-
-    Any other missing module is a fault, and its error is returned as it is.
-    """
-    if error.name is None or error.name.split(".")[0] not in (driver, "lxml"):
-        return error
-    return MissingDependencyError(
-        f"{path!r} needs the {extra!r} extra; pip install 'unspool[{extra}]'"
-    )

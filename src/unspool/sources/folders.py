@@ -9,24 +9,29 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from unspool.domain.reports import Skip
-from unspool.errors import InputError, NotFoundError, ServiceError
+from unspool.errors import InputError, NotFoundError, ServiceError, UnspoolError
 from unspool.sources import names
-from unspool.sources.ignores import IgnoreFile, Rules, key, verdict
+from unspool.sources.ignores import Rules, decide, encode_name
 
 MAX_BYTES = 2_000_000
 EXTRACTED_FACTOR = 20  # a PDF or DOCX holds far less text than bytes
 # nearest first: the own file wins in the same folder
 _IGNORE_FILES = ((".unspoolignore", True), (".gitignore", False))
+_MARKERS = (".git", ".unspoolignore", ".gitignore")
 # git's own limit is 100 MB; the longest seen in practice are a few kilobytes
 _MAX_IGNORE_BYTES = 1_000_000
 _CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"
 _PROGRESS_STEP = 500
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_VANISHED = (FileNotFoundError, NotADirectoryError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,19 +58,37 @@ class Scan:
     skips: list[Skip] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
+    def add(self, path: str, file: str, status: os.stat_result, max_bytes: int) -> None:
+        """Add a file, or skip it if it is empty or too large."""
+        size, limit = status.st_size, get_max_bytes(path, max_bytes)
+        if not size:
+            self.skip(path, "empty", "")
+        elif size > limit:
+            self.skip(path, "huge", f"{size} bytes; the limit is {limit}")
+        else:
+            self.found.append(
+                Found(path=path, file=file, size_bytes=size, modified_ns=status.st_mtime_ns)
+            )
+
+    def skip(self, path: str, reason: str, detail: str) -> None:
+        """Add the reason to leave out a path."""
+        self.skips.append(Skip(path=path, reason=reason, detail=detail))
+
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
     real: str
     path: str  # storable, "" or ending in "/"
     key: str  # for the rules, "" or ending in "/"
-    scopes: tuple[IgnoreFile, ...]
+    scopes: tuple[Rules, ...]
     kept: bool = False  # brought back by unspool's own ignore file
 
 
-def max_bytes_of(name: str, max_bytes: int) -> int:
+def get_max_bytes(name: str, max_bytes: int) -> int:
     """Return the largest allowed size of a file with this name."""
-    return max_bytes * EXTRACTED_FACTOR if names.extension(name) in names.EXTRACTED else max_bytes
+    return (
+        max_bytes * EXTRACTED_FACTOR if names.get_extension(name) in names.EXTRACTED else max_bytes
+    )
 
 
 def scan(
@@ -79,165 +102,118 @@ def scan(
     try:
         real = os.path.realpath(root, strict=True)
         status = os.stat(real)
-    except (FileNotFoundError, NotADirectoryError):
+    except _VANISHED:
         raise NotFoundError(
             f"{str(root)!r} does not exist; check the path and the folder you are in"
         ) from None
     except OSError as error:
-        raise _translate(root, error) from error
+        raise translate_os_error(str(root), error) from error
+    result = Scan()
     if stat.S_ISDIR(status.st_mode):
-        result = _Traversal(real, max_bytes, on_progress).run()
+        _Traversal(real, max_bytes, result).run(on_progress)
     elif stat.S_ISREG(status.st_mode):
-        result = _scan_file(root, real, status, max_bytes)
+        name = os.path.basename(os.path.abspath(root))
+        reason = names.find_skip_reason(name)
+        # The caller asked for this file, so only a binary one is refused.
+        if reason and reason[0] == "binary":
+            result.skip(make_storable(name), *reason)
+        else:
+            result.add(make_storable(name), real, status, max_bytes)
     else:
         raise InputError(
             f"{str(root)!r} is a device, pipe or socket; give a folder or a regular file"
         )
-    if on_progress is not None:
+    if on_progress:
         on_progress(len(result.found))
     return result
 
 
-def _translate(root: Path, error: OSError) -> Exception:
+def translate_os_error(path: str, error: OSError) -> UnspoolError:
+    """Return the error for a file or folder that cannot be opened or read."""
     if isinstance(error, PermissionError):
         return InputError(
-            f"{str(root)!r} may not be read by this user; change its permissions or give another "
-            f"path"
+            f"{path!r} may not be read by this user; change its permissions or leave it out"
         )
     if error.errno == errno.ELOOP:
         return InputError(
-            f"{str(root)!r} is a link that leads to itself; give the folder it should lead to"
+            f"{path!r} is a link that leads to itself; give the folder it should lead to"
         )
-    return ServiceError(
-        f"{str(root)!r} cannot be opened: {error.strerror}; check the disk or the mount"
-    )
+    return ServiceError(f"{path!r} cannot be read: {error.strerror}; check the disk or the mount")
 
 
-def _scan_file(root: Path, real: str, status: os.stat_result, max_bytes: int) -> Scan:
-    result = Scan()
-    name = os.path.basename(os.path.abspath(root))
-    reason = names.verdict(name)
-    # Asked for by name: only what cannot be read as text is refused.
-    _add(
-        result,
-        storable(name),
-        real,
-        status,
-        max_bytes,
-        reason if reason and reason[0] == "binary" else None,
-    )
-    return result
-
-
+@dataclass(frozen=True, slots=True)
 class _Traversal:
     """Traversal of a folder with an explicit stack, so that only memory limits the depth."""
 
-    def __init__(
-        self, root: str, max_bytes: int, on_progress: Callable[[int], None] | None
-    ) -> None:
-        self.root = root
-        self.max_bytes = max_bytes
-        self.on_progress = on_progress
-        self.result = Scan()
-        self.reported = 0
+    root: str
+    max_bytes: int
+    result: Scan
 
-    def run(self) -> Scan:
+    def run(self, on_progress: Callable[[int], None] | None) -> None:
         stack = [_Folder(self.root, "", "", _load_scopes_above(self.root))]
+        reported = 0
         while stack:
             folders = self._enter(stack.pop())
-            stack.extend(reversed(folders))  # so that they are walked in the order of their names
-            count = len(self.result.found)
-            if self.on_progress is not None and count - self.reported >= _PROGRESS_STEP:
-                self.reported = count
-                self.on_progress(count)
-        return self.result
+            stack.extend(reversed(folders))  # so that they are entered in the order of their names
+            if on_progress and len(self.result.found) - reported >= _PROGRESS_STEP:
+                reported = len(self.result.found)
+                on_progress(reported)
 
     def _enter(self, folder: _Folder) -> list[_Folder]:
         try:
-            with os.scandir(folder.real) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            return []  # removed or replaced since its parent was listed
-        except OSError as error:
-            self._skip_folder(folder, error)
+            return self._visit_entries(folder)
+        except _VANISHED:  # removed or replaced since its parent was listed
             return []
+        except OSError as error:
+            detail = error.strerror or "cannot be listed"
+            self.result.skip(folder.path or "./", "unreadable", detail)
+            self.result.unread.append(folder.path.rstrip("/"))
+            return []
+
+    def _visit_entries(self, folder: _Folder) -> list[_Folder]:
+        """Add the files of a folder to the result, and return the folders to enter."""
+        with os.scandir(folder.real) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
         present = {entry.name for entry in entries}
         if folder.path and not folder.kept and (marker := _find_marker(folder.real, present)):
-            self.result.skips.append(Skip(path=folder.path, reason=marker[0], detail=marker[1]))
+            self.result.skip(folder.path, *marker)
             return []
-        scopes = _load_scopes(folder.real, present, len(folder.key)) + folder.scopes
+        scopes = _load_scopes(folder.real, present, below=len(folder.key)) + folder.scopes
         folders = []
         for entry in entries:
-            try:
-                below = self._visit(entry, folder, scopes)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                # Listable but not searchable (mode r--): every entry fails alike.
-                self._skip_folder(folder, error)
-                return []
-            if below is not None:
-                folders.append(below)
-        return folders
-
-    def _skip_folder(self, folder: _Folder, error: OSError) -> None:
-        self.result.skips.append(
-            Skip(
-                path=folder.path or "./",
-                reason="unreadable",
-                detail=error.strerror or "cannot be listed",
-            )
-        )
-        self.result.unread.append(folder.path.rstrip("/"))
+            # Any other error ends the folder: if it is listable but not searchable (mode r--),
+            # every entry fails alike.
+            with suppress(*_VANISHED):
+                folders.append(self._visit(entry, folder, scopes))
+        return [below for below in folders if below is not None]
 
     def _visit(
-        self, entry: os.DirEntry[str], folder: _Folder, scopes: tuple[IgnoreFile, ...]
+        self, entry: os.DirEntry[str], folder: _Folder, scopes: tuple[Rules, ...]
     ) -> _Folder | None:
         name = entry.name
-        path, name_key = folder.path + storable(name), key(name)
+        path, name_key = folder.path + make_storable(name), encode_name(name)
         is_folder = entry.is_dir(follow_symlinks=False) and not _is_junction(entry)
-        excluded, ours = (
-            verdict(scopes, name_key, folder.key + name_key, folder=is_folder)
-            if scopes
-            else (None, False)
-        )
+        excluded, ours = decide(scopes, name_key, folder.key + name_key, folder=is_folder)
         kept = excluded is False and ours
-        if is_folder:
-            reason = names.FOLDERS.get(name)
-            if reason and not (kept and name not in names.VERSION_CONTROL):
-                self.result.skips.append(Skip(path=path + "/", reason=reason[0], detail=reason[1]))
-            elif excluded:
-                self.result.skips.append(
-                    Skip(path=path + "/", reason="ignored", detail="by an ignore file")
-                )
-            else:
-                return _Folder(entry.path, path + "/", f"{folder.key}{name_key}/", scopes, kept)
+        is_control = name in names.VERSION_CONTROL
         # in a linked work tree or a submodule .git is a file
-        elif excluded or name in names.VERSION_CONTROL:
-            self.result.skips.append(
-                Skip(
-                    path=path,
-                    reason="ignored",
-                    detail="by an ignore file" if excluded else "version control",
-                )
-            )
+        if is_control or (is_folder and name in names.FOLDERS and not kept):
+            reason: tuple[str, str] | None = names.FOLDERS[name]
+        elif excluded:
+            reason = ("ignored", "by an ignore file")
+        elif is_folder:
+            return _Folder(entry.path, path + "/", f"{folder.key}{name_key}/", scopes, kept)
         elif entry.is_symlink() or entry.is_dir(follow_symlinks=False):
-            self.result.skips.append(
-                Skip(path=path, reason="symlink", detail=self._describe_link(entry.path))
-            )
+            reason = ("symlink", self._describe_link(entry.path))
         elif not entry.is_file(follow_symlinks=False):
-            self.result.skips.append(
-                Skip(path=path, reason="special", detail="a pipe, socket or device")
-            )
+            reason = ("special", "a pipe, socket or device")
         else:
-            _add(
-                self.result,
-                path,
-                entry.path,
-                entry.stat(follow_symlinks=False),
-                self.max_bytes,
-                None if kept else names.verdict(name),
-            )
+            reason = None if kept else names.find_skip_reason(name)
+        if reason:
+            self.result.skip(path + "/" * is_folder, *reason)
+        else:
+            status = entry.stat(follow_symlinks=False)
+            self.result.add(path, entry.path, status, self.max_bytes)
         return None
 
     def _describe_link(self, link: str) -> str:
@@ -250,54 +226,24 @@ class _Traversal:
         )
 
 
-def _add(
-    result: Scan,
-    path: str,
-    file: str,
-    status: os.stat_result,
-    max_bytes: int,
-    reason: tuple[str, str] | None,
-) -> None:
-    """Add a regular file to the result, or the reason to skip it."""
-    limit = max_bytes_of(path, max_bytes)
-    if reason is None and status.st_size == 0:
-        reason = ("empty", "")
-    if reason is None and status.st_size > limit:
-        reason = ("huge", f"{status.st_size} bytes; the limit is {limit}")
-    if reason is None:
-        result.found.append(
-            Found(path=path, file=file, size_bytes=status.st_size, modified_ns=status.st_mtime_ns)
-        )
-    else:
-        result.skips.append(Skip(path=path, reason=reason[0], detail=reason[1]))
-
-
-def storable(name: str) -> str:
+def make_storable(name: str) -> str:
     """Return a name as text that every database accepts.
 
     Bytes that are not UTF-8 become U+FFFD. Because two such names could then be equal, a
     fingerprint of the real name is inserted before the suffix.
     """
-    if name.isascii():
+    if not _SURROGATE.search(name):
         return name
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        stem, suffix = os.path.splitext(name)
-        mark = hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()
-        return "".join(
-            "\ufffd" if "\ud800" <= char <= "\udfff" else char for char in f"{stem}~{mark}{suffix}"
-        )
-    return name
+    stem, suffix = os.path.splitext(name)
+    mark = hashlib.blake2b(os.fsencode(name), digest_size=4).hexdigest()
+    return _SURROGATE.sub("\ufffd", f"{stem}~{mark}{suffix}")
 
 
 def _is_junction(entry: os.DirEntry[str]) -> bool:
     """Tell if an entry is a Windows junction, which Python 3.11 does not report as a symlink."""
-    attributes = (
-        getattr(entry.stat(follow_symlinks=False), "st_file_attributes", 0)
-        if os.name == "nt"
-        else 0
-    )
+    if os.name != "nt":
+        return False
+    attributes = getattr(entry.stat(follow_symlinks=False), "st_file_attributes", 0)
     return bool(attributes & stat.FILE_ATTRIBUTE_REPARSE_POINT)
 
 
@@ -312,33 +258,29 @@ def _find_marker(folder: str, present: set[str]) -> tuple[str, str] | None:
     return None
 
 
-def _load_scopes(folder: str, present: set[str], below: int) -> tuple[IgnoreFile, ...]:
-    scopes = [
-        IgnoreFile(Rules(_read_small(os.path.join(folder, name)), ours=ours), below=below)
-        for name, ours in _IGNORE_FILES
-        if name in present
-    ]
+def _load_scopes(
+    folder: str, present: Collection[str], *, above: str = "", below: int = 0
+) -> tuple[Rules, ...]:
+    """Return the ignore files of one folder, nearest first."""
+    files = [(os.path.join(folder, name), ours) for name, ours in _IGNORE_FILES if name in present]
     if ".git" in present:
-        scopes.append(IgnoreFile(Rules(_read_small(_find_exclude_file(folder))), below=below))
-    return tuple(scope for scope in scopes if scope.rules)
+        files.append((_find_exclude_file(folder), False))
+    scopes = (Rules(_read_small(file), ours=ours, above=above, below=below) for file, ours in files)
+    return tuple(filter(None, scopes))
 
 
-def _load_scopes_above(root: str) -> tuple[IgnoreFile, ...]:
+def _load_scopes_above(root: str) -> tuple[Rules, ...]:
     """Return the ignore files between the root and the top of its work tree, nearest first."""
-    scopes: list[IgnoreFile] = []
+    scopes: tuple[Rules, ...] = ()
     folder, above = root, ""
     while not os.path.lexists(os.path.join(folder, ".git")):
         parent, name = os.path.split(folder)
         if parent == folder:
             return ()  # in no work tree, so nothing above the root applies
-        folder, above = parent, f"{key(name)}/{above}"
-        scopes += [
-            IgnoreFile(Rules(_read_small(os.path.join(folder, name)), ours=ours), above=above)
-            for name, ours in _IGNORE_FILES
-        ]
-    if folder != root:
-        scopes.append(IgnoreFile(Rules(_read_small(_find_exclude_file(folder))), above=above))
-    return tuple(scope for scope in scopes if scope.rules)
+        folder, above = parent, f"{encode_name(name)}/{above}"
+        present = [one for one in _MARKERS if os.path.lexists(os.path.join(folder, one))]
+        scopes += _load_scopes(folder, present, above=above)
+    return scopes
 
 
 def _find_exclude_file(top: str) -> str:

@@ -22,6 +22,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -38,22 +39,28 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
-from unspool.sources.names import words
+from unspool.sources.names import split_words
 
 LOOK_EVERY_S = 0.5  # how soon a fetch that hangs hears that nobody waits for it any more
 _FETCHING = Progress(task="fetching", done=0, total=0)
 _URL = re.compile(r"(?:https?|ssh|git|git\+ssh|file)://\S", re.IGNORECASE)
 # git@host:path; a user is asked for, so that C:\ is a path
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!//)[^\s:]\S*$")
+# An unescaped "/" in a password: what looks like the host is the user and no valid port.
+_ODD_USER = r"[^/@]*:(?!\d+/)[^/@]*/.*@"
+_ADDRESS = re.compile(
+    rf"(?P<scheme>.*?)://(?P<authority>(?:{_ODD_USER})?[^/]*)(?P<path>.*)", re.DOTALL
+)
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+@")
 # file in the copy's `.git`: the address that the copy was made from, without a password
 _SOURCE = "unspool-source"
-_CONFIGURATION = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfilemode = false\n"
-if os.name == "nt":
-    _CONFIGURATION += "\tsymlinks = false\n"
-# Files of a `.git` folder that change what git runs or where it reads and writes. A copy made here
-# has none of them.
+_CONFIGURATION = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfilemode = false\n" + (
+    "\tsymlinks = false\n" if os.name == "nt" else ""
+)
+# Files of a `.git` folder that change what git runs or where it reads and writes. They are removed
+# before each run; `config` and `info` are written anew.
 _FOREIGN = (
+    "config",
     "config.worktree",
     "commondir",
     "hooks",
@@ -82,7 +89,7 @@ _USER_KEYS = re.compile(
 )
 # Variables of the caller that git needs to find its own programs, to authenticate and to use the
 # network.
-_USER_VARIABLES = words(
+_USER_VARIABLES = split_words(
     "GIT_EXEC_PATH GIT_SSH GIT_SSH_COMMAND GIT_SSH_VARIANT GIT_SSL_CAINFO GIT_SSL_CAPATH "
     "GIT_SSL_CERT GIT_SSL_CIPHER_LIST GIT_SSL_KEY "
     "GIT_SSL_NO_VERIFY GIT_SSL_VERSION GIT_PROXY_SSL_CAINFO GIT_PROXY_SSL_CERT GIT_PROXY_SSL_KEY "
@@ -134,7 +141,7 @@ def is_git_url(text: str) -> bool:
 
 def redact(url: str) -> str:
     """Return the address without its password, token or query, fit for messages."""
-    head, user, host, path = _parts(
+    head, user, host, path = _split_address(
         re.sub(r"[?#].*$", "", url, flags=re.DOTALL) if "://" in url else url
     )
     if not head:
@@ -146,27 +153,23 @@ def redact(url: str) -> str:
 
 def host_of(url: str) -> str:
     """Return the host of an address, in lower case and without its port; "" for `file://`."""
-    head, _, host, _ = _parts(url)
+    head, _, host, _ = _split_address(url)
     if not head:
         host = url.partition(":")[0].rpartition("@")[2]
     found = re.fullmatch(r"\[([^\]]*)\](?::\d*)?|([^:]*)(?::\d*)?", host)
     return (found[1] or found[2] or "").lower().rstrip(".") if found else host.lower()
 
 
-def _parts(url: str) -> tuple[str, str | None, str, str]:
+def _split_address(url: str) -> tuple[str, str | None, str, str]:
     """Split an address into scheme, user with password (None if missing), host with port, and path.
 
     Without a scheme only the path is set.
     """
-    head, separator, rest = url.partition("://")
-    if not separator:
+    found = _ADDRESS.fullmatch(url)
+    if not found:
         return "", None, "", url
-    # An unescaped "/" in a password: what looks like the host is the user and no valid port.
-    odd = re.match(r"[^/@]*:(?!\d+/)[^/@]*/.*@", rest)
-    split = rest.find("/", odd.end() if odd else 0)
-    host, path = (rest[:split], rest[split:]) if split >= 0 else (rest, "")
-    user, at, host = host.rpartition("@")
-    return head, user if at else None, host, path
+    user, at, host = found["authority"].rpartition("@")
+    return found["scheme"], user if at else None, host, found["path"]
 
 
 def _is_ssh(scheme: str) -> bool:
@@ -286,17 +289,13 @@ class _Git:
                 f"{str(self._into)!r} cannot hold a copy of {source}: {error.strerror}; choose "
                 f"another folder"
             ) from error
-        self._user_settings = self._read_user_settings()
+        self._user_settings = list(self._read_user_settings())
         trusted = [value for key, value in self._user_settings if key == "safe.directory"]
-        options = []
+        is_local = self.address.lower().startswith("file:")
         # git does not hand settings on to the program that reads a local repository
-        if trusted and self.address.lower().startswith("file:"):
-            program = [
-                "git",
-                *(part for value in trusted for part in ("-c", f"safe.directory={value}")),
-                "upload-pack",
-            ]
-            options = ["--upload-pack", shlex.join(program)]
+        settings = [part for value in trusted for part in ("-c", f"safe.directory={value}")]
+        program = shlex.join(["git", *settings, "upload-pack"])
+        options = ["--upload-pack", program] if trusted and is_local else []
         self.run(
             "fetch",
             "--quiet",
@@ -320,7 +319,6 @@ class _Git:
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
-        (self._git_folder / "config").unlink(missing_ok=True)
         if not (self._git_folder / "HEAD").exists():
             self.run("init", "--quiet", "--template=", ".")
         (self._git_folder / "config").write_text(_CONFIGURATION, encoding="utf-8")
@@ -331,14 +329,13 @@ class _Git:
             "* -filter -diff -merge\n", encoding="utf-8"
         )
 
-    def _read_user_settings(self) -> list[tuple[str, str]]:
-        """Return the settings of the user and of the machine that authentication and network may
+    def _read_user_settings(self) -> Iterator[tuple[str, str]]:
+        """Yield the settings of the user and of the machine that authentication and network may
         need.
         """
         listed = self.run(
             "config", "--list", "--includes", "--show-scope", "-z", with_user_files=True
         ).split("\0")
-        found = []
         for scope, entry in zip(listed[::2], listed[1::2], strict=False):
             key, separator, value = entry.partition("\n")
             is_redirect = key.lower().startswith("http.") and key.lower().endswith(
@@ -349,8 +346,7 @@ class _Git:
                 is_restriction
                 or (_USER_KEYS.fullmatch(key) and (self._redirects or not is_redirect))
             ):
-                found.append((key, value if separator else "true"))
-        return found
+                yield key, value if separator else "true"
 
     def run(self, *arguments: str, with_user_files: bool = False) -> str:
         """Run one git command in the copy and return its output."""
@@ -359,7 +355,7 @@ class _Git:
                 process = subprocess.Popen(
                     ["git", *arguments],
                     cwd=self._into,
-                    env=self._environment(with_user_files),
+                    env=self._build_environment(with_user_files),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
@@ -380,10 +376,10 @@ class _Git:
         finally:
             _RUNNING.discard(process)
         if process.returncode:
-            raise self._failure(complaint.decode("utf-8", "replace"))
+            raise self._translate_failure(complaint.decode("utf-8", "replace"))
         return output.decode("utf-8", "surrogateescape")
 
-    def _environment(self, with_user_files: bool) -> dict[str, str]:
+    def _build_environment(self, with_user_files: bool) -> dict[str, str]:
         """Return the caller's environment, with only those variables of git that authentication
         and network need.
         """
@@ -423,36 +419,32 @@ class _Git:
         straight = () if self._redirects else (("http.followRedirects", "false"),)
         restrictions = [one for one in self._user_settings if one[0].startswith("protocol.")]
         settings = [*self._user_settings, *_SAFE, *restrictions, *straight, *self._credentials]
-        environment |= {
+        numbered = list(enumerate(settings))
+        return environment | {
             "GIT_CONFIG_GLOBAL": "/dev/null",
             "GIT_CONFIG_SYSTEM": "/dev/null",
             "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_COUNT": str(len(settings)),
+            **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in numbered},
+            **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in numbered},
         }
-        environment["GIT_CONFIG_COUNT"] = str(len(settings))
-        for number, (key, value) in enumerate(settings):
-            environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return environment
 
     def _wait_for(self, process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
         """Wait for git and return its output and its errors.
 
         Raise an error after the time limit, or whatever `on_progress` raises.
         """
-        while True:
+        while (left := self.deadline - time.monotonic()) > 0:
             if self._on_progress is not None:
                 self._on_progress(_FETCHING)
-            left = self.deadline - time.monotonic()
-            try:
-                return process.communicate(timeout=min(max(left, 0.001), LOOK_EVERY_S))
-            except subprocess.TimeoutExpired:
-                if left > LOOK_EVERY_S:
-                    continue
-            raise ServiceTimeoutError(
-                f"{redact(self.url)} did not finish within {self.timeout_s:g} s; try again or "
-                f"allow more time"
-            )
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=min(left, LOOK_EVERY_S))
+        raise ServiceTimeoutError(
+            f"{redact(self.url)} did not finish within {self.timeout_s:g} s; try again or "
+            f"allow more time"
+        )
 
-    def _failure(self, complaint: str) -> UnspoolError:
+    def _translate_failure(self, complaint: str) -> UnspoolError:
         said = self._clean(complaint)
         for error, pattern, meaning in _ANSWERS:
             if re.search(pattern, said, re.IGNORECASE):
@@ -486,7 +478,7 @@ def _split_credentials(url: str) -> tuple[str, list[tuple[str, str]]]:
     """Return an address without its secrets, and the git settings that send them to this host
     alone.
     """
-    head, user, host, path = _parts(url)
+    head, user, host, path = _split_address(url)
     if user is None or head.lower() == "file":
         return url, []
     name, separator, password = user.partition(":")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def words(text: str) -> frozenset[str]:
+def split_words(text: str) -> frozenset[str]:
     """Return the words of a text. Long lists are easier to read and to change in this form."""
     return frozenset(text.split())
 
@@ -121,7 +121,7 @@ _BINARY = frozenset(
     for extension in group.split()
 )
 
-_GENERATED_NAMES = words(
+_GENERATED_NAMES = split_words(
     "package-lock.json npm-shrinkwrap.json yarn.lock pnpm-lock.yaml bun.lock bun.lockb "
     "poetry.lock uv.lock pdm.lock pipfile.lock pixi.lock "
     "cargo.lock go.sum go.work.sum gemfile.lock composer.lock podfile.lock cartfile.resolved "
@@ -129,55 +129,63 @@ _GENERATED_NAMES = words(
     "conda-lock.yml packages.lock.json gradle.lockfile deno.lock .terraform.lock.hcl "
     "cachedir.tag .ds_store thumbs.db .coverage .eslintcache"
 )
-_GENERATED_ENDINGS = (
-    ".map",
-    ".snap",
-    ".tsbuildinfo",
-    "_pb2.py",
-    "_pb2.pyi",
-    "_pb2_grpc.py",
-    ".pb.go",
-    ".pb.cc",
-    ".pb.h",
-    ".pb.validate.go",
-    ".pb.gw.go",
-    ".pbobjc.h",
-    ".pbobjc.m",
-    ".g.dart",
-    ".freezed.dart",
-    ".designer.cs",
-    ".g.cs",
-    ".g.i.cs",
-)
-_MINIFIED_ENDINGS = (
-    ".min.js",
-    ".min.mjs",
-    ".min.cjs",
-    ".min.css",
-    ".min.html",
-    "-min.js",
-    "-min.css",
-    ".bundle.js",
-    ".chunk.js",
+# the first reason whose ending matches counts
+_ENDINGS = (
+    (
+        "minified",
+        (
+            ".min.js",
+            ".min.mjs",
+            ".min.cjs",
+            ".min.css",
+            ".min.html",
+            "-min.js",
+            "-min.css",
+            ".bundle.js",
+            ".chunk.js",
+        ),
+    ),
+    (
+        "generated",
+        (
+            ".map",
+            ".snap",
+            ".tsbuildinfo",
+            "_pb2.py",
+            "_pb2.pyi",
+            "_pb2_grpc.py",
+            ".pb.go",
+            ".pb.cc",
+            ".pb.h",
+            ".pb.validate.go",
+            ".pb.gw.go",
+            ".pbobjc.h",
+            ".pbobjc.m",
+            ".g.dart",
+            ".freezed.dart",
+            ".designer.cs",
+            ".g.cs",
+            ".g.i.cs",
+        ),
+    ),
 )
 
 
-def extension(name: str) -> str:
+def get_extension(name: str) -> str:
     """Return the last suffix in lower case, with its dot; empty for `Makefile` and `.env`."""
     at = name.rfind(".")
     return name[at:].lower() if at > 0 else ""
 
 
-def verdict(name: str) -> tuple[str, str] | None:
+def find_skip_reason(name: str) -> tuple[str, str] | None:
     """Return the (reason, detail) to leave out a file of this name, or None."""
-    suffix = extension(name)
+    suffix = get_extension(name)
     if suffix in _BINARY:
         return "binary", f"{suffix} file"
     lower = name.lower()
     if lower in _GENERATED_NAMES:
         return "generated", "written by a tool"
-    if lower.endswith(_MINIFIED_ENDINGS):
-        return "minified", "by its name"
-    if lower.endswith(_GENERATED_ENDINGS):
-        return "generated", "by its name"
+    for reason, endings in _ENDINGS:
+        if lower.endswith(endings):
+            return reason, "by its name"
     return None

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from unspool.sources.extraction import Extracted, literal
-from unspool.sources.names import words
+from unspool.sources.extraction import Extracted, escape_markdown
+from unspool.sources.names import split_words
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
@@ -24,20 +24,20 @@ _MAX_WORK = 4_000_000  # open elements, summed over all tags; a manual of 2 MB s
 
 _PROGRAM = re.compile(r"<(script|style|pre|code)\b.*?(?:</\1|\Z)", re.IGNORECASE | re.DOTALL)
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_LISTS = words("ul ol menu dir")
-_CELLS = words("td th")
-_ROW_PARTS = words("td th tr thead tbody tfoot")
+_LISTS = split_words("ul ol menu dir")
+_CELLS = split_words("td th")
+_ROW_PARTS = split_words("td th tr thead tbody tfoot")
 _BLOCKS = (
-    words(
+    split_words(
         "address article aside blockquote center dd details dialog div dl dt fieldset figcaption "
         "figure footer form header hgroup li main nav p pre"
     )
-    | words("search section summary table")
+    | split_words("search section summary table")
     | _LISTS
     | _HEADINGS.keys()
 )
-_BREAKS = _BLOCKS | _ROW_PARTS | words("body caption hr legend")
-_UNSEEN = words(
+_BREAKS = _BLOCKS | _ROW_PARTS | split_words("body caption hr legend")
+_UNSEEN = split_words(
     "head script style noscript template nav footer aside svg math iframe object canvas audio "
     "video select textarea button datalist dialog noframes"
 )
@@ -45,10 +45,10 @@ _NO_WIDTH = dict.fromkeys((0xAD, 0x200B, 0x2060, 0xFEFF))  # they part words for
 _ANCHORS = frozenset({"#", "\xb6", "\uf0c1"})  # manuals end a heading with a link to itself
 _MAX_INDENT = 8
 # a table around these only places them on the page
-_STRUCTURE = _HEADINGS.keys() | words("table pre")
+_STRUCTURE = _HEADINGS.keys() | split_words("table pre")
 
 _LONG_TAG = 256  # characters; a shorter one cannot have many attributes
-_VOID = words(
+_VOID = split_words(
     "area base basefont bgsound br col embed frame hr image img input keygen link meta param "
     "source track wbr"
 )
@@ -56,17 +56,18 @@ _RAW = {
     name: re.compile(f"</{name}", re.IGNORECASE)
     for name in ("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes")
 }
-_FOREIGN = words("svg math select frameset")
+_FOREIGN = split_words("svg math select frameset")
 # What these tags end if it is open directly above them.
 _ENDED = {
-    "li": words("li p"),
-    **dict.fromkeys(("dt", "dd"), words("dt dd p")),
+    "li": split_words("li p"),
+    **dict.fromkeys(("dt", "dd"), split_words("dt dd p")),
     **dict.fromkeys(("td", "th"), _CELLS | {"p"}),
-    "tr": words("td th tr p"),
+    "tr": split_words("td th tr p"),
     **dict.fromkeys(("thead", "tbody", "tfoot"), _ROW_PARTS | {"p"}),
-    "option": words("option"),
+    "option": split_words("option"),
 }
-_OPTIONAL_ENDS = frozenset(_ENDED) | {"p"}
+_PARAGRAPH = frozenset({"p"})
+_OPTIONAL_ENDS = _PARAGRAPH | _ENDED.keys()
 # Comments, declarations and tags exactly as the HTML standard tells them apart, each to the end of
 # the text if it has no end.
 _TOKEN = re.compile(
@@ -83,7 +84,7 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(r"""[^\t\n\f\r />="']++(?:=(?:"[^"]*+"|'[^']*+'))?+""")
 
 
-def page(text: str) -> Extracted | None:
+def extract_page(text: str) -> Extracted | None:
     """Return the visible text of an HTML page as Markdown.
 
     Return None if the text is no page of prose, or the `html` extra is not installed.
@@ -101,32 +102,29 @@ def page(text: str) -> Extracted | None:
     ):
         return None
     tree = LexborHTMLParser(text.encode("utf-8", "replace").decode())
-    whole = _render(tree.body)
+    whole = _render(tree.body) if tree.body is not None else None  # a page of frames has no body
     if (
         whole is None
         or not whole.has_prose
         or len(whole.text) < max(_MIN_TEXT_CHARS, len(text) * _MIN_TEXT_SHARE)
     ):
         return None
-    best = whole
-    for selector in ("main", '[role="main"]', "article"):
-        found = tree.css(selector)
-        # Several articles are a list of them, and a small one is not what the page is about.
-        if len(found) == 1 and (part := _render(found[0])) and len(part.text) >= _MIN_TEXT_CHARS:
-            best = part
-            break
+    # Several articles are a list of them, and a small one is not what the page is about.
+    found = (tree.css(selector) for selector in ("main", '[role="main"]', "article"))
+    parts = (_render(nodes[0]) for nodes in found if len(nodes) == 1)
+    best = next((part for part in parts if part and len(part.text) >= _MIN_TEXT_CHARS), whole)
     title = tree.css_first("head > title")
     name = " ".join(title.text().split()) if title else ""
     return Extracted(text=best.text, title=name or best.title or whole.title, language="markdown")
 
 
 def _is_template(text: str) -> bool:
-    if re.search(r"<%|<\?(?:php\b|=)", text):
-        return True
-    # A manual shows such marks in its examples, and scripts hold braces of their own.
-    return ("{{" in text or "{%" in text) and re.search(
-        r"\{\{|\{%", _PROGRAM.sub("", text)
-    ) is not None
+    """Tell if a page contains marks of a template language.
+
+    A manual shows such marks in its examples, and scripts contain braces of their own.
+    """
+    has_braces = ("{{" in text or "{%" in text) and re.search(r"\{\{|\{%", _PROGRAM.sub("", text))
+    return bool(has_braces or re.search(r"<%|<\?(?:php\b|=)", text))
 
 
 def _is_parsable(text: str) -> bool:
@@ -157,9 +155,8 @@ def _is_parsable(text: str) -> bool:
             if not _FOREIGN.isdisjoint(stack):  # there it is markup like any other
                 work += len(re.findall("<[A-Za-z]", inside)) ** 2
         elif name and name not in _VOID:
-            if name in _BLOCKS and stack and stack[-1] == "p":
-                stack.pop()
-            while stack and stack[-1] in _ENDED.get(name, ()):
+            ended = _ENDED.get(name, _PARAGRAPH if name in _BLOCKS else frozenset())
+            while stack and stack[-1] in ended:
                 stack.pop()
             stack.append(name)
     return work <= _MAX_WORK
@@ -175,9 +172,7 @@ def _close(stack: list[str], name: str) -> None:
         del stack[at:]
 
 
-def _render(root: LexborNode | None) -> _Markdown | None:
-    if root is None:  # a page of frames
-        return None
+def _render(root: LexborNode) -> _Markdown | None:
     out = _Markdown()
     for count, (node, begins) in enumerate(_walk(root)):
         tag = node.tag or ""
@@ -186,45 +181,33 @@ def _render(root: LexborNode | None) -> _Markdown | None:
         if tag == "-text":
             out.write(node.text_content or "")
         elif begins:
-            out.begin(
-                tag,
-                is_data=tag == "table"
-                and not any(
-                    (inner.tag or "") in _STRUCTURE for inner, _ in _walk(node, inside=True)
-                ),
-            )
+            inside = (inner.tag for inner, _ in _walk(node) if inner is not node)
+            out.begin(tag, is_data=tag == "table" and _STRUCTURE.isdisjoint(inside))
         else:
             out.end(tag)
     out.flush()
     return out
 
 
-def _walk(root: LexborNode, *, inside: bool = False) -> Iterator[tuple[LexborNode, bool]]:
+def _walk(root: LexborNode) -> Iterator[tuple[LexborNode, bool]]:
     """Yield the visible nodes in order, elements twice: at their begin (True) and at their end.
 
     Not recursive: pages nest deeply.
     """
-    stack: list[tuple[LexborNode, bool]] = [(root, True)]
-    top = True
+    stack = [(root, True)]
     while stack:
         node, begins = stack.pop()
-        if not begins:
-            yield node, False
-            continue
-        is_top, top = top, False
-        if not is_top and (after := node.next) is not None:
-            stack.append((after, True))
-        tag = node.tag or ""
-        if tag == "-text":
-            yield node, True
-        elif not tag.startswith("-") and (
-            is_top or (tag not in _UNSEEN and "hidden" not in node.attributes)
-        ):
-            if not (is_top and inside):
-                yield node, True
-                stack.append((node, False))
-            if (child := node.first_child) is not None:
-                stack.append((child, True))
+        yield node, begins
+        if begins and node.tag != "-text":
+            visible = [child for child in node.iter(include_text=True) if _is_visible(child)]
+            stack.append((node, False))
+            stack.extend((child, True) for child in reversed(visible))
+
+
+def _is_visible(node: LexborNode) -> bool:
+    tag = node.tag or ""
+    is_element = not tag.startswith("-")  # neither text nor a comment
+    return tag == "-text" or (is_element and tag not in _UNSEEN and "hidden" not in node.attributes)
 
 
 class _Markdown:
@@ -273,7 +256,7 @@ class _Markdown:
             self._row.append(" ".join(self._take_inline().split()))
         elif self._row is not None and tag == "tr":
             if any(self._row):
-                self._put("row", literal(" | ".join(self._row).strip()))
+                self._put("row", escape_markdown(" | ".join(self._row).strip()))
             self._row = None
         elif tag == "pre":
             self._pre -= 1
@@ -285,26 +268,23 @@ class _Markdown:
             self._is_data = self._is_data and tag != "table"
 
     def flush(self) -> bool:
-        """Write the block that is being collected; false if there is nothing in it."""
-        if not self._inline:
-            return False
+        """Write the block that is being collected; return False if it is empty."""
         lines = [" ".join(line.split()) for line in self._take_inline().split("\n")]
         text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-        if self._level:
-            text = " ".join(text.split())
         if not text:
             return False
         if self._level:
+            text = " ".join(text.split())
             self.has_prose = True
             self.title = self.title or (text if self._level == 1 else "")
             self._put("", f"{'#' * self._level} {text}")
         elif self._lists or self._item:
             pad = "  " * min(max(self._lists - 1, 0), _MAX_INDENT)
-            rest = literal(text).replace("\n", f"\n{pad}  ")
+            rest = escape_markdown(text).replace("\n", f"\n{pad}  ")
             self._put("item", f"{pad}{'- ' if self._item else '  '}{rest}")
             self._item = False
         else:
-            self._put("", literal(text))
+            self._put("", escape_markdown(text))
         return True
 
     def _break(self, tag: str) -> bool:
@@ -314,15 +294,14 @@ class _Markdown:
         """
         if tag not in _BREAKS:
             return False
-        if self._pre:
-            if self._inline and not self._inline[-1].endswith("\n"):
-                self._inline.append("\n")
-            return False
-        if self._row is not None:
+        is_block = not self._pre and self._row is None
+        if is_block:
+            self.has_prose = (self.flush() and tag == "p") or self.has_prose
+        elif not self._pre:
             self._inline.append(" ")
-            return False
-        self.has_prose = (self.flush() and tag == "p") or self.has_prose
-        return True
+        elif self._inline and not self._inline[-1].endswith("\n"):
+            self._inline.append("\n")
+        return is_block
 
     def _fence(self) -> None:
         text = self._take_inline().replace("\r\n", "\n").replace("\xa0", " ").strip("\n").rstrip()

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from unspool.domain.documents import Metadata, sha256
 from unspool.domain.reports import Masked, Skip
-from unspool.errors import InputError, MissingDependencyError, NotFoundError, ServiceError
+from unspool.errors import MissingDependencyError, NotFoundError, ServiceError
 from unspool.sources import decoding
-from unspool.sources.extraction import Extracted, extract, html_title, is_document
-from unspool.sources.folders import MAX_BYTES, Found, max_bytes_of
-from unspool.sources.names import extension
-from unspool.sources.pages import page
+from unspool.sources.extraction import Extracted, extract, is_document, read_html_title
+from unspool.sources.folders import MAX_BYTES, Found, get_max_bytes, translate_os_error
+from unspool.sources.names import get_extension
+from unspool.sources.pages import extract_page
 from unspool.sources.secrets.masking import mask_field, mask_secrets
 
 _TRIES = 3
@@ -30,6 +30,10 @@ _FLAGS = (
     | getattr(os, "O_BINARY", 0)
 )
 
+_REPLACED = {
+    errno.ELOOP: ("symlink", "became a link since it was listed"),
+    errno.ENXIO: ("special", "a socket or device"),
+}
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")  # databases refuse NUL and lone surrogates
 _HTML = frozenset({".html", ".htm", ".xhtml"})
 _PARSED = _HTML | {".ipynb"}
@@ -76,7 +80,7 @@ def read(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Skip:
     Raise `NotFoundError` if the file was deleted, `InputError` if it may not be read or is damaged,
     and `ServiceError` if the disk fails or the file keeps changing.
     """
-    content = _read_stable(found, max_bytes_of(found.path, max_bytes))
+    content = _read_stable(found, get_max_bytes(found.path, max_bytes))
     return content if isinstance(content, Skip) else _read_content(found, *content)
 
 
@@ -85,27 +89,26 @@ def read_small_text(found: Found, *, max_bytes: int = MAX_BYTES) -> Reading | Sk
 
     Such files are read in a process with limits.
     """
-    content = _read_stable(found, max_bytes_of(found.path, max_bytes))
+    content = _read_stable(found, get_max_bytes(found.path, max_bytes))
     if isinstance(content, Skip):
         return content
-    data, _ = content
-    if len(data) > SMALL_BYTES or extension(found.path) in _PARSED or is_document(data, found.path):
+    data, path = content[0], found.path
+    if len(data) > SMALL_BYTES or get_extension(path) in _PARSED or is_document(data, path):
         return None
     return _read_content(found, *content)
 
 
 def _read_content(found: Found, data: bytes, status: os.stat_result) -> Reading | Skip:
-    result = _extract_text(data, found.path)
-    if isinstance(result, Skip):
-        return result
-    extracted, encoding = result
+    extracted = _extract_text(data, found.path)
+    if isinstance(extracted, Skip):
+        return extracted
     text, masked = mask_text(extracted.text, found.path)
     return Reading(
         text=text,
         sha256=sha256(data),
         size_bytes=status.st_size,
         modified_ns=status.st_mtime_ns,
-        encoding=encoding,
+        encoding=extracted.encoding,
         masked=masked,
         title=mask_value(extracted.title, found.path),
         language=extracted.language,
@@ -131,40 +134,29 @@ def mask_metadata(metadata: Metadata) -> Metadata:
 
 
 def _mask_metadata_value(key: str, value: str | int | float | bool) -> str | int | float | bool:
-    if isinstance(value, str):
-        return mask_field(key, value)[0]
-    masked = str(value) if isinstance(value, bool) else mask_field(key, str(value))[0]
+    if isinstance(value, bool):
+        return value
+    masked = mask_field(key, str(value))[0]
     return value if masked == str(value) else masked
 
 
 def _read_stable(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip:
     """Return the whole content at one instant, and the status that belongs to it."""
-    for attempt in range(_TRIES):
-        if attempt:
-            time.sleep(_PAUSE_S)
+    for _ in range(_TRIES):
         try:
             content = _read_once(found, limit)
         except FileNotFoundError:
             raise NotFoundError(
                 f"{found.path!r} vanished before it could be read; the next run takes note"
             ) from None
-        except PermissionError as error:
-            raise InputError(
-                f"{found.path!r} may not be read by this user; change its permissions or leave "
-                f"it out in .unspoolignore"
-            ) from error
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                return Skip(
-                    path=found.path, reason="symlink", detail="became a link since it was listed"
-                )
-            if error.errno == errno.ENXIO:
-                return Skip(path=found.path, reason="special", detail="a socket or device")
-            raise ServiceError(
-                f"{found.path!r} cannot be read: {error.strerror}; check the disk and index again"
-            ) from error
+            if error.errno in _REPLACED:
+                reason, detail = _REPLACED[error.errno]
+                return Skip(path=found.path, reason=reason, detail=detail)
+            raise translate_os_error(found.path, error) from error
         if content is not None:
             return content
+        time.sleep(_PAUSE_S)
     raise ServiceError(f"{found.path!r} kept changing while it was read; the next run takes it")
 
 
@@ -175,11 +167,8 @@ def _read_once(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip 
         if not stat.S_ISREG(before.st_mode):
             return Skip(path=found.path, reason="special", detail="no regular file any more")
         if before.st_size > limit:
-            return Skip(
-                path=found.path,
-                reason="huge",
-                detail=f"{before.st_size} bytes; the limit is {limit}",
-            )
+            detail = f"{before.st_size} bytes; the limit is {limit}"
+            return Skip(path=found.path, reason="huge", detail=detail)
         data = bytearray()
         # One byte more than expected: a longer read shows that it grew.
         while len(data) <= before.st_size and (block := file.read(before.st_size + 1 - len(data))):
@@ -191,17 +180,17 @@ def _read_once(found: Found, limit: int) -> tuple[bytes, os.stat_result] | Skip 
     return (bytes(data), before) if unchanged else None
 
 
-def _extract_text(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
-    """Return the text in the bytes, and the encoding if it is source text."""
+def _extract_text(data: bytes, path: str) -> Extracted | Skip:
+    """Return the text in the bytes, or the reason to skip the file."""
     try:
         extracted = extract(data, path)
     except MissingDependencyError as error:
         return Skip(path=path, reason="needs extra", detail=str(error).rpartition("; ")[2])
     if extracted is not None:
         return (
-            (extracted, "")
+            extracted
             if extracted.text.strip()
-            else Skip(path=path, reason="empty", detail="it holds no text, only images perhaps")
+            else Skip(path=path, reason="empty", detail="it contains no text, only images perhaps")
         )
     decoded = decoding.decode(data)
     if decoded is None:
@@ -209,21 +198,22 @@ def _extract_text(data: bytes, path: str) -> tuple[Extracted, str] | Skip:
     text, encoding = decoded
     if not text.strip():
         return Skip(path=path, reason="empty", detail="only blank")
-    if extension(path) not in _PROSE and _GENERATED.search(
+    if get_extension(path) not in _PROSE and _GENERATED.search(
         "\n".join(text[:2048].split("\n", 5)[:5])
     ):
         return Skip(path=path, reason="generated", detail="its header says so")
-    is_html = extension(path) in _HTML
-    if is_html and (prose := page(text)):
-        return prose, ""
+    is_html = get_extension(path) in _HTML
+    if is_html and (prose := extract_page(text)):
+        return prose
     # A page of prose was returned above: only its markup would be minified.
     if _is_minified(text, path):
         return Skip(path=path, reason="minified", detail="lines too long for a reader")
-    return Extracted(text=text, title=html_title(text) if is_html else ""), encoding
+    title = read_html_title(text) if is_html else ""
+    return Extracted(text=text, title=title, encoding=encoding)
 
 
 def _is_minified(text: str, path: str) -> bool:
-    if extension(path) not in _MINIFIABLE or len(text) <= _LONGEST_LINE:
+    if get_extension(path) not in _MINIFIABLE or len(text) <= _LONGEST_LINE:
         return False
     lines = text.split("\n")
     # Both: a readable page may contain one long inlined image, and a small script only short lines.

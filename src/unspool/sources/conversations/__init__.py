@@ -5,40 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TextIO
 
 from unspool.domain.conversations import Conversation
 from unspool.domain.documents import check_project
 from unspool.domain.reports import BadRecord
-from unspool.sources.conversations import building, chatgpt, claude, plain, slack
+from unspool.sources.conversations import chatgpt, claude, schema, slack
 from unspool.sources.conversations.building import ConversationMerger
 from unspool.sources.conversations.detection import Detection, Format, detect
-from unspool.sources.conversations.opening import Export, open_export
-from unspool.sources.conversations.records import ErrorLog, RecordError
+from unspool.sources.conversations.opening import open_export
+from unspool.sources.conversations.records import ErrorLog
 from unspool.sources.conversations.streams import read_elements, read_lines
 from unspool.sources.conversations.transcripts import TranscriptReader
 
-__all__ = ["Format", "detect_format", "measure", "read"]
-
-# readers of a whole conversation, by the key of its messages
-_READERS = {
-    "mapping": chatgpt.read_conversation,
-    "chat_messages": claude.read_conversation,
-    "messages": plain.read_conversation,
+# converters of a conversation to the documented schema, by the key of its messages
+_CONVERTERS = {
+    "mapping": chatgpt.convert_conversation,
+    "chat_messages": claude.convert_conversation,
 }
 
 
-def detect_format(path: Path) -> Format:
-    """Return the format of an export.
-
-    Raise `NotFoundError` or `InputError` if there is none.
-    """
-    with open_export(path) as export:
-        return detect(path, export).format
-
-
 def measure(path: Path) -> int:
-    """Return how many bytes `read` will read, unpacked. Raise the errors of `detect_format`."""
+    """Return how many bytes `read` will read, unpacked. Raise `InputError` or `NotFoundError` for no export."""
     with open_export(path) as export:
         return sum(export.sizes[name] for name in detect(path, export).names)
 
@@ -52,8 +40,8 @@ def read(
 ) -> Iterator[Conversation | BadRecord]:
     """Yield the conversations of an export, and its bad records between them.
 
-    `on_bytes` gets the number of bytes read so far. `counts` gets the number of "duplicates" and
-    of "empty" conversations. Raise the errors of `detect_format` before anything is read.
+    `on_bytes` gets the number of bytes read so far. `counts` gets the number of "duplicates".
+    Raise `InputError` or `NotFoundError` first if it is no export.
     """
     check_project(project)
     with open_export(path) as export:
@@ -70,57 +58,41 @@ def _read_export(
 ) -> Iterator[Conversation | BadRecord]:
     log = ErrorLog(str(path))
     with open_export(path, on_bytes) as export:
-        for conversation in _read_files(export, detection, merger, log):
+        if detection.format is Format.SLACK:
+            yield from slack.read_export(export, merger, log)
+            return
+        for name in detection.names:
+            with log.at(name) as file_log, export.open_text(name) as text:
+                yield from _read_records(text, detection.format, merger, file_log)
             yield from log.drain()
-            if conversation is None:
-                continue
-            longest = max(len(message.text) for message in conversation.messages)
-            if longest <= building.MAX_CHARS:
-                yield conversation
-                continue
-            # The message is alone: longer conversations are split.
-            with log.at(f"conversation {conversation.id}"):
-                raise RecordError(
-                    f"a message has {longest} characters; the limit is {building.MAX_CHARS}"
-                )
-    yield from log.drain()
-
-
-def _read_files(
-    export: Export, detection: Detection, merger: ConversationMerger, log: ErrorLog
-) -> Iterator[Conversation | None]:
-    """Yield conversations, and None after each record, so that errors are reported at once."""
-    if detection.format is Format.SLACK:
-        yield from slack.read_export(export, merger, log)
-        return
-    for name in detection.names:
-        with log.at(name) as file_log, export.open_stream(name) as stream:
-            yield from _read_records(stream, detection.format, merger, file_log)
 
 
 def _read_records(
-    stream: BinaryIO, format_: Format, merger: ConversationMerger, log: ErrorLog
-) -> Iterator[Conversation | None]:
+    text: TextIO, format_: Format, merger: ConversationMerger, log: ErrorLog
+) -> Iterator[Conversation | BadRecord]:
     is_document = format_ is Format.JSON
     unit = "conversation" if is_document else "line"
     transcript = TranscriptReader(merger)
-    for item in read_elements(stream) if is_document else read_lines(stream):
+    for item in read_elements(text) if is_document else read_lines(text):
+        found: list[Conversation] = []
         with log.at(f"{unit} {item.number}") as record_log:
             record = item.get_record()
             if format_ is Format.TRANSCRIPT:
-                yield from transcript.read_event(record, record_log)
+                found += transcript.read_event(record, record_log)
             else:
-                yield from _read_record(record, merger, record_log)
-        yield None
+                found += _read_record(record, merger, record_log)
+        yield from log.drain()
+        yield from found
     yield from merger.close()
 
 
 def _read_record(
     record: dict[str, Any], merger: ConversationMerger, log: ErrorLog
 ) -> Iterator[Conversation]:
-    for key, read_conversation in _READERS.items():
+    for key, convert in _CONVERTERS.items():
         if key in record:
-            builder, messages = read_conversation(record, log)
-            yield from merger.add_conversation(builder, messages)
-            return
-    yield from plain.read_message(record, merger, log)
+            record = convert(record)
+    if "messages" in record:
+        yield from merger.add_conversation(*schema.read_conversation(record, log))
+    else:
+        yield from schema.read_message(record, merger, log)

@@ -44,7 +44,8 @@ class ConversationBuilder:
         """Remember which tool was called, for the answer that follows."""
         if len(self.tools) >= _MAX_TOOLS:
             self.tools.clear()
-        self.tools[call_id] = name
+        if call_id:
+            self.tools[call_id] = name
 
     def has_message(self, id_: str) -> bool:
         """Return whether a message with this id was added recently."""
@@ -88,9 +89,9 @@ class ConversationMerger:
 
     def __init__(self, *, project: str, counts: Counter[str]) -> None:
         self._project = project
-        self._counts = counts  # "duplicates" and "empty" conversations
+        self._counts = counts  # of "duplicates"
         self._ids: set[bytes] = set()
-        self._derived: dict[str, set[bytes]] = {}
+        self._derived: Counter[str] = Counter()  # conversations by their derived id
         self._open: OrderedDict[str, ConversationBuilder] = OrderedDict()
         self._closed: dict[str, ConversationBuilder] = {}
         self._messages = 0
@@ -100,12 +101,10 @@ class ConversationMerger:
         self, builder: ConversationBuilder, messages: Sequence[Message]
     ) -> Iterator[Conversation]:
         """Yield a complete conversation in its parts, unless it was read before."""
-        if not messages:
-            self._counts["empty"] += 1
-        elif self._name_conversation(builder, messages):
+        if messages and self._name_conversation(builder, messages):
             yield from self._append(builder, messages)
             yield self._build_part(builder)
-        else:
+        elif messages:
             self._counts["duplicates"] += 1
 
     def open_conversation(self, key: str) -> ConversationBuilder:
@@ -155,7 +154,6 @@ class ConversationMerger:
         if builder.messages:
             yield self._build_part(builder)
         elif not builder.name:
-            self._counts["empty"] += 1
             return
         builder.tools.clear()
         builder.seen_before.clear()
@@ -185,13 +183,12 @@ class ConversationMerger:
             return self._claim(builder.id)
         builder.name = derive_id(builder, messages)
         content = hashlib.blake2b(b"".join(map(fingerprint, messages)), digest_size=16).digest()
-        others = self._derived.setdefault(builder.name, set())
-        if content in others:
+        if not self._claim(f"{builder.name} {content.hex()}"):
             return False
-        others.add(content)
         # Conversations that begin alike and continue differently are numbered in file order.
-        if len(others) > 1:
-            builder.name += f"-{len(others)}"
+        self._derived[builder.name] += 1
+        if self._derived[builder.name] > 1:
+            builder.name += f"-{self._derived[builder.name]}"
         return True
 
 

@@ -5,25 +5,18 @@ Messages form a tree, of which the branch that was read last is kept. Pure.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from unspool.domain.conversations import AuthorKind, Message
-from unspool.sources.conversations import content
-from unspool.sources.conversations.building import ConversationBuilder
+from unspool.domain.conversations import AuthorKind
 from unspool.sources.conversations.records import (
-    ErrorLog,
     RecordError,
-    clean_author,
-    convert_metadata,
     get_dict,
     get_text,
-    join_line,
     name_type,
     parse_id,
     parse_kind,
-    shorten,
 )
+from unspool.sources.conversations.schema import format_answer
 
 _PAGE = "https://chatgpt.com/c/"
 # thoughts of the model, and the instructions it gets in every conversation
@@ -32,29 +25,29 @@ _HIDDEN = frozenset(
 )
 
 
-def read_conversation(
-    record: dict[str, Any], log: ErrorLog
-) -> tuple[ConversationBuilder, list[Message]]:
-    """Read a conversation and its messages."""
+def convert_conversation(record: dict[str, Any]) -> dict[str, Any]:
+    """Convert a conversation to the documented schema."""
     mapping = record.get("mapping")
     if not isinstance(mapping, dict):
         raise RecordError(
             f"its mapping is {name_type(mapping)}; an object of messages was expected"
         )
     id_ = parse_id(record.get("conversation_id")) or parse_id(record.get("id"))
-    about = {"model": record.get("default_model_slug"), "gizmo": record.get("gizmo_id")}
-    builder = ConversationBuilder(
-        id=id_,
-        title=join_line(record.get("title")),
-        url=_PAGE + id_ if id_ else "",
-        created_at=log.parse_time(record.get("create_time")),
-        metadata={"source": "chatgpt", **convert_metadata(about)},
-    )
-    messages: list[Message] = []
-    for name in _list_branch(mapping, record.get("current_node")):
-        with log.at(f"message {join_line(name, 40)}") as message_log:
-            messages += _read_node(builder, mapping[name], message_log)
-    return builder, messages
+    return {
+        "id": id_,
+        "title": record.get("title"),
+        "url": _PAGE + id_ if id_ else "",
+        "created_at": record.get("create_time"),
+        "metadata": {
+            "source": "chatgpt",
+            "model": record.get("default_model_slug"),
+            "gizmo": record.get("gizmo_id"),
+        },
+        "messages": [
+            _convert_node(mapping[name])
+            for name in _list_branch(mapping, record.get("current_node"))
+        ],
+    }
 
 
 def _list_branch(mapping: dict[str, Any], current: Any) -> list[str]:
@@ -71,48 +64,42 @@ def _list_branch(mapping: dict[str, Any], current: Any) -> list[str]:
 def _find_latest_leaf(mapping: dict[str, Any]) -> str | None:
     nodes = {name: get_dict(node) for name, node in mapping.items()}
     parents = {parent for node in nodes.values() if isinstance(parent := node.get("parent"), str)}
-    latest, best = None, float("-inf")
-    for name, node in nodes.items():
-        time = get_dict(node.get("message")).get("create_time")
-        age = float(time) if isinstance(time, int | float) and abs(time) < 1e15 else 0.0
-        if name not in parents and age >= best:
-            latest, best = name, age
-    return latest
+    leaves = [name for name in reversed(nodes) if name not in parents]
+    return max(leaves, key=lambda name: _get_time(nodes[name]), default=None)
 
 
-def _read_node(builder: ConversationBuilder, node: Any, log: ErrorLog) -> list[Message]:
-    if not isinstance(node, dict) or not isinstance(node.get("message"), dict | None):
-        raise RecordError(f"it is {name_type(node)} without a message; an object was expected")
-    message = get_dict(node.get("message"))
-    body = message.get("content")
-    content_type = get_dict(body).get("content_type")
+def _get_time(node: dict[str, Any]) -> float:
+    time = get_dict(node.get("message")).get("create_time")
+    return float(time) if isinstance(time, int | float) and abs(time) < 1e15 else 0.0
+
+
+def _convert_node(node: Any) -> Any:
+    """Convert the message of a node. It is empty if the node has none to show."""
+    message = (node.get("message") or {}) if isinstance(node, dict) else node
+    if not isinstance(message, dict):
+        return message
+    body = get_dict(message.get("content"))
     is_hidden = get_dict(message.get("metadata")).get("is_visually_hidden_from_conversation")
-    if not message or is_hidden or get_text(content_type) in _HIDDEN:
-        return []
-    author = get_dict(message.get("author"))
-    kind, name = parse_kind(author.get("role")), clean_author(author.get("name"))
-    if kind is None:
-        kind, name = AuthorKind.USER, name or clean_author(author.get("role"))
-    at = log.parse_time(message.get("create_time"))
-    header = content.MessageHeader(name, kind, at, parse_id(message.get("id")))
-    messages = content.read_messages(builder, _unwrap(body), header)
-    tool = clean_author(message.get("recipient"))
-    if kind is AuthorKind.ASSISTANT and tool not in ("", "all"):
-        return [
-            replace(
-                one, text=content.format_call(tool, one.text), author=tool, kind=AuthorKind.TOOL
-            )
-            for one in messages
-        ]
-    if kind is AuthorKind.TOOL:
-        return [replace(one, text=shorten(one.text), kind=kind) for one in messages]
-    return messages
+    if is_hidden or get_text(body.get("content_type")) in _HIDDEN:
+        return {}
+    fields = {
+        "id": message.get("id"),
+        "author": message.get("author"),
+        "at": message.get("create_time"),
+    }
+    content = _unwrap(body) if body else message.get("content")
+    kind = parse_kind(get_dict(message.get("author")).get("role"))
+    tool = get_text(message.get("recipient"))
+    if kind is not AuthorKind.ASSISTANT or tool in ("", "all"):
+        return {**fields, "content": content}
+    text = format_answer(content)
+    calls = [{"function": {"name": tool, "arguments": text}}] if text else []
+    return {**fields, "tool_calls": calls}
 
 
-def _unwrap(body: Any) -> Any:
-    """Return the content in a form shared by all formats."""
-    fields = get_dict(body)
-    if isinstance(fields.get("parts"), list) or isinstance(fields.get("text"), str):
-        return body
-    texts = (fields.get(key) for key in ("result", "summary", "content"))
-    return next((text for text in texts if isinstance(text, str)), body)
+def _unwrap(body: dict[str, Any]) -> Any:
+    """Return the parts or the text of a content."""
+    if isinstance(body.get("parts"), list):
+        return body["parts"]
+    texts = (body.get(key) for key in ("text", "result", "summary", "content"))
+    return next((text for text in texts if isinstance(text, str)), [body])

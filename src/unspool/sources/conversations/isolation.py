@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from unspool.domain.conversations import Conversation
 from unspool.domain.reports import BadRecord
@@ -26,13 +26,6 @@ LIMITS = Limits()
 
 class ReadingStoppedError(Exception):
     """The child process ended before it had read the file. The message says why."""
-
-
-class _Request(NamedTuple):
-    """Order to a child: measure a file, or read it into a project."""
-
-    path: Path
-    project: str | None
 
 
 class ExportReader:
@@ -80,7 +73,7 @@ class ExportReader:
                 "unspool.sources.conversations.isolation:serve",
                 memory_bytes=self._limits.memory_bytes,
             )
-        self._child.send(_Request(path, project))
+        self._child.send((path, project))
 
     def _receive(self) -> object:
         assert self._child is not None
@@ -103,21 +96,20 @@ class ExportReader:
 def serve(channel: Channel) -> None:
     """Measure and read exports until the parent closes the pipe."""
     while True:
-        request = cast(_Request, channel.receive())
+        path, project = cast(tuple[Path, str | None], channel.receive())
         try:
-            _answer(channel, request)
+            _answer(channel, path, project)
         except UnspoolError as error:
             channel.send(portable(error))
 
 
-def _answer(channel: Channel, request: _Request) -> None:
-    if request.project is None:
-        channel.send(exports.measure(request.path))
+def _answer(channel: Channel, path: Path, project: str | None) -> None:
+    """Read an export into a project. Only measure it if there is none."""
+    if project is None:
+        channel.send(exports.measure(path))
         return
     counts: Counter[str] = Counter()
     # Each conversation is sent at once, so that it is not lost if this process is ended.
-    for one in exports.read(
-        request.path, project=request.project, on_bytes=channel.send, counts=counts
-    ):
+    for one in exports.read(path, project=project, on_bytes=channel.send, counts=counts):
         channel.send(one)
     channel.send(counts)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from unspool.domain.conversations import Conversation
@@ -19,6 +20,7 @@ from unspool.sources.conversations.isolation import ExportReader, ReadingStopped
 BATCH_CHARACTERS = 600_000
 MESSAGE_CHARACTERS = 200
 MAX_LISTED = 100  # bad records in a report
+_TOTALS = [one.name for one in fields(RememberReport) if isinstance(one.default, int)]
 _SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are examined in a folder
 
 
@@ -26,54 +28,32 @@ _SUFFIXES = (".jsonl", ".json", ".zip")  # of files that are examined in a folde
 class ImportCounts:
     """Counts of an import so far."""
 
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    messages: int = 0
-    chunks: int = 0
-    embedded: int = 0
-    duplicates: int = 0
-    bad_count: int = 0
+    totals: Counter[str] = field(default_factory=Counter)  # by the fields of `RememberReport`
     bad: list[BadRecord] = field(default_factory=list)
     masked: list[Masked] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    started: float = field(default_factory=time.monotonic)
 
-    def report(self, project: str, seconds: float) -> RememberReport:
+    def report(self, project: str) -> RememberReport:
         """Return the report of a finished import."""
         return RememberReport(
             project=project,
-            added=self.added,
-            updated=self.updated,
-            unchanged=self.unchanged,
-            messages=self.messages,
-            chunks=self.chunks,
-            embedded=self.embedded,
-            duplicates=self.duplicates,
-            bad_count=self.bad_count,
+            **self.totals,
             bad=tuple(self.bad),
-            seconds=round(seconds, 3),
+            seconds=round(time.monotonic() - self.started, 3),
             masked=tuple(self.masked),
             warnings=tuple(dict.fromkeys(self.warnings)),
         )
 
     def add(self, report: RememberReport) -> None:
         """Add the counts of a batch stored by a service."""
-        for name in (
-            "added",
-            "updated",
-            "unchanged",
-            "messages",
-            "chunks",
-            "embedded",
-            "duplicates",
-        ):
-            setattr(self, name, getattr(self, name) + getattr(report, name))
+        self.totals.update({name: getattr(report, name) for name in _TOTALS})
         self.masked += report.masked
         self.warnings += report.warnings
 
     def add_bad_record(self, bad: BadRecord) -> None:
         """Count a record that could not be imported."""
-        self.bad_count += 1
+        self.totals["bad_count"] += 1
         if len(self.bad) < MAX_LISTED:
             self.bad.append(bad)
 
@@ -118,7 +98,7 @@ def _read_exports(
                             task="remembering",
                             done=before + count,
                             total=total,
-                            chunks=counts.chunks,
+                            chunks=counts.totals["chunks"],
                         )
                     )
 
@@ -134,24 +114,18 @@ def _read(
     on_bytes: Callable[[int], None],
 ) -> Iterator[Conversation]:
     """Yield the conversations of one export, and count its bad records."""
-    skipped: Counter[str] = Counter()
     number = 0
     try:
-        for one in reader.read(file, project=project, on_bytes=on_bytes, counts=skipped):
+        for one in reader.read(file, project=project, on_bytes=on_bytes, counts=counts.totals):
             if isinstance(one, BadRecord):
                 counts.add_bad_record(one)
             else:
                 number += 1
                 yield one
-    except ReadingStoppedError as error:
+    # An `InputError` or `NotFoundError` means that the file has changed since it was measured.
+    except (ReadingStoppedError, InputError, NotFoundError) as error:
         position = f"after conversation {number}" if number else "the whole file"
         counts.add_bad_record(BadRecord(source=str(file), position=position, reason=str(error)))
-    # The file has changed since it was measured.
-    except (InputError, NotFoundError) as error:
-        counts.add_bad_record(
-            BadRecord(source=str(file), position="the whole file", reason=str(error))
-        )
-    counts.duplicates += skipped["duplicates"]
 
 
 def _expand(
@@ -165,9 +139,9 @@ def _expand(
         except InputError:
             if not path.is_dir():
                 raise
-            noted = counts.bad_count
+            bad_count = counts.totals["bad_count"]
             found, others = _search(path, counts, reader)
-            if not found and counts.bad_count == noted:
+            if not found and counts.totals["bad_count"] == bad_count:
                 raise
             files += found
             if others:

@@ -1,9 +1,9 @@
-"""Files of an export as streams of UTF-8. Archives are never unpacked to disk."""
+"""Files of an export as texts. Archives are never unpacked to disk."""
 
 from __future__ import annotations
 
-import codecs
 import io
+import json
 import lzma
 import os
 import zipfile
@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, TextIO
 
 from unspool.errors import InputError, NotFoundError
 from unspool.sources.conversations.records import RecordError
@@ -21,13 +21,6 @@ MAX_RATIO = 200
 FREE_BYTES = 64 * 2**20  # allowed for every archive
 MAX_MEMBERS = 1_000_000
 _BUFFER_BYTES = 65_536
-_BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _DAMAGE = (
     OSError,
     EOFError,
@@ -65,28 +58,49 @@ class Export:
         self._on_bytes = on_bytes
         self._byte_count = 0
 
-    def open_stream(self, name: str) -> BinaryIO:
-        """Open one of the files."""
+    def open_text(self, name: str) -> TextIO:
+        """Open one of the files. Bytes that are not UTF-8 become lone surrogates."""
         try:
             file = self._open_file(name)
         except _DAMAGE as error:
             raise StreamError(f"it cannot be opened ({error})") from error
-        raw = _Utf8Stream(lambda size: self._read(file, size), file.close)
-        return io.BufferedReader(raw, _BUFFER_BYTES)
+        stream = io.BufferedReader(_CheckedFile(file, self._count), _BUFFER_BYTES)
+        encoding = json.detect_encoding(stream.peek(4)[:4])
+        errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
+        return io.TextIOWrapper(stream, encoding, errors, newline="\n")
 
-    def _read(self, file: _Readable, size: int) -> bytes:
-        try:
-            data = file.read(size) or b""
-        except _DAMAGE as error:
-            raise StreamError(f"the file is damaged here ({error})") from error
-        self._byte_count += len(data)
-        if data and self._on_bytes is not None:
+    def _count(self, size: int) -> None:
+        self._byte_count += size
+        if size and self._on_bytes is not None:
             self._on_bytes(self._byte_count)
         if self._max_bytes and self._byte_count > self._max_bytes:
             raise StreamError(
                 f"the archive unpacks to more than {MAX_RATIO} times its size, as no export does"
             )
-        return data
+
+
+class _CheckedFile(io.RawIOBase):
+    """File that counts the bytes that are read, and raises `StreamError` if it is damaged."""
+
+    def __init__(self, file: _Readable, count: Callable[[int], None]) -> None:
+        self._file = file
+        self._count = count
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._file.read(len(buffer)) or b""
+        except _DAMAGE as error:
+            raise StreamError(f"the file is damaged here ({error})") from error
+        self._count(len(data))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @contextmanager
@@ -96,7 +110,7 @@ def open_export(path: Path, on_bytes: Callable[[int], None] | None = None) -> It
     `on_bytes` gets the number of bytes read so far. Raise `NotFoundError` or `InputError` if it
     cannot be opened.
     """
-    if _is_folder(path):
+    if os.path.isdir(path):  # unlike Path.is_dir, without errors: opening reports them
         sizes, links = _list_folder(path)
         yield Export(sizes, lambda name: io.FileIO(path / name), links=links, on_bytes=on_bytes)
         return
@@ -114,14 +128,6 @@ def open_export(path: Path, on_bytes: Callable[[int], None] | None = None) -> It
             max_bytes=max(FREE_BYTES, MAX_RATIO * size),
             on_bytes=on_bytes,
         )
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    # The name is too long, or a parent folder is not readable: opening it reports the reason.
-    except OSError:
-        return False
 
 
 def _list_folder(path: Path) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -166,10 +172,10 @@ def _open_archive(path: Path) -> zipfile.ZipFile:
 
 
 def _open_file(path: Path) -> BinaryIO:
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InputError(f"{path} is neither a file nor a folder; give an export of conversations")
     try:
-        is_other = path.exists() and not path.is_file()
-        if not is_other:
-            return open(path, "rb", buffering=0)
+        return open(path, "rb", buffering=0)
     except FileNotFoundError as error:
         raise NotFoundError(
             f"no such file: {path}; give an export of conversations that exists"
@@ -179,51 +185,3 @@ def _open_file(path: Path) -> BinaryIO:
             f"{path} cannot be opened: {getattr(error, 'strerror', None) or error}; check the "
             f"name and who may read it"
         ) from error
-    raise InputError(f"{path} is neither a file nor a folder; give an export of conversations")
-
-
-class _Utf8Stream(io.RawIOBase):
-    """Stream of UTF-8 without a byte order mark, from UTF-8, UTF-16 or UTF-32."""
-
-    def __init__(self, read: Callable[[int], bytes], close: Callable[[], None]) -> None:
-        self._read = read
-        self._close = close
-        head = read(4)
-        encoding, self._head = _detect_encoding(head)
-        self._decoder = (
-            None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)("replace")
-        )
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        while True:
-            # a character has at most four bytes
-            raw = self._head or self._read(max(4, len(buffer) // 4))
-            self._head = b""
-            data = raw
-            if self._decoder is not None:
-                data = self._decoder.decode(raw, final=not raw).encode("utf-8", "replace")
-            if data or not raw:
-                buffer[: len(data)] = data
-                return len(data)
-
-    def close(self) -> None:
-        self._close()
-        super().close()
-
-
-def _detect_encoding(head: bytes) -> tuple[str, bytes]:
-    """Return the encoding of a file by its first four bytes, and those behind the mark.
-
-    JSON begins with an ASCII character, so UTF-16 is known without a mark.
-    """
-    for mark, encoding in _BOMS:
-        if head.startswith(mark):
-            return encoding, head.removeprefix(mark)
-    if len(head) == 4 and head[1] == head[3] == 0 and head[0]:
-        return "utf-16-le", head
-    if len(head) == 4 and head[0] == head[2] == 0 and head[1]:
-        return "utf-16-be", head
-    return "utf-8", head

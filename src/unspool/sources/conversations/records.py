@@ -22,7 +22,7 @@ MAX_ID_LENGTH = 200
 TOOL_CHARS = 1_000
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NUMBER = re.compile(r"-?\d{9,19}(\.\d{1,20})?")  # eight digits are a date
 _NAMES = (
     (str, "text"),
@@ -34,6 +34,7 @@ _NAMES = (
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # from this number on: nanoseconds, microseconds, milliseconds
 _UNITS = ((10**17, 10**9), (10**14, 10**6), (10**11, 10**3))
+_MAX_EPOCH = 10**19
 _KINDS = {
     "user": AuthorKind.USER,
     "human": AuthorKind.USER,
@@ -82,11 +83,20 @@ class ErrorLog:
         yield from records
 
     def parse_time(self, value: object) -> datetime | None:
-        """Parse a time. Report an invalid one and return None: the message is kept without it."""
+        """Parse a time in UTC: ISO 8601, or seconds, milliseconds or smaller units since 1970.
+
+        A time without a zone is in UTC. An invalid one is reported: the message is kept without.
+        """
+        if value is None or value == "":
+            return None
         try:
-            return parse_time(value)
-        except ValueError as error:
-            self.add(f"{error}; kept without a time")
+            return _parse_time(value)
+        except (ValueError, ArithmeticError):
+            is_scalar = isinstance(value, str | int | float)
+            label = repr(join_line(str(value), 40)) if is_scalar else name_type(value)
+            self.add(
+                f"{label} is no time; give ISO 8601 or seconds since 1970; kept without a time"
+            )
             return None
 
 
@@ -99,7 +109,7 @@ def join_line(value: object, most: int = MAX_TITLE_LENGTH) -> str:
     """Join a text to one line of at most `most` characters. Empty if it is no text."""
     if not isinstance(value, str):
         return ""
-    text = " ".join(_CONTROL.sub(" ", value).split())
+    text = clean_text(" ".join(_CONTROL.sub(" ", value).split()))
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
 
 
@@ -135,11 +145,9 @@ def parse_id(value: object) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         return ""
-    text = (
-        " ".join(_CONTROL.sub(" ", str(value)).split())
-        if isinstance(value, str) or abs(value) < MAX_NUMBER
-        else ""
-    )
+    if isinstance(value, int) and abs(value) >= MAX_NUMBER:
+        return ""
+    text = join_line(str(value), most=10**9)
     if len(text) <= MAX_ID_LENGTH:  # suffixes follow
         return text
     return f"{text[:MAX_ID_LENGTH]}~{hashlib.sha256(text.encode()).hexdigest()[:32]}"
@@ -156,46 +164,22 @@ def parse_kind(value: object) -> AuthorKind | None:
     return _KINDS.get(value.strip().lower()) if isinstance(value, str) else None
 
 
-def parse_time(value: object) -> datetime | None:
-    """Parse a time in UTC: ISO 8601, or seconds, milliseconds or smaller units since 1970.
-
-    A time without a zone is in UTC. Return None if there is none. Raise `ValueError` if it is
-    invalid.
-    """
-    if value is None or value == "":
-        return None
-    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
-        return _parse_iso(value.strip())
+def _parse_time(value: object) -> datetime:
+    """Parse a time. Raise `ValueError` or `ArithmeticError` if it is invalid."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{name_type(value)} is no time; give ISO 8601 or seconds since 1970")
-    number = Decimal(str(value))
-    if not number.is_finite() or abs(number) > 10**19:
-        raise ValueError("a number of that size is no time; give seconds since 1970")
-    return _convert_epoch(number)
-
-
-def _parse_iso(text: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text.removesuffix(" UTC"))
-        return _check_range((time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC))
-    except (ValueError, OverflowError):
-        raise ValueError(
-            f"{join_line(text, 40)!r} is no time; give ISO 8601 or seconds since 1970"
-        ) from None
-
-
-def _convert_epoch(number: Decimal) -> datetime:
-    unit = next((unit for least, unit in _UNITS if abs(number) >= least), 1)
-    try:
-        return _check_range(_EPOCH + timedelta(microseconds=round(number * 10**6 / unit)))
-    except (ValueError, OverflowError):
-        raise ValueError(f"{number} seconds since 1970 is no time that can be kept") from None
-
-
-def _check_range(time: datetime) -> datetime:
-    """Raise `ValueError` for a time out of range. Many programs write the year 1 for none."""
+        raise ValueError
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        time = datetime.fromisoformat(value.strip().removesuffix(" UTC"))
+        time = (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    else:
+        number = Decimal(str(value))
+        unit = next((unit for least, unit in _UNITS if abs(number) >= least), 1)
+        time = _EPOCH + timedelta(microseconds=round(number * 10**6 / unit))
+        if abs(number) > _MAX_EPOCH:
+            raise ValueError
+    # Many programs write the year 1 for none.
     if not EARLIEST <= time <= LATEST:
-        raise ValueError(f"{time:%Y} is out of range")
+        raise ValueError
     return time
 
 

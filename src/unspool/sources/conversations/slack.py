@@ -6,15 +6,18 @@ import html
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from unspool.domain.conversations import AuthorKind, Conversation, Message
+from unspool.domain.reports import BadRecord
+from unspool.sources.conversations import schema
 from unspool.sources.conversations.building import MAX_CHARS, MAX_MESSAGES, ConversationMerger
-from unspool.sources.conversations.opening import Export
+from unspool.sources.conversations.opening import Export, StreamError
 from unspool.sources.conversations.records import (
     ErrorLog,
+    RecordError,
     clean_author,
-    clean_text,
     get_dict,
     get_text,
     join_line,
@@ -22,7 +25,7 @@ from unspool.sources.conversations.records import (
     name_type,
     parse_id,
 )
-from unspool.sources.conversations.streams import read_elements
+from unspool.sources.conversations.streams import JsonItem, read_elements
 
 _DAY = re.compile(r"(?P<root>(?:[^/]+/)*?)(?P<channel>[^/]+)/(?P<day>\d{4}-\d\d-\d\d)\.json")
 _LISTS = ("users.json", "channels.json", "groups.json", "mpims.json", "dms.json")
@@ -69,25 +72,25 @@ def has_lists(export: Export) -> bool:
 
 def read_export(
     export: Export, merger: ConversationMerger, log: ErrorLog
-) -> Iterator[Conversation | None]:
-    """Yield the conversations by channel and day, and None after each record."""
+) -> Iterator[Conversation | BadRecord]:
+    """Yield the conversations by channel and day, and bad records between them."""
     names = _Names()
     for name in sorted(export.sizes):
         label = name.rpartition("/")[2]
-        if label in _LISTS:
-            for record, _ in _read_records(export, name, label, log):
-                names.add(label, record)
+        for item in _read_items(export, name) if label in _LISTS else ():
+            with log.at(f"{label} record {item.number}"):
+                names.add(label, item.get_record())
     for name in export.links:
         with log.at(name) as link_log:
             link_log.add("it is a link; links are not followed")
-    yield None
+    yield from log.drain()
     for day in list_days(export):
         yield from _read_day(export, day, names, merger, log)
 
 
 def _read_day(
     export: Export, day: ChannelDay, names: _Names, merger: ConversationMerger, log: ErrorLog
-) -> Iterator[Conversation | None]:
+) -> Iterator[Conversation | BadRecord]:
     builder = merger.open_conversation(day.name)
     builder.id = f"{parse_id(day.channel)}/{day.day}"
     title = names.format_channel(day.channel)
@@ -97,29 +100,28 @@ def _read_day(
         builder.created_at = day_log.parse_time(day.day)
     messages: list[Message] = []
     chars = 0
-    for record, record_log in _read_records(export, day.name, f"{day.channel}/{day.day}.json", log):
-        message = _read_message(record, names, record_log)
-        if message is not None:
-            messages.append(message)
-            chars += len(message.text)
+    for item in _read_items(export, day.name):
+        with log.at(f"{day.channel}/{day.day}.json record {item.number}") as record_log:
+            record = _convert_message(item.get_record(), names)
+            found = schema.read_messages(builder, record, record_log)
+            messages += found
+            chars += sum(len(message.text) for message in found)
         if len(messages) >= MAX_MESSAGES or chars > MAX_CHARS:
             yield from merger.add_messages(day.name, _sort_messages(messages))
             messages, chars = [], 0
-        yield None
+        yield from log.drain()
     yield from merger.add_messages(day.name, _sort_messages(messages))
     yield from merger.close()
+    yield from log.drain()
 
 
-def _read_records(
-    export: Export, name: str, label: str, log: ErrorLog
-) -> Iterator[tuple[dict[str, Any], ErrorLog]]:
-    """Yield the records of a file. A bad record is empty."""
-    with log.at(f"{label} record 1"), export.open_stream(name) as stream:
-        for item in read_elements(stream):
-            record: dict[str, Any] = {}
-            with log.at(f"{label} record {item.number}") as record_log:
-                record = item.get_record()
-            yield record, record_log
+def _read_items(export: Export, name: str) -> Iterator[JsonItem]:
+    """Yield the records of a file. If it cannot be opened, the only item has the reason."""
+    try:
+        with export.open_text(name) as text:
+            yield from read_elements(text)
+    except StreamError as error:
+        yield JsonItem(1, None, str(error))
 
 
 def _sort_messages(messages: list[Message]) -> list[Message]:
@@ -128,12 +130,11 @@ def _sort_messages(messages: list[Message]) -> list[Message]:
     A message without a time follows the one before it.
     """
     last = _EARLIEST
-    times = []
+    timed = []
     for message in messages:
         last = message.at or last
-        times.append(last)
-    order = sorted(range(len(messages)), key=times.__getitem__)
-    return [messages[number] for number in order]
+        timed.append((last, message))
+    return [message for _, message in sorted(timed, key=itemgetter(0))]
 
 
 class _Names:
@@ -162,8 +163,8 @@ class _Names:
     def format_channel(self, folder: str) -> str:
         """Return the title of a channel: '#general', or the names of its members."""
         if folder in self._members:
-            members = self._members[folder]
-            return ", ".join(self.users.get(one) or one for one in members) or folder
+            members = (self.users.get(one) or one for one in self._members[folder])
+            return join_line(", ".join(members) or folder)
         return f"#{join_line(self._channels.get(folder, folder))}"
 
     def format_text(self, text: str) -> str:
@@ -190,45 +191,42 @@ def _find_name(profile: Any) -> str:
     return next(filter(None, names), "")
 
 
-def _read_message(record: dict[str, Any], names: _Names, log: ErrorLog) -> Message | None:
-    subtype = get_text(record.get("subtype"))
+def _convert_message(record: dict[str, Any], names: _Names) -> dict[str, Any]:
+    """Convert a message to the documented schema. It is empty if there is nothing to show."""
+    subtype, text = get_text(record.get("subtype")), record.get("text")
     if subtype in _IGNORED or record.get("hidden"):
-        return None
-    text = record.get("text")
+        return {}
     if not isinstance(text, str | None):
-        log.add(f"its text is {name_type(text)}; text was expected")
-        return None
-    text = names.format_text(text or "").strip() or _describe_attachments(record, names)
-    if not text:
-        return None
-    author = (
-        names.users.get(get_text(record.get("user")))
-        or _find_name(record.get("user_profile"))
-        or clean_author(record.get("username"))
-        or _find_name(record.get("bot_profile"))
-        or clean_author(record.get("user"))
-    )
+        raise RecordError(f"its text is {name_type(text)}; text was expected")
+    text = names.format_text(text or "").strip() or names.format_text(_join_attachments(record))
     kind = AuthorKind.USER
     if record.get("bot_id") or subtype == "bot_message":
         kind = AuthorKind.ASSISTANT
     elif subtype.startswith(("channel_", "group_")):
         kind = AuthorKind.SYSTEM
-    time = record.get("ts")
-    return Message(
-        text=clean_text(text), author=author, kind=kind, at=log.parse_time(time), id=parse_id(time)
-    )
+    return {
+        "id": record.get("ts"),
+        "role": kind,
+        "author": names.users.get(get_text(record.get("user")))
+        or _find_name(record.get("user_profile"))
+        or clean_author(record.get("username"))
+        or _find_name(record.get("bot_profile"))
+        or clean_author(record.get("user")),
+        "at": record.get("ts"),
+        "content": [text.strip(), *map(_convert_file, list_dicts(record.get("files")))],
+    }
 
 
-def _describe_attachments(record: dict[str, Any], names: _Names) -> str:
-    """Return the text of a message's attachments or blocks, or a placeholder for its file."""
+def _convert_file(file: dict[str, Any]) -> dict[str, str]:
+    name = join_line(file.get("title")) or join_line(file.get("name"))
+    return {"type": "file", "file_name": name}
+
+
+def _join_attachments(record: dict[str, Any]) -> str:
+    """Return the text of a message's attachments, or else of its blocks."""
     attachments = list_dicts(record.get("attachments"))
-    lines = "\n".join(line for one in attachments for line in _list_lines(one))
-    if text := lines or _join_words(record.get("blocks")):
-        return names.format_text(text).strip()
-    for file in list_dicts(record.get("files")):
-        name = join_line(file.get("title")) or join_line(file.get("name"))
-        return f"[file {name}]" if name else "[file]"
-    return ""
+    lines = [line for one in attachments for line in _list_lines(one)]
+    return "\n".join(lines) or _join_words(record.get("blocks"))
 
 
 def _list_lines(attachment: dict[str, Any]) -> list[str]:

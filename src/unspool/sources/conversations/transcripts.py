@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from unspool.domain.conversations import AuthorKind, Conversation, Message
-from unspool.sources.conversations import content
+from unspool.sources.conversations import schema
 from unspool.sources.conversations.building import ConversationBuilder, ConversationMerger
 from unspool.sources.conversations.records import (
     ErrorLog,
@@ -83,10 +83,8 @@ class TranscriptReader:
             raise RecordError("its payload is missing; an object was expected")
         elif kind == "session_meta":
             self._begin_rollout(payload, log)
-        elif kind == "response_item":
+        elif kind in ("response_item", "event_msg"):
             yield from self._read_item(payload, record, log)
-        elif kind == "event_msg":
-            yield from self._read_announcement(payload, record, log)
 
     def _read_claude_code(
         self, kind: str, record: dict[str, Any], log: ErrorLog
@@ -125,18 +123,16 @@ class TranscriptReader:
         if not builder.metadata:
             about = {"cwd": record.get("cwd"), "branch": record.get("gitBranch") or None}
             builder.metadata = {"source": "claude-code", **convert_metadata(about)}
-        author_kind = parse_kind(message.get("role")) or parse_kind(kind) or AuthorKind.USER
-        if record.get("isCompactSummary"):
-            author_kind = AuthorKind.SYSTEM
-        is_model = author_kind is AuthorKind.ASSISTANT
-        header = content.MessageHeader(
-            author=clean_author(message.get("model")) if is_model else "",
-            kind=author_kind,
-            at=log.parse_time(record.get("timestamp")),
-            id=parse_id(record.get("uuid")),
-        )
-        messages = content.read_messages(builder, message.get("content"), header)
-        builder.title = self._summaries.pop(header.id, "") or builder.title
+        role = message.get("role") if parse_kind(message.get("role")) else kind
+        message = {
+            "id": record.get("uuid"),
+            "role": AuthorKind.SYSTEM if record.get("isCompactSummary") else role,
+            "author": message.get("model"),
+            "at": record.get("timestamp"),
+            "content": message.get("content"),
+        }
+        messages = schema.read_messages(builder, message, log)
+        builder.title = self._summaries.pop(parse_id(message["id"]), "") or builder.title
         yield from self._add(session, builder, messages)
 
     def _add(
@@ -162,49 +158,44 @@ class TranscriptReader:
         about = {"cwd": head.get("cwd"), "branch": get_dict(head.get("git")).get("branch")}
         builder.metadata = {"source": "codex", **convert_metadata(about)}
 
-    def _read_announcement(
-        self, payload: dict[str, Any], record: dict[str, Any], log: ErrorLog
-    ) -> Iterator[Conversation]:
-        """Read an event about a message, unless the rollout contains the messages themselves."""
-        kind = _EVENTS.get(get_text(payload.get("type")))
-        if kind is None or self._has_messages:
-            return
-        builder = self._merger.open_conversation(self._rollout)
-        header = content.MessageHeader(kind=kind, at=log.parse_time(record.get("timestamp")))
-        messages = content.read_messages(builder, payload.get("message"), header)
-        self._announced = messages[0].text if messages else None
-        yield from self._add(self._rollout, builder, messages)
-
     def _read_item(
         self, item: dict[str, Any], record: dict[str, Any], log: ErrorLog
     ) -> Iterator[Conversation]:
-        builder = self._merger.open_conversation(self._rollout)
-        kind = get_text(item.get("type"))
-        header = content.MessageHeader(at=log.parse_time(record.get("timestamp")))
-        parts: list[content.ContentPart] = []
-        if kind == "message":
-            yield from self._read_item_message(builder, item, header)
-        elif kind in _CALLS:
-            name = clean_author(item.get("name")) or kind.removesuffix("_call").replace("_", " ")
-            keys = ("arguments", "input", "action")
-            arguments = next((item[key] for key in keys if item.get(key)), None)
-            call_id = str(item.get("call_id") or item.get("id"))
-            parts = [content.read_call(builder, call_id, name, arguments)]
-        elif kind in _ANSWERS and (text := content.format_answer(item.get("output"))):
-            tool = builder.tools.get(str(item.get("call_id")), "")
-            parts = [content.ContentPart(text, tool)]
-        messages = content.read_messages(builder, None, header, parts)
-        yield from self._merger.add_messages(self._rollout, messages)
+        """Read a message, an event about a message, or a call or answer of a tool.
 
-    def _read_item_message(
-        self, builder: ConversationBuilder, item: dict[str, Any], header: content.MessageHeader
-    ) -> Iterator[Conversation]:
-        announced, self._announced, self._has_messages = self._announced, None, True
-        kind = parse_kind(item.get("role")) or AuthorKind.USER
-        header = header._replace(kind=kind, id=parse_id(item.get("id")))
-        messages = [
-            one
-            for one in content.read_messages(builder, item.get("content"), header)
-            if not one.text.lstrip().startswith(_INSTRUCTIONS) and one.text != announced
-        ]
+        Events are ignored if the rollout contains the messages themselves.
+        """
+        kind = get_text(item.get("type"))
+        message = _convert_item(kind, item)
+        if not message or (kind in _EVENTS and self._has_messages):
+            return
+        builder = self._merger.open_conversation(self._rollout)
+        message["at"] = record.get("timestamp")
+        messages = schema.read_messages(builder, message, log)
+        if kind in _EVENTS:
+            self._announced = messages[0].text if messages else None
+        if kind == "message":
+            announced, self._announced, self._has_messages = self._announced, None, True
+            messages = [
+                one
+                for one in messages
+                if not one.text.lstrip().startswith(_INSTRUCTIONS) and one.text != announced
+            ]
         yield from self._add(self._rollout, builder, messages)
+
+
+def _convert_item(kind: str, item: dict[str, Any]) -> dict[str, Any]:
+    """Convert an item of a rollout to a message of a chat API. Empty for other items."""
+    call_id = item.get("call_id") or item.get("id")
+    if kind == "message":
+        return {"id": item.get("id"), "role": item.get("role"), "content": item.get("content")}
+    if kind in _EVENTS:
+        return {"role": _EVENTS[kind], "content": item.get("message")}
+    if kind in _CALLS:
+        name = clean_author(item.get("name")) or kind.removesuffix("_call").replace("_", " ")
+        keys = ("arguments", "input", "action")
+        arguments = next((item[key] for key in keys if item.get(key)), None)
+        return {"tool_calls": [{"id": call_id, "function": {"name": name, "arguments": arguments}}]}
+    if kind in _ANSWERS:
+        return {"role": "tool", "tool_call_id": call_id, "content": item.get("output")}
+    return {}

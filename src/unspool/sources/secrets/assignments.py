@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from unspool.sources.names import extension
+from unspool.sources.names import get_extension
 from unspool.sources.secrets import values
 from unspool.sources.secrets.names import SecretName, identify, identify_foreign
 from unspool.sources.secrets.prose import NEXT_SETTING, find_in_prose, is_striking, judge_label
@@ -117,9 +117,8 @@ def find_foreign(scan: ScannedText) -> Iterator[SecretSpan]:
 
 
 def _find_value(place: SecretName) -> list[SecretSpan]:
-    text = place.text
-    end = place.end + len(match_text(_CLOSE, text, place.end))
-    separator = _SEPARATOR.match(text, end)
+    end = place.end + len(match_text(_CLOSE, place.text, place.end))
+    separator = _SEPARATOR.match(place.text, end)
     spans = _follow(place, end, separator) if separator else []
     if spans or place.is_short:
         return spans
@@ -127,7 +126,7 @@ def _find_value(place: SecretName) -> list[SecretSpan]:
     if separator and separator["assign"] and not is_plain:
         return []
     spans = find_in_prose(place, end)
-    return spans if is_plain else [span for span in spans if is_striking(text[span[0] : span[1]])]
+    return [span for span in spans if is_plain or is_striking(place.text[span[0] : span[1]])]
 
 
 def _follow(place: SecretName, end: int, separator: re.Match[str]) -> list[SecretSpan]:
@@ -168,12 +167,11 @@ def _is_expression(value: str) -> bool:
 
 def _judge_element(place: SecretName, how: str, first: int) -> list[SecretSpan]:
     """Return the text of an element or of the next element."""
-    text = place.text
-    content, stop, _ = text[first : first + 200].replace("]]>", "<  ").partition("<")
+    content, stop, _ = place.text[first : first + 200].replace("]]>", "<  ").partition("<")
     if not stop or _MARKED.search(place.get_line_before()):
         return []
     value = content.strip()
-    is_named = how == "element" and text[place.end : place.end + 1] == ">"
+    is_named = how == "element" and place.text[place.end : place.end + 1] == ">"
     trust = max(place.trust, Trust.SETTINGS) if is_named else place.trust
     is_secret = not value.endswith(":") and place.accepts(value, trust)
     return place.mark(first + content.find(value), value, when=is_secret)
@@ -236,9 +234,10 @@ def _judge_bare(place: SecretName, operator: str, first: int, *, quoted: bool) -
         return place.mark(first, value, when=place.accepts(value, trust))
     if quoted:
         return []
-    if trust is Trust.SETTINGS:
-        return _judge_setting(place, first, bare)
-    return _judge_program(place, operator, first)
+    is_setting = trust is Trust.SETTINGS
+    return (
+        _judge_setting(place, first, bare) if is_setting else _judge_program(place, operator, first)
+    )
 
 
 def _judge_string(place: SecretName, first: int) -> list[SecretSpan]:
@@ -268,7 +267,7 @@ def _judge_setting(place: SecretName, first: int, bare: str) -> list[SecretSpan]
     if may_be_phrase and values.looks_like_passphrase(rest) and not is_locale(place.path):
         return place.mark(first, rest)
     is_flow = any(char in place.get_line_before() for char in "{[<\"'(,")
-    if is_flow or extension(place.path) in (".xml", ".config", ".plist"):
+    if is_flow or get_extension(place.path) in (".xml", ".config", ".plist"):
         bare = match_text(_IN_FLOW, text, first)
     elif (
         place.kind == "password"
@@ -363,7 +362,7 @@ def _judge_next_word(place: SecretName, first: int) -> list[SecretSpan]:
     elif place.trust is Trust.PROSE and _is_given(place, value):
         return place.mark(first, value)
     elif _DIRECTIVE.search(line := place.get_line_before()) or (
-        extension(place.path) in _SPACED and not line.strip(" \t#")
+        get_extension(place.path) in _SPACED and not line.strip(" \t#")
     ):
         rest = place.get_line_after(first).rstrip("\\ \t\r")
         trust = Trust.SETTINGS if rest == value else Trust.PROGRAM
@@ -375,6 +374,5 @@ def _judge_next_word(place: SecretName, first: int) -> list[SecretSpan]:
 
 def _is_given(place: SecretName, value: str) -> bool:
     """Judge a word that follows a name in a sentence: "with password x", "use the token x"."""
-    if place.kind == "password":
-        return is_striking(value)
-    return bool(_BARE_TOKEN.match(value)) and values.looks_random(value)
+    is_token = bool(_BARE_TOKEN.match(value)) and values.looks_random(value)
+    return is_striking(value) if place.kind == "password" else is_token

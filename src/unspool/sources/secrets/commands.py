@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from unspool.sources.names import words
+from unspool.sources.names import split_words
 from unspool.sources.secrets import values
 from unspool.sources.secrets.scanning import ScannedText, SecretSpan, get_line
 
@@ -18,33 +18,28 @@ _VALUE = re.compile(_WORD)
 _LOOK_BACK = 240
 _MIN_LENGTH = 4
 
-# Commands by the letter of the option that takes a password.
-_COMMANDS = {
-    "p": words(
-        "sshpass cqlsh rdesktop 7z 7za rar unrar influx ccloud couchbase-cli useradd usermod "
-        "argocd rabbitmqadmin jfrog jf psexec cadaver vncviewer"
+# Commands by the letter of the option that takes a password, and beginnings of their names.
+_COMMANDS: dict[str, tuple[frozenset[str], tuple[str, ...]]] = {
+    "p": (
+        split_words(
+            "sshpass cqlsh rdesktop 7z 7za rar unrar influx ccloud couchbase-cli useradd usermod "
+            "argocd rabbitmqadmin jfrog jf psexec cadaver vncviewer"
+        ),
+        ("mysql", "mariadb", "mongo", "mosquitto_", "ncftp"),
     ),
-    "P": words("zip unzip sqlcmd bcp ipmitool isql tsql osql ssh-keygen"),
-    "u": words("curl lftp xh curlie"),
-    "U": words("curl smbclient rpcclient net winexe smbget"),
-    "a": words("redis-cli redis-benchmark keydb-cli valkey-cli http https xh"),
-    "w": frozenset[str](),
-    "N": words("ssh-keygen"),
-    "b": words("htpasswd"),
-    "k": words("openssl"),
-    "A": frozenset[str](),
-    "X": frozenset[str](),
-}
-# The same for families of commands, by the beginning of their names.
-_FAMILIES = {
-    "p": ("mysql", "mariadb", "mongo", "mosquitto_", "ncftp"),
-    "P": ("mosquitto_",),
-    "w": ("ldap",),
-    "A": ("snmp",),
-    "X": ("snmp",),
+    "P": (split_words("zip unzip sqlcmd bcp ipmitool isql tsql osql ssh-keygen"), ("mosquitto_",)),
+    "u": (split_words("curl lftp xh curlie"), ()),
+    "U": (split_words("curl smbclient rpcclient net winexe smbget"), ()),
+    "a": (split_words("redis-cli redis-benchmark keydb-cli valkey-cli http https xh"), ()),
+    "w": (frozenset(), ("ldap",)),
+    "N": (split_words("ssh-keygen"), ()),
+    "b": (split_words("htpasswd"), ()),
+    "k": (split_words("openssl"), ()),
+    "A": (frozenset(), ("snmp",)),
+    "X": (frozenset(), ("snmp",)),
 }
 # with the word `login` or `upload`
-_REGISTRIES = words("docker podman nerdctl buildah skopeo oras helm crane az oc cf twine")
+_REGISTRIES = split_words("docker podman nerdctl buildah skopeo oras helm crane az oc cf twine")
 _GLUED = frozenset("puPUa")  # the value may follow without a space
 _PAIRED = frozenset("uU")  # the value is `user:password`, `user%password` or `user,password`
 _PROMPTING = ("mysql", "mariadb")  # `-p` alone asks; a word behind a space is the database
@@ -165,15 +160,9 @@ def _get_command(text: str, at: int, letter: str) -> str:
     found = _COMMAND_WORD.findall(text, start, at)
     if letter == "p" and ("login" in found or "upload" in found):
         found += [word for word in found if word in _REGISTRIES] and ["sshpass"]
-    names = _COMMANDS[letter]
-    return next(
-        (
-            word
-            for word in reversed(found)
-            if word in names or word.startswith(_FAMILIES.get(letter, ("\n",)))
-        ),
-        "",
-    )
+    names, beginnings = _COMMANDS[letter]
+    commands = (word for word in reversed(found) if word in names or word.startswith(beginnings))
+    return next(commands, "")
 
 
 def _judge(start: int, value: str, *, is_glued: bool = False) -> list[SecretSpan]:

@@ -25,15 +25,19 @@ _LISTED = 20
 _SHOWN = 120  # characters of an address
 
 # Finders, and the strings at which they begin, in lower case.
-_NAMES = ("pass", "pw", "psk", "secret", "token", "key", "auth", "cred", "salt", "mnemonic")
-_STATEMENTS = ("identified", "securestring", "net use", "sqlplus", "freerdp")
 _ANCHORED: tuple[tuple[SecretFinder, tuple[str, ...]], ...] = (
-    (assignments.find_at_name, _NAMES),
+    (
+        assignments.find_at_name,
+        ("pass", "pw", "psk", "secret", "token", "key", "auth", "cred", "salt", "mnemonic"),
+    ),
     (structures.find_at_insert, ("pass",)),
     (structures.find_at_manifest, ("secret",)),
     (commands.find_at_password, ("pass",)),
     (commands.find_at_option, (" -",)),
-    (commands.find_at_statement, _STATEMENTS),
+    (
+        commands.find_at_statement,
+        ("identified", "securestring", "net use", "sqlplus", "freerdp"),
+    ),
     (rules.find_at_authorization, ("auth",)),
     (rules.find_at_cookie, ("cookie",)),
     (rules.find_at_scheme, ("://",)),
@@ -49,14 +53,14 @@ _PROSE_ANCHORED: tuple[tuple[SecretFinder, tuple[str, ...]], ...] = (
 
 
 def _group(
-    anchored: Iterable[tuple[SecretFinder, tuple[str, ...]]],
+    anchored: Sequence[tuple[SecretFinder, tuple[str, ...]]],
 ) -> dict[bytes, list[SecretFinder]]:
     """Group finders by their anchors. A text is searched once for each anchor."""
-    finders: dict[bytes, list[SecretFinder]] = {}
-    for find, anchors in anchored:
-        for anchor in anchors:
-            finders.setdefault(anchor.encode(), []).append(find)
-    return finders
+    distinct = dict.fromkeys(anchor for _, anchors in anchored for anchor in anchors)
+    return {
+        anchor.encode(): [find for find, anchors in anchored if anchor in anchors]
+        for anchor in distinct
+    }
 
 
 _FINDERS, _PROSE_FINDERS = _group(_ANCHORED), _group(_PROSE_ANCHORED)
@@ -70,7 +74,14 @@ def mask_secrets(text: str, path: str = "") -> tuple[str, tuple[Masked, ...]]:
     """
     masked: list[Masked] = []
     for _ in range(_ROUNDS):
-        spans = _merge(sorted(span for span in _find_spans(text, path) if _is_readable(text, span)))
+        # a span of stars and white space is masked already
+        spans = _merge(
+            sorted(
+                span
+                for span in _find_spans(text, path)
+                if text[span[0] : span[1]].strip("* \t\r\n")
+            )
+        )
         if not spans:
             break
         masked += _locate(text, path, spans)
@@ -90,24 +101,18 @@ def _find_spans(text: str, path: str) -> Iterator[SecretSpan]:
     flat = text.encode("ascii", "replace")
     scan = ScannedText(text, flat, flat.lower(), path, classify(path))
     yield from tokens.find_tokens(scan)
-    folded = scan.folded
     for anchor, finders in (_FINDERS if scan.trust is Trust.PROGRAM else _PROSE_FINDERS).items():
-        at = folded.find(anchor)
+        at = scan.folded.find(anchor)
         while at >= 0:
             end = at + len(anchor)
             for find in finders:
                 for span in find(scan, at):
                     yield span
                     end = max(end, span[1])
-            at = folded.find(anchor, end)
+            at = scan.folded.find(anchor, end)
     yield from rules.find_in_credential_file(scan)
     yield from assignments.find_foreign(scan)
     yield from structures.find_in_columns(scan)
-
-
-def _is_readable(text: str, span: SecretSpan) -> bool:
-    """Tell if a span contains anything but stars and white space."""
-    return bool(text[span[0] : span[1]].strip("* \t\r\n"))
 
 
 def _merge(spans: list[SecretSpan]) -> list[SecretSpan]:
@@ -148,15 +153,12 @@ def warn_about_secrets(noun: str, addresses: Iterable[str]) -> list[str]:
     distinct = list(dict.fromkeys(addresses))
     if not mask_secrets("\n".join(distinct))[1]:  # one scan instead of many
         return []
-    warnings = []
-    for address in distinct:
-        shown, masked = mask_secrets(address)
-        if masked:
-            warnings.append(
-                f"the {noun} {shown[:_SHOWN]!r} contains a secret ({masked[0].kind}), and a "
-                f"{noun} is never masked; choose another {noun}"
-            )
-    return warnings
+    return [
+        f"the {noun} {shown[:_SHOWN]!r} contains a secret ({masked[0].kind}), and a {noun} is never "
+        f"masked; choose another {noun}"
+        for shown, masked in map(mask_secrets, distinct)
+        if masked
+    ]
 
 
 def limit_warnings(warnings: Sequence[str]) -> list[str]:
@@ -167,8 +169,3 @@ def limit_warnings(warnings: Sequence[str]) -> list[str]:
         if rest > 0
         else list(warnings)
     )
-
-
-def redact_address(address: str) -> str:
-    """Return an address as a report shows it."""
-    return mask_secrets(address)[0]

@@ -126,21 +126,27 @@ def identify(scan: ScannedText, at: int) -> SecretName | None:
         and (phrase := _PHRASE.search(text[max(0, at - 14) : at]))
     ):
         start -= len(phrase[0])
-    named = _NAME.search(text[start : word.end()].lower())
-    if not named and word[0].lower() == "key" and start == at and _is_random_key(text, word.end()):
-        return SecretName(text, scan.path, scan.trust, start, word.end(), "secret")
-    # the name of a type: "AWS::IAM::AccessKey"
-    if not named or named["public"] or text[start - 2 : start] == "::":
-        return None
-    before = text[start - 1 : start]
-    if (before in ("$", "(", "{") and text[start : word.end()].lower() == "pwd") or (
-        before == ":"
-        and text[word.end() : word.end() + 1] == ":"
-        and text[start - 2 : start - 1].isalnum()
-    ):
-        return None  # the shell's working folder, or a part of an ARN
-    kind = "password" if named["password"] else "secret"
-    return SecretName(text, scan.path, scan.trust, start, word.end(), kind)
+    name = SecretName(text, scan.path, scan.trust, start, word.end(), "secret")
+    kind = _classify(name.name)
+    if not kind:
+        is_key = word[0].lower() == "key" and start == at and _is_random_key(text, word.end())
+        return name if is_key else None
+    two_before = text[max(0, start - 2) : start]
+    is_other = (
+        two_before == "::"  # the name of a type: "AWS::IAM::AccessKey"
+        or (name.before in ("$", "(", "{") and name.name.lower() == "pwd")  # the working folder
+        # a part of an ARN
+        or (name.before == ":" and text[name.end : name.end + 1] == ":" and two_before[0].isalnum())
+    )
+    return None if is_other else name._replace(kind=kind)
+
+
+def _classify(name: str) -> str:
+    """Return the kind of the value of a name, or an empty string if the name says no secret."""
+    named = _NAME.search(name.lower())
+    if not named or named["public"]:
+        return ""
+    return "password" if named["password"] else "secret"
 
 
 def _is_random_key(text: str, end: int) -> bool:
@@ -149,9 +155,12 @@ def _is_random_key(text: str, end: int) -> bool:
     Public keys of SSH begin with AAAA.
     """
     value = _KEY_VALUE.match(text, end)
-    if not value or value[1].startswith("AAAA") or not values.looks_random(value[1]):
-        return False
-    return values.has_all_classes(value[1]) or text[end - 4 : end - 3] in ("?", "&")
+    return (
+        value is not None
+        and not value[1].startswith("AAAA")
+        and values.looks_random(value[1])
+        and (values.has_all_classes(value[1]) or text[end - 4 : end - 3] in ("?", "&"))
+    )
 
 
 def identify_foreign(scan: ScannedText) -> Iterator[SecretName]:
@@ -163,7 +172,5 @@ def identify_foreign(scan: ScannedText) -> Iterator[SecretName]:
 
 def is_named_secret(name: str, value: str) -> bool:
     """Tell if the name of a value alone makes the value a secret."""
-    named = _NAME.search(name.lower())
-    if not named or named["public"]:
-        return False
-    return values.is_secret(value, "password" if named["password"] else "secret", Trust.CREDENTIALS)
+    kind = _classify(name)
+    return bool(kind) and values.is_secret(value, kind, Trust.CREDENTIALS)

@@ -47,22 +47,21 @@ _PAIR = re.compile(r"[\w.@-]{2,40}(?: ?[:/] ?)(\S{6,100})")
 
 def find_in_prose(place: SecretName, end: int) -> list[SecretSpan]:
     """Return the value that a sentence gives behind a name."""
-    text, kind = place.text, place.kind
-    if following := _NEXT_LINE.match(text, end):
+    if following := _NEXT_LINE.match(place.text, end):
         value = following["value"].rstrip(".,;")
-        is_secret = values.is_prose_secret(value, kind)
+        is_secret = values.is_prose_secret(value, place.kind)
         return place.mark(following.start("value"), value, when=is_secret)
-    link = _LINK.match(text, end)
+    link = _LINK.match(place.text, end)
     if not link:
         return _find_around(place, end)
-    literal = LITERAL.match(text, link.end())
+    literal = LITERAL.match(place.text, link.end())
     if not literal:
         return judge_label(place, link.end(), plain=link["sign"] in (":", "=", "->"))
     first, last = get_extent(literal)
-    value = text[first:last]
+    value = place.text[first:last]
     is_secret = (
-        values.is_prose_secret(value, kind)
-        or (kind == "password" and values.looks_like_passphrase(value))
+        values.is_prose_secret(value, place.kind)
+        or (place.kind == "password" and values.looks_like_passphrase(value))
         or (link["sign"].lower() != "to" and _is_plain_word(value, place))
     )
     return place.mark(first, value, when=is_secret)
@@ -92,17 +91,16 @@ def judge_label(
 
     `plain` words count if nothing follows them.
     """
-    text, kind = place.text, place.kind
-    rest = text[first : get_line(text, first)[1]].partition(stops)[0].rstrip()
+    rest = place.text[first : get_line(place.text, first)[1]].partition(stops)[0].rstrip()
     if "}}" in rest or "{{" in place.get_line_before():  # a template
         return []
     token = rest.split(None, 1)[0] if rest else ""
     value = NEXT_SETTING.split(token.lstrip("*_`\"'"), maxsplit=1)[0]
     value = _TRAILING.sub("", value)
     is_alone = plain and len(rest) - len(value) <= 4 and rest == token
-    if values.is_prose_secret(value, kind) or (is_alone and _is_plain_word(value, place)):
+    if values.is_prose_secret(value, place.kind) or (is_alone and _is_plain_word(value, place)):
         return place.mark(first + token.find(value), value)
-    if kind == "password" and len(rest.split()) >= 4 and values.looks_like_passphrase(rest):
+    if place.kind == "password" and len(rest.split()) >= 4 and values.looks_like_passphrase(rest):
         return place.mark(first, rest)
     if (pair := _PAIR.match(rest)) and "cred" in place.name.lower():
         value = _TRAILING.sub("", pair[1])

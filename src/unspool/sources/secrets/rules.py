@@ -9,7 +9,7 @@ import posixpath
 import re
 from itertools import islice
 
-from unspool.sources.names import words
+from unspool.sources.names import split_words
 from unspool.sources.secrets import values
 from unspool.sources.secrets.scanning import Rule, ScannedText, SecretSpan, Trust, get_line
 
@@ -48,7 +48,7 @@ _HOST = re.compile(
 )
 _REAL_HOST = re.compile(r"(?:localhost|[\w-]+(?:\.[\w-]+)+|[\w.-]+:[0-9]{2,5})(?=[/?#,;)]|$)")
 _PORT = re.compile(r"[0-9]{1,5}(?:[/?#\s\"'`<>),;]|$)")
-_PLACEHOLDERS = words(
+_PLACEHOLDERS = split_words(
     "password passwd passw0rd pass pwd secret token user username key apikey api_key pw abc foo "
     "bar test mypass mypassword userpass any none xxx "
     "pass1 pass2 password1 passwort x-oauth-basic x-access-token"
@@ -266,18 +266,18 @@ def find_at_cookie(scan: ScannedText, at: int) -> list[SecretSpan]:
 
 
 def _is_cookie(name: str, value: str) -> bool:
-    if (
-        name.lower() in _COOKIE_ATTRIBUTES
-        or values.is_placeholder(value)
-        or values.is_reference(value)
-    ):
-        return False
-    return values.looks_random(value) or (
+    is_session = (
         bool(_SESSION.search(name))
         and len(value) >= 8
         and values.count_digits(value) >= 2
         and not values.is_identifier(value)
         and not values.is_wordy(value)
+    )
+    return (
+        (is_session or values.looks_random(value))
+        and name.lower() not in _COOKIE_ATTRIBUTES
+        and not values.is_placeholder(value)
+        and not values.is_reference(value)
     )
 
 
@@ -299,9 +299,8 @@ def find_at_scheme(scan: ScannedText, at: int) -> list[SecretSpan]:
         return []
     first = user.end()
     last = _find_password_end(text, first) if user[2] == ":" else 0
-    spans = [(first, last, "password in url")]
-    if not last or not _is_url_password(text[first:last]):
-        spans = []
+    is_password = last and _is_url_password(text[first:last])
+    spans = [(first, last, "password in url")] if is_password else []
     has_host = last or user[2] == "@" or text[first : first + 1] == "@"
     if has_host and values.looks_random(user[1]) and values.is_varied(user[1]):
         spans.append((*user.span(1), "token in url"))

@@ -8,28 +8,28 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from unspool.sources.names import extension, words
+from unspool.sources.names import get_extension, split_words
 
 SecretSpan = tuple[int, int, str]  # start, end, kind
-_CREDENTIAL_NAMES = words(
+_CREDENTIAL_NAMES = split_words(
     ".env .npmrc .netrc _netrc .pgpass .pypirc .my.cnf .mylogin.cnf credentials .git-credentials "
     ".dockercfg .s3cfg .boto .htpasswd .envrc "
     "secrets.yml secrets.yaml secrets.json secrets.toml credentials.json credentials.yml "
     "credentials.yaml credentials.toml"
 )
 _CREDENTIAL_EXTENSIONS = frozenset({".env", ".ini", ".tfvars", ".credentials"})
-_SETTINGS_EXTENSIONS = words(
+_SETTINGS_EXTENSIONS = split_words(
     ".yaml .yml .toml .properties .conf .cfg .cnf .config .xml .plist .hcl .tf .reg .rdp .ovpn "
     ".service"
 )
 _SETTINGS_NAMES = re.compile(
     r"(?:appsettings|config|settings|service[_-]?account|\.docker.?config|parameters|connection)[\w.-]*\.json$|^dockerfile|dockerfile$"
 )
-_PROSE_EXTENSIONS = words(
+_PROSE_EXTENSIONS = split_words(
     ".md .markdown .mdx .txt .rst .adoc .org .tex .pdf .docx .html .htm .xhtml .csv .tsv .log "
     ".eml .textile .wiki"
 )
-_SHELL_EXTENSIONS = words(".sh .bash .zsh .fish .ksh .bat .cmd .envrc .mk")
+_SHELL_EXTENSIONS = split_words(".sh .bash .zsh .fish .ksh .bat .cmd .envrc .mk")
 _LONGEST_EXTENSION = 6  # a longer one is a part of an id, such as the id of a conversation
 _LOCALE = re.compile(
     r"(?:^|/)(?:locales?|i18n|l10n|lang|langs|languages?|translations?|messages)(?:/|[_.-])|(?:^|/)[a-z]{2}([_-][A-Z]{2})?\.[a-z]+$"
@@ -50,7 +50,6 @@ _JOINT = re.compile(
 )
 _NEW_LINE = re.compile(r"[ \t]{0,8}+\r?\n[ \t]{0,60}+(?=[rbuf@$]{0,2}[\"'`])")
 _NEXT_KEY = re.compile(r"[ \t]{0,8}(?:[:=]|,?[ \t]{0,8}\w+=)")
-_LINE_END = re.compile(r"(?:\\[nr])+$")
 _MOST = 20  # literals of one value
 
 
@@ -111,24 +110,23 @@ def classify(path: str) -> Trust:
     A text without a file name is prose.
     """
     name = posixpath.basename(path).lower()
-    suffix = extension(name)
+    suffix = get_extension(name)
     if name in _CREDENTIAL_NAMES or suffix in _CREDENTIAL_EXTENSIONS or name.startswith(".env."):
         return Trust.CREDENTIALS
     if suffix in _SETTINGS_EXTENSIONS or _SETTINGS_NAMES.search(name):
         return Trust.SETTINGS
-    if (
+    is_prose = (
         suffix in _PROSE_EXTENSIONS
-        or (not suffix and name not in ("makefile",))
+        or (not suffix and name != "makefile")
         or len(suffix) > _LONGEST_EXTENSION
-    ):
-        return Trust.PROSE
-    return Trust.PROGRAM
+    )
+    return Trust.PROSE if is_prose else Trust.PROGRAM
 
 
 def is_shell(path: str) -> bool:
     """Tell if a file contains shell commands."""
     name = posixpath.basename(path).lower()
-    return extension(name) in _SHELL_EXTENSIONS or name == "makefile" or "dockerfile" in name
+    return get_extension(name) in _SHELL_EXTENSIONS or name == "makefile" or "dockerfile" in name
 
 
 def is_locale(path: str) -> bool:

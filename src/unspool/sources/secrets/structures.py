@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from unspool.sources.names import extension
+from unspool.sources.names import get_extension
 from unspool.sources.secrets import values
 from unspool.sources.secrets.scanning import ScannedText, SecretSpan, Trust, get_line
 
@@ -88,7 +88,7 @@ def _find_in_inserts(text: str, row: int, wanted: int) -> Iterator[SecretSpan]:
 
 def find_in_columns(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the values of secret columns in tables of prose and in files of separated values."""
-    suffix = extension(scan.path)
+    suffix = get_extension(scan.path)
     if suffix in (".csv", ".tsv"):
         yield from _find_in_rows(scan.text, "\t" if suffix == ".tsv" else "")
     elif scan.trust is Trust.PROSE:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from unspool.sources.secrets import values
-from unspool.sources.secrets.scanning import ScannedText, SecretSpan
+from unspool.sources.secrets.scanning import Rule, ScannedText, SecretSpan
 
 _KEY_WINDOW = 32_768  # characters; an RSA key of 16384 bits takes 13 000
 _BEGIN = re.compile(
@@ -35,19 +34,20 @@ _ENCODED_KEY = re.compile(
 _ENCODED_HEAD = 120
 
 
-class TokenForm(NamedTuple):
-    """A kind of token: `expression` matches at one of the `prefixes`."""
-
-    kind: str
-    prefixes: tuple[str, ...]
-    expression: re.Pattern[str]
-
-
-def _define(kind: str, prefixes: str, expression: str, *, glued: str = "A-Za-z0-9") -> TokenForm:
+def _define(kind: str, prefixes: str, expression: str, *, glued: str = "A-Za-z0-9") -> Rule:
     """Define a form. `glued` are the characters that may not precede it."""
-    return TokenForm(
-        kind, tuple(prefixes.split()), re.compile(f"(?<![{glued}]){expression}", re.ASCII)
+    return Rule(
+        kind, tuple(prefixes.split()), re.compile(f"(?<![{glued}]){expression}", re.ASCII), bool
     )
+
+
+def _is_encoded_key(encoded: str) -> bool:
+    """Tell if base64 begins with the header of a private key, not of a certificate."""
+    head = re.sub(r"\\n|\s", "", encoded[:_ENCODED_HEAD])
+    try:
+        return b"PRIVATE" in base64.b64decode(head[: len(head) // 4 * 4])
+    except ValueError:
+        return False
 
 
 _FORMS = (
@@ -279,7 +279,7 @@ _FORMS = (
     _define("yandex token", "t1.", r"t1\.[\w-]{20,}+={0,2}\.[\w-]{86}={0,2}", glued=r"\w."),
     _define("unspool key", "unspool_", r"unspool_[0-9a-f]{12}_[A-Za-z0-9]{43}(?!\w)", glued=r"\w"),
     _define("age secret key", "AGE-SECRET-KEY-", r"AGE-SECRET-KEY-(?:PQ-)?1[0-9A-Z]{50,}+"),
-    TokenForm("private key", ("LS0tLS1CRUdJTi",), _ENCODED_KEY),
+    Rule("private key", ("LS0tLS1CRUdJTi",), _ENCODED_KEY, _is_encoded_key),
     _define("bitcoin key", "xprv yprv zprv", r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,}+", glued=r"\w"),
     _define(
         "jwt",
@@ -296,10 +296,10 @@ _FORMS = (
     ),
 )
 _START = 3
-_BY_START: dict[str, list[TokenForm]] = {}
-_BY_TAIL: dict[str, list[tuple[str, TokenForm]]] = {}  # by the last characters before the run
+_BY_START: dict[str, list[Rule]] = {}
+_BY_TAIL: dict[str, list[tuple[str, Rule]]] = {}  # by the last characters before the run
 for _form in _FORMS:
-    for _prefix in _form.prefixes:
+    for _prefix in _form.anchors:
         _outside = _prefix[: max(map(_prefix.rfind, "./+")) + 1]
         if _outside:
             _BY_TAIL.setdefault(_outside[-_START:], []).append((_outside, _form))
@@ -395,11 +395,10 @@ _AWS_NEAR = 200  # characters behind an access key
 def find_tokens(scan: ScannedText) -> Iterator[SecretSpan]:
     """Yield the tokens of known providers."""
     text = scan.text
-    runs = scan.flat.translate(_RUN_CHARACTERS)
+    runs = scan.flat.translate(_RUN_CHARACTERS) + b" "  # so that the last run has an end
     at, done = runs.find(_RUN), 0
     while at >= 0:
         end = runs.find(b" ", at)
-        end = end if end >= 0 else len(text)
         for span in _find_in_run(text, at, end, done):
             done = span[1]
             if values.is_varied(text[span[0] : done]):
@@ -418,9 +417,7 @@ def _find_in_run(text: str, at: int, end: int, done: int) -> Iterator[SecretSpan
         if start < done:
             continue
         for form in _BY_START.get(text[start : start + _START], ()):
-            if (found := form.expression.match(text, start)) and (
-                form.kind != "private key" or _is_encoded_key(found[0])
-            ):
+            if (found := form.pattern.match(text, start)) and form.is_secret(found[0]):
                 done = found.end()
                 yield start, done, form.kind
                 break
@@ -434,7 +431,7 @@ def _match_before(text: str, at: int) -> SecretSpan | None:
     """Match a form whose first part is before the run: `SG.`, `hvs.`, digits and a colon."""
     for outside, form in _BY_TAIL.get(text[max(0, at - _START) : at], ()):
         start = at - len(outside)
-        if start >= 0 and (found := form.expression.match(text, start)):
+        if start >= 0 and (found := form.pattern.match(text, start)):
             return (*found.span(), form.kind)
     for kind, part, reach, expression in _BY_CHARACTER.get(text[at - 1], ()):
         least = max(0, at - reach)
@@ -466,12 +463,3 @@ def find_at_begin(scan: ScannedText, at: int) -> list[SecretSpan]:
         end = lines.end()
     # Programs that handle keys name the markers without anything between them.
     return [(first, end, "private key")] if _KEY_MATERIAL.search(text, first, end) else []
-
-
-def _is_encoded_key(encoded: str) -> bool:
-    """Tell if base64 begins with the header of a private key, not of a certificate."""
-    head = re.sub(r"\\n|\s", "", encoded[:_ENCODED_HEAD])
-    try:
-        return b"PRIVATE" in base64.b64decode(head[: len(head) // 4 * 4])
-    except ValueError:
-        return False

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from unspool.sources.names import words
+from unspool.sources.names import split_words
 from unspool.sources.secrets.scanning import Trust
 
 MIN_LENGTH = 6
@@ -38,7 +38,7 @@ _FAKE = re.compile(
     r"passw|pwd|secret|token|test|foo|fake|mock|invalid|wrong|default|apikey|api[_-]key|user|admin|auth|login|abc|qwerty|asdf|temp|demo|sha[0-9]|md5|base64|aes|gcm|ecdsa|rsa|ed25519|chacha|hmac|argon|crypt|pbkdf"
 )
 # Words that follow a label such as `password:` in forms, schemas and manuals.
-_ORDINARY = words(
+_ORDINARY = split_words(
     "string integer number boolean object required optional enabled disabled default password "
     "passwd passwort passphrase "
     "passcode secret secrets private public hidden return returns digest bearer simple native "
@@ -117,7 +117,7 @@ _FOLLOWERS = {
     )
 }
 _MIN_COMMON = 0.68
-_FUNCTION_WORDS = words(
+_FUNCTION_WORDS = split_words(
     "a an the is are be to of in on for and or if your you our we my it its this that with not "
     "no please must can will use enter type password "
     "passwords passphrase secret token key per as at by from has have was were should may which "
@@ -200,10 +200,10 @@ def looks_like_passphrase(value: str) -> bool:
     sentence.
     """
     parts = value.split()
-    if not 3 <= len(parts) <= 24 or not all(part.strip(",-").isalnum() for part in parts):
-        return False
-    return all(part.islower() or part.isdigit() for part in parts) and _FUNCTION_WORDS.isdisjoint(
-        parts
+    return (
+        3 <= len(parts) <= 24
+        and all(part.strip(",-").isalnum() and (part.islower() or part.isdigit()) for part in parts)
+        and _FUNCTION_WORDS.isdisjoint(parts)
     )
 
 
