@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from unspool.catalog.windows import WindowStore
     from unspool.embedders.base import Embedder
     from unspool.embedders.cache import RedisCache
-    from unspool.embedders.proof import Proof
+    from unspool.embedders.model import Proof
+    from unspool.index.indexes import Indexes
     from unspool.index.ports import Vectors
-    from unspool.index.stores import IndexStore
     from unspool.indexing.indexer import Indexer
-    from unspool.indexing.reembedding import OpenStore
+    from unspool.indexing.reembedding import OpenIndexes
     from unspool.search.engine import SearchEngine
 
 CHECK_INTERVAL_S = 1.0  # a later page may use vectors that were replaced this long ago
@@ -53,20 +53,20 @@ class Session:
         self._setting = setting  # name under which another process opens it; '' if none can
         self._cache = open_cache(settings, embedder)
         self._guard = threading.RLock()
-        self._stores: dict[Catalog, IndexStore] = {}
+        self._indexes: dict[Catalog, Indexes] = {}
         self.space_id: int | None = None  # vector space of the indexes; None before one is open
         self._engine: SearchEngine | None = None
         self._proof: Proof | None = None
 
     @property
-    def store(self) -> IndexStore:
-        """Index of the catalog that is written."""
-        return self._open_store(self._resources.catalog)
+    def indexes(self) -> Indexes:
+        """Indexes of the catalog that is written."""
+        return self._open_indexes(self._resources.catalog)
 
     @property
-    def search_store(self) -> IndexStore:
-        """Index of the catalog that is searched."""
-        return self._open_store(self._resources.search_catalog)
+    def search_indexes(self) -> Indexes:
+        """Indexes of the catalog that is searched."""
+        return self._open_indexes(self._resources.search_catalog)
 
     @property
     def engine(self) -> SearchEngine:
@@ -76,19 +76,19 @@ class Session:
 
         settings, catalog = self._settings, self._resources.search_catalog
         with self._guard:
-            store = self.search_store
+            indexes = self.search_indexes
             if self._engine is None:
                 is_local = catalog.engine_name == "sqlite"
                 self._engine = SearchEngine(
                     catalog=catalog,
-                    store=store,
+                    indexes=indexes,
                     embedder=self.embedder,
                     windows=self._resources.windows,
                     queries=QueryCache(
                         self.embedder,
                         self._resources.windows,
                         cache=self._cache,
-                        prove=self._make_proof(store.space_id),
+                        prove=self._make_proof(indexes.space_id),
                         size=settings.search.query_cache_size,
                         lifetime_s=settings.search.query_cache_s,
                     ),
@@ -103,14 +103,14 @@ class Session:
         """Return the writer that uses this embedder."""
         from unspool.indexing.indexer import Indexer
 
-        store = self.store
+        indexes = self.indexes
         return Indexer(
             catalog=self._resources.catalog,
-            store=store,
+            indexes=indexes,
             embedder=self.embedder,
             opened_as=self._setting,
             cache=self._cache,
-            prove=self._make_proof(store.space_id),
+            prove=self._make_proof(indexes.space_id),
             chunk_tokens=self._settings.indexing.chunk_tokens,
             max_file_bytes=self._settings.indexing.max_file_bytes,
             jobs=self._settings.indexing.jobs,
@@ -119,17 +119,17 @@ class Session:
     def close(self) -> None:
         """Close every index and the search engine."""
         with self._guard:
-            for resource in (self._engine, *self._stores.values(), self._cache):
+            for resource in (self._engine, *self._indexes.values(), self._cache):
                 if resource is not None:
                     resource.close()
-            self._engine, self._stores = None, {}
+            self._engine, self._indexes = None, {}
 
-    def _open_store(self, catalog: Catalog) -> IndexStore:
+    def _open_indexes(self, catalog: Catalog) -> Indexes:
         with self._guard:
             self._resources.check_open()
-            if catalog not in self._stores:
+            if catalog not in self._indexes:
                 own, self.space_id = self.embedder, self._ensure_space(catalog)
-                self._stores[catalog] = open_store(
+                self._indexes[catalog] = open_indexes(
                     catalog,
                     self._settings,
                     space_id=self.space_id,
@@ -137,7 +137,7 @@ class Session:
                     revision=own.revision,
                     dimension=own.dimension,
                 )
-            return self._stores[catalog]
+            return self._indexes[catalog]
 
     def _ensure_space(self, catalog: Catalog) -> int:
         from unspool.catalog import spaces
@@ -151,8 +151,7 @@ class Session:
 
     def _make_proof(self, space_id: int) -> Proof | None:
         """Return the check of an embedder whose name does not identify it; else None."""
-        from unspool.embedders.model import ModelEmbedder
-        from unspool.embedders.proof import Proof
+        from unspool.embedders.model import ModelEmbedder, Proof
 
         with self._guard:
             own = self.embedder
@@ -191,6 +190,7 @@ class Resources:
         self._replaced: list[Session] = []  # another thread may still search with them
         self._checked_at = 0.0
         self.windows: WindowStore | None = None
+        check_settings(settings)
         self.session = Session(self, settings, *open_embedder(settings, embedder))
         self.search_catalog: Catalog = self._open_search_catalog()
         try:
@@ -293,7 +293,7 @@ class Resources:
         self.emit(
             IndexFinished(
                 task=task,
-                store=self.session.store.name,
+                store=self.session.indexes.name,
                 added=report.added,
                 updated=report.updated,
                 unchanged=report.unchanged,
@@ -361,7 +361,7 @@ class Resources:
             own.revision,
         ):
             own.assume_dimension(space.dimension)  # saves a call to its server
-        _ = self.session.search_store
+        _ = self.session.search_indexes
 
     def _switch(self, space: Space) -> Session:
         """Return the session for a vector space that another process has activated."""
@@ -383,10 +383,9 @@ class Resources:
 def check_settings(settings: Settings) -> None:
     """Reject settings that no component supports."""
     if settings.vectors.address:
-        raise ConfigError(
-            f"vectors is {settings.vectors.address.split(':')[0]!r}; leave UNSPOOL_VECTORS empty, "
-            f"vectors are kept beside the catalog"
-        )
+        from unspool.index.vectors import get_adapter
+
+        get_adapter(settings.vectors.address)
 
 
 def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, str]:
@@ -396,11 +395,10 @@ def open_embedder(settings: Settings, given: object = None) -> tuple[Embedder, s
     """
     from unspool import embedders
 
-    check_settings(settings)
     if given is not None and not isinstance(given, str):
         return embedders.as_embedder(given, settings.embedder), ""
     name = settings.embedder.name if given is None else given
-    return embedders.open_embedder(name, settings.embedder), embedders.setting_of(name)
+    return embedders.open_embedder(name, settings.embedder), embedders.resolve_name(name)
 
 
 def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:
@@ -412,13 +410,13 @@ def open_cache(settings: Settings, embedder: Embedder) -> RedisCache | None:
     return RedisCache(settings.cache, embedder)
 
 
-def open_store(
+def open_indexes(
     catalog: Catalog, settings: Settings, *, space_id: int, name: str, revision: str, dimension: int
-) -> IndexStore:
+) -> Indexes:
     """Open the indexes of a catalog for one vector space."""
-    from unspool.index import stores
+    from unspool.index import indexes
 
-    return stores.open_store(
+    return indexes.open_indexes(
         catalog,
         space_id=space_id,
         space=f"{name}@{revision}",
@@ -427,9 +425,9 @@ def open_store(
     )
 
 
-def make_store_opener(catalog: Catalog, settings: Settings) -> OpenStore:
+def make_index_opener(catalog: Catalog, settings: Settings) -> OpenIndexes:
     """Return a function that opens the indexes of a vector space."""
-    return lambda space: open_store(
+    return lambda space: open_indexes(
         catalog,
         settings,
         space_id=space.id,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from unspool.domain.reports import OnProgress, ReembedPlan, ReembedReport
 from unspool.errors import ConfigError
-from unspool.session import check_settings, make_store_opener, open_cache, open_embedder
+from unspool.session import check_settings, make_index_opener, open_cache, open_embedder
 from unspool.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def reembed(
             embedder=own,
             setting=setting,
             cache=open_cache(settings, own),
-            open_store=make_store_opener(catalog, settings),
+            open_indexes=make_index_opener(catalog, settings),
         )
         try:
             if confirm is not None and not confirm(reembedding.plan_reembedding(work)):
@@ -57,7 +57,7 @@ def reembed(
                 report = replace(
                     report,
                     kept=(),
-                    dropped=tuple(reembedding.drop_inactive_spaces(catalog, work.open_store)),
+                    dropped=tuple(reembedding.drop_inactive_spaces(catalog, work.open_indexes)),
                 )
             return report
         finally:
@@ -74,7 +74,7 @@ def drop_old(address: str | None = None, *, settings: Settings | None = None) ->
         Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
     )
     with _open_catalog(settings) as catalog:
-        return reembedding.drop_inactive_spaces(catalog, make_store_opener(catalog, settings))
+        return reembedding.drop_inactive_spaces(catalog, make_index_opener(catalog, settings))
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Keys:
             raise InputError(
                 "the key would have expired already; give an aware datetime in the future"
             )
-        id_, text = keys.new_key()
+        id_, text = keys.create_key()
         given = [projects] if isinstance(projects, str) else projects
         key = Key(
             id=id_,
@@ -57,7 +57,7 @@ class Keys:
             expires_at=expires_at,
         )
         with self._resources.catalog.write() as connection:
-            table.insert_key(connection, key, keys.proof(text))
+            table.insert_key(connection, key, keys.hash_key(text))
         return key, text
 
     def list(self) -> list[Key]:
@@ -81,12 +81,12 @@ class Keys:
         """Return the key with this text; None if it is unknown, expired or revoked."""
         from unspool.catalog import keys as table
 
-        id_ = keys.id_of(text)
+        id_ = keys.parse_id(text)
         if id_ is None:
             return None
         with self._key_catalog.read() as connection:
             found = table.find_key(connection, id_)
-        if found is None or not keys.proves(text, found[1]):
+        if found is None or not keys.verify_key(text, found[1]):
             return None
         self._were_used = True
         return found[0] if found[0].is_valid(datetime.now(UTC)) else None

@@ -12,7 +12,7 @@ from urllib.parse import unquote_to_bytes
 
 from unspool.domain.documents import check_project
 from unspool.domain.keys import Role
-from unspool.errors import ForbiddenError, UnauthenticatedError
+from unspool.errors import ForbiddenError, InputError, UnauthenticatedError
 from unspool.sources import git
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Scope:
     projects: frozenset[str] | None  # None: all of them
     role: Role
     caller: str = ""  # only this caller can use its continuations
-    roots: tuple[Path, ...] = ()  # folders
+    roots: tuple[Path, ...] | None = ()  # folders; None: any, only for the owner of the corpus
     git_hosts: frozenset[str] | None = frozenset()  # None: any
 
     @classmethod
@@ -38,7 +38,7 @@ class Scope:
         roots: Sequence[Path] = (),
         git_hosts: frozenset[str] | None = None,
     ) -> Scope:
-        """Return the scope of the owner of a corpus."""
+        """Return a scope with all projects."""
         return cls(projects=None, role=role, roots=tuple(roots), git_hosts=git_hosts)
 
     def narrow(self, projects: Sequence[str]) -> Scope:
@@ -51,15 +51,49 @@ class Scope:
         digest = hashlib.sha256("\n".join([self.caller, *sorted(names)]).encode()).hexdigest()
         return replace(self, projects=names, caller=f"some-{digest[:32]}")
 
+    @property
+    def is_owner(self) -> bool:
+        """Return True for the process that has opened the corpus."""
+        return self.roots is None
+
     def contains(self, project: str) -> bool:
         """Return True if the caller can see a project."""
         return self.projects is None or project in self.projects
+
+    def check_source(self, source: str) -> None:
+        """Reject a source that the caller may not index.
+
+        Only admins index. Paths must be below the roots, and git URLs on an allowed host.
+        """
+        self.require(Role.ADMIN, "indexing")
+        if git.is_git_url(source) and not source.lower().startswith("file:"):
+            if not self.allows_url(source):
+                named = ", ".join(sorted(self.git_hosts or ())) or "none"
+                raise ForbiddenError(
+                    f"nothing may be fetched from {git.host_of(source)[:200]!r}; "
+                    f"UNSPOOL_GIT_HOSTS names the hosts that may be: {named}"
+                )
+        elif "\x00" in source or not source.strip():
+            raise InputError("the path is empty; give a folder, a file or a git URL")
+        elif not self.allows_path(source):
+            is_absolute = Path(source).is_absolute() or source.startswith(("~", "file:"))
+            cure = (
+                f"it may be one under {', '.join(map(str, self.roots))}"
+                if self.roots
+                else "UNSPOOL_ROOTS names those that may, and there are none"
+            )
+            raise ForbiddenError(
+                f"{source[:200]!r} is no "
+                f"{'folder that may be indexed' if is_absolute else 'absolute path'}; {cure}"
+            )
 
     def allows_path(self, source: str) -> bool:
         """Return True if a path or `file://` address is below the roots, after links are resolved.
 
         Git reads `%2e` in an address as a dot, so an address must be below them in both readings.
         """
+        if self.roots is None:
+            return True
         path = source.removeprefix("file://")
         readings = {path} if path == source else {path, os.fsdecode(unquote_to_bytes(path))}
         return all(map(self._is_inside, readings))
@@ -68,7 +102,7 @@ class Scope:
         try:
             expanded = Path(path).expanduser()
             return expanded.is_absolute() and any(
-                expanded.resolve().is_relative_to(root.resolve()) for root in self.roots
+                expanded.resolve().is_relative_to(root.resolve()) for root in self.roots or ()
             )
         except (OSError, RuntimeError, ValueError):  # an unknown ~user, a loop of links, a NUL
             return False
@@ -84,6 +118,13 @@ class Scope:
                 f"{task} needs a key with the role {role}; this one has the role {self.role}"
             )
 
+    def require_owner(self, task: str) -> None:
+        """Reject a task, unless the caller is the process that has opened the corpus."""
+        if not self.is_owner:
+            raise ForbiddenError(
+                f"{task} is not possible with a key; it is for the process that opened the corpus"
+            )
+
     def require_everything(self, task: str) -> None:
         """Reject a task for all projects, unless the caller is an admin of all projects."""
         if self.projects is not None or not self.role.allows(Role.ADMIN):
@@ -91,6 +132,9 @@ class Scope:
                 f"{task} are about every project; they need a key for all projects with the role "
                 f"admin"
             )
+
+
+OWNER = Scope(projects=None, role=Role.ADMIN, roots=None, git_hosts=None)
 
 
 def admit(corpus: Corpus, key: str | None) -> Scope:

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from unspool.catalog.projects import hash_name
 from unspool.catalog.schema import chunks, documents, embeddings, projects
-from unspool.catalog.statements import QueryByIds, count_rows
-from unspool.domain.documents import Chunk, Kind, Lines, Origin, Status, moment
+from unspool.catalog.statements import ChunkQuery, IdsByProject, QueryByIds
+from unspool.domain.documents import Chunk, DocumentOrigin, Kind, Lines, Status, moment
 
 REACH = 4  # positions on either side that `load_neighbours` includes
 _KINDS = {kind.value: kind for kind in Kind}
@@ -64,6 +64,7 @@ class StoredChunk(NamedTuple):
 
     chunk: Chunk
     file: IndexedFile | None
+    project_id: int
 
 
 def _select_candidates(table: sa.FromClause) -> sa.Select[Any]:
@@ -82,11 +83,11 @@ def _select_candidates(table: sa.FromClause) -> sa.Select[Any]:
     ).join(documents, documents.c.id == table.c.document_id)
 
 
-_CANDIDATES = QueryByIds(_select_candidates(chunks), chunks.c.id)
+_CANDIDATES = ChunkQuery(_select_candidates(chunks), chunks)
 _other = chunks.alias("other")
 # A literal: a bound value would have to be given with every call.
 _REACH: sa.ColumnElement[int] = sa.literal_column(str(REACH))
-_NEIGHBOURS = QueryByIds(
+_NEIGHBOURS = ChunkQuery(
     _select_candidates(_other).join(
         chunks,
         sa.and_(
@@ -95,7 +96,7 @@ _NEIGHBOURS = QueryByIds(
             _other.c.position <= chunks.c.position + _REACH,
         ),
     ),
-    chunks.c.id,
+    chunks,
 )
 _CHUNKS = (
     sa.select(
@@ -122,6 +123,7 @@ _CHUNKS = (
         documents.c.size_bytes,
         documents.c.origin,
         projects.c.root,
+        projects.c.id.label("project_id"),
     )
     .join(documents, documents.c.id == chunks.c.document_id)
     .join(projects, projects.c.id == documents.c.project_id)
@@ -149,41 +151,51 @@ _CHUNK_FIELDS = (
     "status",
     "metadata",
 )
-_CHUNKS_BY_ID = QueryByIds(_CHUNKS, chunks.c.id)
-_LOCATIONS = QueryByIds(
+_CHUNKS_BY_ID = ChunkQuery(_CHUNKS, chunks)
+_LOCATIONS = ChunkQuery(
     sa.select(chunks.c.id, documents.c.path, chunks.c.first_line, chunks.c.last_line).join(
         documents, documents.c.id == chunks.c.document_id
     ),
-    chunks.c.id,
+    chunks,
 )
-_IDS = QueryByIds(sa.select(chunks.c.id), chunks.c.id)
+_IDS = ChunkQuery(sa.select(chunks.c.id), chunks)
+_VECTORS = ChunkQuery(
+    sa.select(chunks.c.id, embeddings.c.vector).join(
+        embeddings,
+        sa.and_(
+            embeddings.c.text_sha == chunks.c.text_sha,
+            embeddings.c.space_id == sa.bindparam("space", type_=sa.BigInteger),
+        ),
+    ),
+    chunks,
+)
 _POSITIONS = QueryByIds(
     sa.select(chunks.c.document_id, chunks.c.position, chunks.c.id), chunks.c.document_id
 )
 
 
-def load_candidates(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Candidate]:
+def load_candidates(connection: sa.Connection, ids: IdsByProject) -> dict[int, Candidate]:
     """Return the chunks that still exist, by id."""
     return {row[0]: Candidate(*row) for row in _CANDIDATES.fetch(connection, ids)}
 
 
-def load_neighbours(connection: sa.Connection, ids: Sequence[int]) -> dict[int, Candidate]:
+def load_neighbours(connection: sa.Connection, ids: IdsByProject) -> dict[int, Candidate]:
     """Return the chunks within `REACH` of these in their documents, themselves included, by id."""
     return {row[0]: Candidate(*row) for row in _NEIGHBOURS.fetch(connection, ids)}
 
 
-def load_chunks(connection: sa.Connection, ids: Sequence[int]) -> dict[int, StoredChunk]:
+def load_chunks(connection: sa.Connection, ids: IdsByProject) -> dict[int, StoredChunk]:
     """Return whole chunks by id; missing ones are left out."""
     rows = _CHUNKS_BY_ID.fetch(connection, ids)
-    return {row[0]: StoredChunk(_build_chunk(row), _build_file(row)) for row in rows}
+    return {row[0]: StoredChunk(_build_chunk(row), _build_file(row), row[-1]) for row in rows}
 
 
-def load_locations(connection: sa.Connection, ids: Sequence[int]) -> dict[int, ChunkLocation]:
+def load_locations(connection: sa.Connection, ids: IdsByProject) -> dict[int, ChunkLocation]:
     """Return path and lines of the chunks that still exist, by id."""
     return {row[0]: ChunkLocation(*row) for row in _LOCATIONS.fetch(connection, ids)}
 
 
-def find_existing(connection: sa.Connection, ids: Sequence[int]) -> set[int]:
+def find_existing(connection: sa.Connection, ids: IdsByProject) -> set[int]:
     """Return the ids of the chunks that still exist."""
     return {row[0] for row in _IDS.fetch(connection, ids)}
 
@@ -213,17 +225,29 @@ def list_chunks(connection: sa.Connection, project_id: int, path: str) -> list[C
     return [_build_chunk(row) for row in connection.execute(query)]
 
 
-def find_vector(connection: sa.Connection, chunk_id: int, space_id: int) -> bytes | None:
-    """Return the stored vector of a chunk."""
-    query = sa.select(embeddings.c.vector).join(chunks, chunks.c.text_sha == embeddings.c.text_sha)
-    return connection.execute(
-        query.where(chunks.c.id == chunk_id, embeddings.c.space_id == space_id)
-    ).scalar()
+def load_vectors(
+    connection: sa.Connection, project_id: int, ids: Sequence[int], space_id: int
+) -> dict[int, bytes]:
+    """Return the stored vectors of chunks, by id."""
+    rows = _VECTORS.fetch(connection, {project_id: ids}, space=space_id)
+    return {row[0]: row[1] for row in rows}
 
 
 def count_chunks(connection: sa.Connection, project_id: int) -> int:
-    """Count the chunks of a project."""
-    return count_rows(connection, chunks.c.project_id == project_id)
+    """Return the number of chunks of a project."""
+    query = sa.select(projects.c.chunk_count).where(projects.c.id == project_id)
+    return connection.execute(query).scalar() or 0
+
+
+def list_ids(connection: sa.Connection, project_id: int, *, after: int, limit: int) -> list[int]:
+    """Return a page of the ids of a project's chunks, in ascending order."""
+    query = (
+        sa.select(chunks.c.id)
+        .where(chunks.c.project_id == project_id, chunks.c.id > after)
+        .order_by(chunks.c.id)
+        .limit(limit)
+    )
+    return list(connection.execute(query).scalars())
 
 
 def _select_document(project_id: int, path: str) -> sa.Select[Any]:
@@ -234,8 +258,8 @@ def _select_document(project_id: int, path: str) -> sa.Select[Any]:
 
 def _build_file(row: Sequence[Any]) -> IndexedFile | None:
     path, modified_ns = row[2], row[_CHUNK_FIELDS.index("modified")]
-    size_bytes, origin, root = row[-3:]
-    if origin != Origin.FILE or modified_ns is None:
+    size_bytes, origin, root = row[-4:-1]
+    if origin != DocumentOrigin.FILE or modified_ns is None:
         return None
     return IndexedFile(root, path, size_bytes, modified_ns)
 

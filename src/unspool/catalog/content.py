@@ -1,4 +1,4 @@
-"""Content of documents: chunks, metadata fields, and the changes that derived indexes need.
+"""Content of documents: chunks and metadata fields.
 
 Each function is part of the caller's transaction.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from unspool.catalog.documents import delete_skips
-from unspool.catalog.projects import ProjectRow, advance_seq
-from unspool.catalog.schema import chunks, document_fields, documents, removals, shorten_field
+from unspool.catalog.feed import Changes, ChunkText
+from unspool.catalog.projects import ProjectRow
+from unspool.catalog.schema import chunks, document_fields, documents, projects, shorten_field
 from unspool.catalog.spaces import store_embeddings
 from unspool.catalog.statements import insert_many, split_batches
 from unspool.domain.documents import Kind, Metadata, Status, chunk_id, copy_key
@@ -36,10 +37,16 @@ CHUNK_COLUMNS = (
     "defines",
     "token_count",
     "text_sha",
-    "seq",
+    "stamp",
     "text",
     "copy_key",
 )
+# A document that is deleted and stored again gets another version than before, so that no writer
+# mistakes it for the one it has read: the project's sequence number has grown in between.
+_next_seq = (
+    sa.select(projects.c.seq + 1).where(projects.c.id == documents.c.project_id).scalar_subquery()
+)
+NEXT_VERSION = sa.case((documents.c.version >= _next_seq, documents.c.version + 1), else_=_next_seq)
 _UPDATE = (
     sa.update(documents)
     .where(documents.c.id == sa.bindparam("b_id"))
@@ -58,170 +65,108 @@ _UPDATE = (
         status=Status.INDEXED,
         error="",
         run_id=None,
-        # A document that is deleted and stored again gets another version than before, so that
-        # no writer mistakes it for the one it has read.
-        version=sa.case(
-            (documents.c.version >= sa.bindparam("b_seq"), documents.c.version + 1),
-            else_=sa.bindparam("b_seq"),
-        ),
+        version=NEXT_VERSION,
     )
 )
 
 
-class NewChunk(NamedTuple):
-    """A chunk that did not exist before, as derived indexes need it."""
-
-    id: int
-    document_id: int
-    text_sha: bytes
-    kind: str
-    path: str
-    title: str
-    headings: str
-    symbol: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """Changes of a project's chunks in a transaction, for derived indexes."""
-
-    added: Sequence[NewChunk] = ()  # empty for an index that catches up: it reads the change feed
-    removed: Sequence[int] = ()
-    vectors: Mapping[bytes, bytes] = field(default_factory=dict)  # by SHA-256 of the text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredDocuments:
-    """Counts and changes of a transaction.
-
-    `lost` paths were deleted or claimed by another run meanwhile.
-    """
+    """Counts of a transaction."""
 
     documents: int = 0
     chunks: int = 0
     embedded: int = 0
-    lost: tuple[str, ...] = ()
-    changes: Changes = Changes()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeletedDocuments:
-    """Number of deleted documents, and the changes of their chunks."""
-
-    documents: int = 0
-    changes: Changes = Changes()
 
 
 def store_documents(
     connection: sa.Connection,
     project: ProjectRow,
-    prepared: Sequence[PreparedDocument],
+    stored: Sequence[PreparedDocument],
+    changes: Changes,
     *,
-    claimed: Mapping[str, int],
+    ids: Mapping[str, int],
     space_id: int,
     new: Collection[str] = (),
-    log_changes: bool = True,
 ) -> StoredDocuments:
-    """Replace the content of the `claimed` documents, path -> id.
+    """Replace the content of documents, whose `ids` are by path.
 
-    `new` documents have no content to delete. `log_changes` stores what derived indexes need to
-    catch up; without it the result contains the new chunks.
+    `new` documents have no content to delete.
     """
-    stored = [document for document in prepared if document.path in claimed]
-    lost = tuple(document.path for document in prepared if document.path not in claimed)
     if not stored:
-        return StoredDocuments(lost=lost)
-    seq = advance_seq(connection, project.id, log_changes=log_changes)
-    old_ids = [claimed[document.path] for document in stored if document.path not in new]
+        return StoredDocuments()
+    old_ids = [ids[document.path] for document in stored if document.path not in new]
+    known = _find_fields(connection, old_ids)
     old = _delete_chunks(connection, old_ids)
-    rows, added = _collect_rows(project, stored, claimed, seq, old, log_changes=log_changes)
-    removed = sorted(old.keys() - {row[0] for row in rows})
-    if log_changes:
-        log_removals(connection, project.id, seq, removed)
+    rows: list[tuple[Any, ...]] = []
+    for document in stored:
+        document_id = ids[document.path]
+        # derived indexes contain these fields
+        is_same = known.get(document_id) == (document.language, document.kind)
+        stamps = old if is_same else {}
+        made = list(_build_chunk_rows(project, document, document_id, changes.stamp, stamps))
+        rows += (row for row, _ in made)
+        changes.added += select_new_chunks(
+            made, old, kind=document.kind, path=document.path, title=document.title
+        )
+    changes.removed += sorted(old.keys() - {row[0] for row in rows})
+    changes.has_documents = True
     insert_many(connection, chunks, CHUNK_COLUMNS, rows)
     vectors = {sha: vector for document in stored for sha, vector in document.vectors.items()}
+    changes.vectors.update(vectors)
     shas = {chunk.text_sha for document in stored for chunk in document.chunks}
     embedded = store_embeddings(connection, shas, vectors, space_id)
-    _update_documents(connection, project, stored, claimed, old_ids, seq)
-    return StoredDocuments(
-        documents=len(stored),
-        chunks=len(rows),
-        embedded=embedded,
-        lost=lost,
-        changes=Changes(added=added, removed=removed, vectors=vectors),
-    )
+    _update_documents(connection, project, stored, ids, old_ids)
+    return StoredDocuments(documents=len(stored), chunks=len(rows), embedded=embedded)
 
 
-def _collect_rows(
-    project: ProjectRow,
-    stored: Sequence[PreparedDocument],
-    ids: Mapping[str, int],
-    seq: int,
-    old: dict[int, int],
-    *,
-    log_changes: bool,
-) -> tuple[list[tuple[Any, ...]], list[NewChunk]]:
-    """Return the rows of all chunks and, unless changes are logged, the new chunks."""
-    rows: list[tuple[Any, ...]] = []
-    added: list[NewChunk] = []
-    for document in stored:
-        made = list(_build_chunk_rows(project, document, ids[document.path], seq, old))
-        rows += (row for row, _ in made)
-        if not log_changes:
-            added += select_new_chunks(
-                made, old, kind=document.kind, path=document.path, title=document.title
-            )
-    return rows, added
-
-
-def delete_documents(
-    connection: sa.Connection, project_id: int, ids: Sequence[int], *, log_changes: bool = True
-) -> DeletedDocuments:
-    """Delete documents with their chunks. `log_changes` is for derived indexes that catch up."""
-    if not ids:
-        return DeletedDocuments()
-    removed = sorted(_delete_chunks(connection, ids))
-    if removed:
-        seq = advance_seq(connection, project_id, log_changes=log_changes)
-        if log_changes:
-            log_removals(connection, project_id, seq, removed)
+def delete_documents(connection: sa.Connection, ids: Sequence[int], changes: Changes) -> int:
+    """Delete documents with their chunks, and return how many of them existed."""
+    changes.removed += sorted(_delete_chunks(connection, ids))
     count = 0
     for batch in split_batches(ids):
         count += connection.execute(sa.delete(documents).where(documents.c.id.in_(batch))).rowcount
-    return DeletedDocuments(documents=count, changes=Changes(removed=removed))
+    return count
 
 
-def log_removals(connection: sa.Connection, project_id: int, seq: int, ids: Sequence[int]) -> None:
-    """Store ids of deleted chunks for derived indexes that catch up."""
-    rows = [(project_id, seq, id_) for id_ in ids]
-    insert_many(connection, removals, ("project_id", "seq", "chunk_id"), rows)
+def _find_fields(connection: sa.Connection, ids: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Return language and kind of documents, by id."""
+    found: dict[int, tuple[str, str]] = {}
+    for batch in split_batches(ids):
+        query = sa.select(documents.c.id, documents.c.language, documents.c.kind)
+        rows = connection.execute(query.where(documents.c.id.in_(batch)))
+        found.update((row[0], (row[1], row[2])) for row in rows)
+    return found
 
 
 def _delete_chunks(connection: sa.Connection, document_ids: Sequence[int]) -> dict[int, int]:
-    """Delete the chunks of documents and return id -> seq."""
+    """Delete the chunks of documents and return id -> stamp."""
     old: dict[int, int] = {}
     for batch in split_batches(document_ids):
         statement = sa.delete(chunks).where(chunks.c.document_id.in_(batch))
-        rows = connection.execute(statement.returning(chunks.c.id, chunks.c.seq))
-        old.update((id_, seq) for id_, seq in rows)
+        rows = connection.execute(statement.returning(chunks.c.id, chunks.c.stamp))
+        old.update((id_, stamp) for id_, stamp in rows)
     return old
 
 
 def _build_chunk_rows(
-    project: ProjectRow, document: PreparedDocument, document_id: int, seq: int, old: dict[int, int]
+    project: ProjectRow,
+    document: PreparedDocument,
+    document_id: int,
+    stamp: int,
+    old: Mapping[int, int],
 ) -> Iterator[tuple[tuple[Any, ...], PreparedChunk]]:
     seen: Counter[bytes] = Counter()
     for position, chunk in enumerate(document.chunks):
         id_ = chunk_id(project.name, document.path, chunk.text_sha, seen[chunk.text_sha])
         seen[chunk.text_sha] += 1
         # A chunk that only moved inside its document has not changed for derived indexes.
-        row_seq = old.get(id_, seq)
-        yield build_chunk_row(chunk, id_, project.id, document_id, position, row_seq), chunk
+        own = old.get(id_, stamp)
+        yield build_chunk_row(chunk, id_, project.id, document_id, position, own), chunk
 
 
 def build_chunk_row(
-    chunk: PreparedChunk, id_: int, project_id: int, document_id: int, position: int, seq: int
+    chunk: PreparedChunk, id_: int, project_id: int, document_id: int, position: int, stamp: int
 ) -> tuple[Any, ...]:
     """Return a chunk's values in the order of `CHUNK_COLUMNS`."""
     piece = chunk.piece
@@ -240,7 +185,7 @@ def build_chunk_row(
         "\n".join(piece.defines),
         piece.token_count,
         chunk.text_sha,
-        seq,
+        stamp,
         chunk.text,
         copy_key(chunk.text),
     )
@@ -253,11 +198,11 @@ def select_new_chunks(
     kind: Kind,
     path: str,
     title: str,
-) -> Iterator[NewChunk]:
+) -> Iterator[ChunkText]:
     """Yield the chunks of one document whose ids are not among the `old` ones."""
     for (id_, _, document_id, *_), chunk in chunk_rows:
         if id_ not in old:
-            yield NewChunk(
+            yield ChunkText(
                 id=id_,
                 document_id=document_id,
                 text_sha=chunk.text_sha,
@@ -276,13 +221,12 @@ def _update_documents(
     stored: Sequence[PreparedDocument],
     ids: Mapping[str, int],
     old_ids: Sequence[int],
-    seq: int,
 ) -> None:
     """Store the rows and the metadata of documents. `old_ids` have metadata to delete."""
     if project.root:  # a given text is never skipped
         delete_skips(connection, project.id, [document.path for document in stored])
     connection.execute(
-        _UPDATE, [_build_values(document, ids[document.path], seq) for document in stored]
+        _UPDATE, [_build_values(document, ids[document.path]) for document in stored]
     )
     for batch in split_batches(old_ids):
         connection.execute(
@@ -291,10 +235,9 @@ def _update_documents(
     insert_fields(connection, {ids[document.path]: document.metadata for document in stored})
 
 
-def _build_values(document: PreparedDocument, document_id: int, seq: int) -> dict[str, Any]:
+def _build_values(document: PreparedDocument, document_id: int) -> dict[str, Any]:
     return {
         "b_id": document_id,
-        "b_seq": seq,
         "b_sha256": document.sha256,
         "b_title": document.title,
         "b_size_bytes": document.size_bytes,

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from unspool.catalog import content
-from unspool.catalog.content import Changes, NewChunk
 from unspool.catalog.conversations import Head, normalize_speaker
 from unspool.catalog.documents import ensure_documents
-from unspool.catalog.projects import ProjectRow, advance_seq
+from unspool.catalog.feed import Changes
+from unspool.catalog.projects import ProjectRow
 from unspool.catalog.schema import chunks, conversations, document_fields, documents, messages
 from unspool.catalog.spaces import store_embeddings
 from unspool.catalog.statements import insert_many
-from unspool.domain.conversations import chained
-from unspool.domain.documents import Kind, Lines, Origin, Status, chunk_id, nanoseconds
+from unspool.domain.conversations import chain_fingerprints
+from unspool.domain.documents import DocumentOrigin, Kind, Lines, Status, chunk_id, nanoseconds
 from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage
 
 _MESSAGE_COLUMNS = (
@@ -36,14 +36,17 @@ _MESSAGE_COLUMNS = (
 )
 
 
+class ConversationChangedError(Exception):
+    """Another process changed a conversation after it was prepared. Prepare it again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredConversations:
-    """Counts and changes of a transaction."""
+    """Counts of a transaction."""
 
     messages: int = 0  # that are new, or differ from the one in their place
     chunks: int = 0
     embedded: int = 0
-    changes: Changes = field(default_factory=Changes)
 
 
 class _Remainder(NamedTuple):
@@ -51,18 +54,16 @@ class _Remainder(NamedTuple):
 
     messages: int = 0
     chunks: int = 0
-    old_chunks: Mapping[int, int] = MappingProxyType({})  # id -> seq
+    old_chunks: Mapping[int, int] = MappingProxyType({})  # id -> stamp
     old_messages: Mapping[int, bytes] = MappingProxyType({})  # number -> fingerprint
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Rows to insert, and the changes that they make."""
+    """Rows to insert."""
 
     chunks: list[tuple[Any, ...]] = field(default_factory=list)
     messages: list[tuple[Any, ...]] = field(default_factory=list)
-    added: list[NewChunk] = field(default_factory=list)
-    removed: list[int] = field(default_factory=list)
     new_messages: int = 0
 
     def collect(
@@ -71,20 +72,19 @@ class _Rows:
         document_id: int,
         conversation: PreparedConversation,
         title: str,
-        seq: int,
         remainder: _Remainder,
-        *,
-        log_changes: bool,
+        changes: Changes,
     ) -> int:
         """Add the rows of a conversation and return the number of its chunks."""
         old = remainder.old_chunks
-        made = list(_build_chunk_rows(project, document_id, conversation, title, seq, remainder))
+        made = list(
+            _build_chunk_rows(project, document_id, conversation, title, changes.stamp, remainder)
+        )
         self.chunks += (row for row, _ in made)
-        self.removed += old.keys() - {row[0] for row, _ in made}
-        if not log_changes:
-            self.added += content.select_new_chunks(
-                made, old, kind=Kind.CHAT, path=conversation.path, title=title
-            )
+        changes.removed += sorted(old.keys() - {row[0] for row, _ in made})
+        changes.added += content.select_new_chunks(
+            made, old, kind=Kind.CHAT, path=conversation.path, title=title
+        )
         for number, message in enumerate(conversation.messages, remainder.messages + 1):
             self.messages.append(_build_message_row(document_id, number, message))
             self.new_messages += remainder.old_messages.get(number) != message.sha
@@ -97,40 +97,38 @@ def store_conversations(
     prepared: Sequence[PreparedConversation],
     heads: Mapping[str, Head],
     vectors: Mapping[bytes, bytes],
+    changes: Changes,
     *,
     space_id: int,
-    log_changes: bool,
     append: bool = False,
 ) -> StoredConversations:
     """Replace the messages of conversations from their prepared start on.
 
     `heads` are those of the conversations that exist. `append` adds the messages behind all stored
-    ones and changes nothing else. `log_changes` is for derived indexes that catch up.
+    ones and changes nothing else.
     """
-    seq = advance_seq(connection, project.id, log_changes=log_changes)
-    ids, _ = ensure_documents(connection, project.id, [one.path for one in prepared])
+    ids, created = ensure_documents(connection, project.id, [one.path for one in prepared])
+    if not ids.keys() - heads.keys() <= created:
+        raise ConversationChangedError
     rows = _Rows()
     for conversation in prepared:
         id_, head = ids[conversation.path], heads.get(conversation.path)
         remainder = _delete_tail(connection, head, conversation, append=append)
         title = head.title if append and head is not None else conversation.title
         chunk_count = remainder.chunks + rows.collect(
-            project, id_, conversation, title, seq, remainder, log_changes=log_changes
+            project, id_, conversation, title, remainder, changes
         )
         message_count = remainder.messages + len(conversation.messages)
         update = _update_counts if append and head is not None else _update_head
-        update(connection, project.id, id_, conversation, head, seq, message_count, chunk_count)
-    if log_changes:
-        content.log_removals(connection, project.id, seq, sorted(rows.removed))
+        update(connection, project.id, id_, conversation, head, message_count, chunk_count)
+    changes.has_documents = True
+    changes.vectors.update(vectors)
     insert_many(connection, chunks, content.CHUNK_COLUMNS, rows.chunks)
     insert_many(connection, messages, _MESSAGE_COLUMNS, rows.messages)
     shas = {row[content.CHUNK_COLUMNS.index("text_sha")] for row in rows.chunks}
     embedded = store_embeddings(connection, shas, vectors, space_id)
     return StoredConversations(
-        messages=rows.new_messages,
-        chunks=len(rows.chunks),
-        embedded=embedded,
-        changes=Changes(added=rows.added, removed=sorted(rows.removed), vectors=vectors),
+        messages=rows.new_messages, chunks=len(rows.chunks), embedded=embedded
     )
 
 
@@ -150,7 +148,7 @@ def _delete_tail(
     chunk_rows = connection.execute(
         sa.delete(chunks)
         .where(chunks.c.document_id == head.document_id, chunks.c.first_line > start)
-        .returning(chunks.c.id, chunks.c.seq)
+        .returning(chunks.c.id, chunks.c.stamp)
     )
     old_chunks = {row[0]: row[1] for row in chunk_rows}
     message_rows = connection.execute(
@@ -167,7 +165,7 @@ def _build_chunk_rows(
     document_id: int,
     conversation: PreparedConversation,
     title: str,
-    seq: int,
+    stamp: int,
     remainder: _Remainder,
 ) -> Iterator[tuple[tuple[Any, ...], PreparedChunk]]:
     """Yield rows of chunks.
@@ -182,8 +180,8 @@ def _build_chunk_rows(
             sha = hashlib.sha256(prepared.text_sha + found_by.encode("utf-8", "surrogatepass"))
             id_ = chunk_id(project.name, conversation.path, sha.digest(), position)
             chunk = prepared._replace(piece=piece)
-            row_seq = remainder.old_chunks.get(id_, seq)
-            row = content.build_chunk_row(chunk, id_, project.id, document_id, position, row_seq)
+            own = remainder.old_chunks.get(id_, stamp)
+            row = content.build_chunk_row(chunk, id_, project.id, document_id, position, own)
             yield row, chunk
             position += 1
 
@@ -209,7 +207,6 @@ def _update_counts(
     document_id: int,
     conversation: PreparedConversation,
     head: Head | None,
-    seq: int,
     message_count: int,
     chunk_count: int,
 ) -> None:
@@ -218,10 +215,9 @@ def _update_counts(
     _update_document(
         connection,
         document_id,
-        seq,
         chunk_count=chunk_count,
         modified_ns=max(nanoseconds(conversation.updated_at), head.updated_ns),
-        sha256=chained(head.sha256, (message.sha for message in conversation.messages)),
+        sha256=chain_fingerprints(head.sha256, (message.sha for message in conversation.messages)),
         size_bytes=conversation.size_bytes + documents.c.size_bytes,
     )
     connection.execute(
@@ -237,7 +233,6 @@ def _update_head(
     document_id: int,
     conversation: PreparedConversation,
     head: Head | None,
-    seq: int,
     message_count: int,
     chunk_count: int,
 ) -> None:
@@ -245,7 +240,6 @@ def _update_head(
     _update_document(
         connection,
         document_id,
-        seq,
         chunk_count=chunk_count,
         modified_ns=nanoseconds(conversation.updated_at),
         sha256=conversation.sha256,
@@ -253,7 +247,7 @@ def _update_head(
         title=conversation.title,
         language="",
         kind=Kind.CHAT,
-        origin=Origin.TEXT,
+        origin=DocumentOrigin.TEXT,
         recipe=conversation.recipe,
         metadata=dict(conversation.metadata),
     )
@@ -288,14 +282,13 @@ def _store_conversation_row(
     )
 
 
-def _update_document(connection: sa.Connection, document_id: int, seq: int, **values: Any) -> None:
-    version = sa.case((documents.c.version >= seq, documents.c.version + 1), else_=seq)
+def _update_document(connection: sa.Connection, document_id: int, **values: Any) -> None:
     connection.execute(
         sa.update(documents)
         .where(documents.c.id == document_id)
         .values(
             **values,
-            version=version,
+            version=content.NEXT_VERSION,
             indexed_at=datetime.now(UTC),
             status=Status.INDEXED,
             error="",

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from unspool.catalog.projects import ProjectRow, hash_name
 from unspool.catalog.schema import chunks, conversations, documents, messages, projects
-from unspool.catalog.statements import QueryByIds, count_rows, split_batches
+from unspool.catalog.statements import ChunkQuery, IdsByProject, count_rows, split_batches
 from unspool.domain.conversations import AuthorKind, Conversation, ConversationRecord, Message
 from unspool.domain.documents import Kind, moment
 from unspool.domain.prepared import PreparedConversation, PreparedMessage
@@ -34,7 +34,7 @@ _HEADS = sa.select(
 ).join(conversations, conversations.c.document_id == documents.c.id, isouter=True)
 # A literal: a bound value would have to be given with every call.
 _ONE: sa.ColumnElement[int] = sa.literal_column("1")
-_ADJACENT = QueryByIds(
+_ADJACENT = ChunkQuery(
     sa.select(
         chunks.c.id,
         messages.c.number,
@@ -51,7 +51,7 @@ _ADJACENT = QueryByIds(
             messages.c.number <= chunks.c.first_line + _ONE,
         ),
     ),
-    chunks.c.id,
+    chunks,
 )
 _SELECT = (
     sa.select(
@@ -239,12 +239,10 @@ def find_unknown(
     )
 
 
-def load_adjacent_messages(
-    connection: sa.Connection, chunk_ids: Sequence[int]
-) -> dict[int, list[Said]]:
+def load_adjacent_messages(connection: sa.Connection, ids: IdsByProject) -> dict[int, list[Said]]:
     """Return the message of each chunk with its neighbours, in order."""
     found: dict[int, list[Said]] = {}
-    rows = sorted(_ADJACENT.fetch(connection, chunk_ids), key=lambda row: row[:2])
+    rows = sorted(_ADJACENT.fetch(connection, ids), key=lambda row: row[:2])
     for id_, number, author, kind, at_ns, text in rows:
         speaker = author or kind
         found.setdefault(id_, []).append(

@@ -98,6 +98,10 @@ class Catalog(ABC):
         """Let all reads of this thread inside it see the same state, where that saves time."""
         return nullcontext()
 
+    def leave_snapshot(self) -> AbstractContextManager[None]:
+        """Let the reads of this thread inside it see the current state."""
+        return nullcontext()
+
     @abstractmethod
     def write(self) -> AbstractContextManager[sa.Connection]:
         """Open a transaction: all of it is committed, or nothing."""

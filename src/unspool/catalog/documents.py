@@ -5,19 +5,22 @@ Each function is part of the caller's transaction. `content.py` stores the conte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
 from unspool.catalog.projects import hash_name
 from unspool.catalog.schema import documents, projects, skipped
-from unspool.catalog.statements import split_batches
-from unspool.domain.documents import DocumentRecord, Kind, Origin, Status, moment
+from unspool.catalog.statements import insert_missing_rows, split_batches
+from unspool.domain.documents import DocumentOrigin, DocumentRecord, Kind, Status, moment
+from unspool.domain.prepared import SkippedFile
 from unspool.domain.reports import Skip
 from unspool.errors import ConflictError
+
+_STREAM = {"yield_per": 5_000}  # rows in memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,40 +34,46 @@ class DocumentState:
     modified_ns: int | None
     status: Status
     recipe: str
-    origin: Origin
+    origin: DocumentOrigin
     run_id: int | None
     indexed_at: datetime | None = None
-    is_conversation: bool = False
+    kind: Kind = Kind.DOCS
 
 
-def load_states(connection: sa.Connection, project_id: int) -> dict[str, DocumentState]:
-    """Return the state of every document of a project, by path."""
-    columns = [
-        documents.c[name] for name in DocumentState.__dataclass_fields__ if name in documents.c
-    ]
-    query = sa.select(*columns, documents.c.kind).where(documents.c.project_id == project_id)
-    return {
-        row.path: DocumentState(
-            id=row.id,
-            path=row.path,
-            sha256=row.sha256,
-            size_bytes=row.size_bytes,
-            modified_ns=row.modified_ns,
-            status=Status(row.status),
-            recipe=row.recipe,
-            origin=Origin(row.origin),
-            run_id=row.run_id,
-            indexed_at=row.indexed_at,
-            is_conversation=row.kind == Kind.CHAT,
-        )
-        for row in connection.execute(query)
+_STATE_COLUMNS = [documents.c[name] for name in DocumentState.__dataclass_fields__]
+
+
+def stream_states(connection: sa.Connection, project_id: int) -> Iterator[DocumentState]:
+    """Yield the state of every document of a project, read page by page."""
+    query = sa.select(*_STATE_COLUMNS).where(documents.c.project_id == project_id)
+    yield from map(_build_state, connection.execute(query, execution_options=_STREAM))
+
+
+def lock_unchanged(
+    connection: sa.Connection, project_id: int, states: Collection[DocumentState]
+) -> list[int]:
+    """Lock documents, and return the ids of those that are in the given states.
+
+    Documents that another writer is changing right now are left out.
+    """
+    paths = [state.path for state in states]
+    rows = _select_by_path(connection, project_id, paths, *_STATE_COLUMNS, lock="free")
+    return [row.id for row in rows if _build_state(row) in states]
+
+
+def _build_state(row: Any) -> DocumentState:
+    types = {
+        "status": Status(row.status),
+        "origin": DocumentOrigin(row.origin),
+        "kind": Kind(row.kind),
     }
+    return DocumentState(**{**row._mapping, **types})
 
 
 def list_documents(
     connection: sa.Connection,
     *,
-    project_ids: Sequence[int] | None,
+    project_ids: Sequence[int],
     status: Status | None = None,
     path: str | None = None,
     after: str | None = None,
@@ -74,16 +83,16 @@ def list_documents(
     query = sa.select(documents, projects.c.name.label("project")).join(
         projects, projects.c.id == documents.c.project_id
     )
-    if project_ids is not None:
-        query = query.where(documents.c.project_id.in_(project_ids))
     if status is not None:
         query = query.where(documents.c.status == status)
     if path is not None:
         query = query.where(documents.c.path_sha == hash_name(path))
     if after is not None:
         query = query.where(documents.c.path > after)
-    for row in connection.execute(query.order_by(projects.c.name, documents.c.path).limit(limit)):
-        yield _build_record(row)
+    query = query.order_by(projects.c.name, documents.c.path).limit(limit)
+    for batch in split_batches(project_ids):
+        rows = connection.execute(query.where(documents.c.project_id.in_(batch)))
+        yield from map(_build_record, rows)
 
 
 def _build_record(row: Any) -> DocumentRecord:
@@ -116,15 +125,10 @@ def count_by_status(connection: sa.Connection, project_id: int) -> dict[Status, 
     return {Status(status): count for status, count in connection.execute(query)}
 
 
-def queue_documents(
-    connection: sa.Connection, project_id: int, *, new: Sequence[str], stale: Sequence[int]
-) -> None:
-    """Store the plan of a run: new paths become pending, changed documents stale."""
-    rows = [_build_empty_row(project_id, path) for path in new]
-    if rows:
-        connection.execute(sa.insert(documents), rows)
-    for ids in split_batches(stale):
-        indexed = documents.c.id.in_(ids) & (documents.c.status == Status.INDEXED)
+def mark_stale(connection: sa.Connection, ids: Sequence[int]) -> None:
+    """Store that indexed documents may have changed."""
+    for batch in split_batches(ids):
+        indexed = documents.c.id.in_(batch) & (documents.c.status == Status.INDEXED)
         connection.execute(sa.update(documents).where(indexed).values(status=Status.STALE))
 
 
@@ -137,12 +141,14 @@ def claim_documents(
 ) -> dict[str, int]:
     """Claim documents for a run and return path -> id.
 
-    Documents that another live run has claimed or finished meanwhile are left out.
+    Documents that another live run has claimed or finished meanwhile are left out, and those that
+    another writer is changing right now: two runs of a project would wait for each other.
     """
     columns = (documents.c.path, documents.c.id, documents.c.status, documents.c.run_id)
+    rows = _select_by_path(connection, project_id, paths, *columns, lock="free")
     claimed = {
         path: id_
-        for path, id_, status, owner in _select_by_path(connection, project_id, paths, *columns)
+        for path, id_, status, owner in rows
         if status != Status.INDEXED
         and not (status == Status.INDEXING and owner in live and owner != run_id)
     }
@@ -183,13 +189,25 @@ def find_ids(connection: sa.Connection, project_id: int, paths: Sequence[str]) -
     return {row.path: row.id for row in rows}
 
 
-def find_claims(
-    connection: sa.Connection, project_id: int, paths: Sequence[str], run_id: int | None
+def lock_claims(
+    connection: sa.Connection, project_id: int, paths: Sequence[str], run_id: int
 ) -> dict[str, int]:
-    """Return path -> id of the documents that a run has claimed; without a run, of all."""
+    """Lock documents and return path -> id of those that a run has claimed."""
     columns = (documents.c.path, documents.c.id, documents.c.run_id)
-    rows = _select_by_path(connection, project_id, paths, *columns)
-    return {path: id_ for path, id_, owner in rows if run_id in (None, owner)}
+    rows = _select_by_path(connection, project_id, paths, *columns, lock="all")
+    return {path: id_ for path, id_, owner in rows if owner == run_id}
+
+
+def lock_paths(connection: sa.Connection, project_id: int, paths: Sequence[str]) -> None:
+    """Exclude other writers of the documents that exist until the transaction ends."""
+    list(_select_by_path(connection, project_id, paths, documents.c.id, lock="all"))
+
+
+def lock_documents(connection: sa.Connection, ids: Sequence[int]) -> None:
+    """Exclude other writers of documents until the transaction ends."""
+    for batch in split_batches(sorted(ids)):
+        query = sa.select(documents.c.id).where(documents.c.id.in_(batch))
+        connection.execute(query.order_by(documents.c.id).with_for_update())
 
 
 def check_versions(connection: sa.Connection, project_id: int, expected: Mapping[str, int]) -> None:
@@ -225,57 +243,59 @@ def check_not_conversations(
 def ensure_documents(
     connection: sa.Connection, project_id: int, paths: Sequence[str]
 ) -> tuple[dict[str, int], frozenset[str]]:
-    """Return path -> id of documents, and the paths of those that were created."""
-    known = find_ids(connection, project_id, paths)
-    new = [path for path in paths if path not in known]
-    if new:
-        insert = sa.insert(documents).returning(documents.c.path, documents.c.id)
-        rows = connection.execute(insert, [_build_empty_row(project_id, path) for path in new])
-        known |= {row[0]: row[1] for row in rows}
+    """Lock documents, created if they are missing.
+
+    Return path -> id of all, and the paths of those that were created.
+    """
+    columns = (documents.c.path, documents.c.id)
+    known: dict[str, int] = {}
+    new: set[str] = set()
+    # It repeats if another writer has created a document meanwhile, or deleted one.
+    while missing := sorted(set(paths) - known.keys(), key=hash_name):
+        rows = list(_select_by_path(connection, project_id, missing, *columns, lock="all"))
+        known.update((row.path, row.id) for row in rows)
+        added = [_build_empty_row(project_id, path) for path in missing if path not in known]
+        if added:
+            created = insert_missing_rows(connection, documents, added, returning=columns)
+            known.update((row.path, row.id) for row in created)
+            new.update(row.path for row in created)
     return known, frozenset(new)
 
 
 def record_skips(
     connection: sa.Connection,
     project_id: int,
-    skips: Sequence[tuple[Skip, int, int]],
+    files: Sequence[SkippedFile],
     *,
     recipe: str,
 ) -> None:
-    """Store skipped files with size and modification time, and the recipe that rejected them."""
-    delete_skips(connection, project_id, [skip.path for skip, _, _ in skips])
+    """Store skipped files and the recipe that rejected them."""
+    delete_skips(connection, project_id, [file.path for file in files])
     rows = [
         {
             "project_id": project_id,
-            "path_sha": hash_name(skip.path),
-            "path": skip.path,
-            "size_bytes": size,
-            "modified_ns": modified,
-            "reason": skip.reason,
-            "detail": skip.detail,
+            "path_sha": hash_name(file.path),
+            "path": file.path,
+            "size_bytes": file.size_bytes,
+            "modified_ns": file.modified_ns,
+            "reason": file.skip.reason,
+            "detail": file.skip.detail,
             "recipe": recipe,
         }
-        for skip, size, modified in skips
+        for file in files
     ]
     if rows:
         connection.execute(sa.insert(skipped), rows)
 
 
-def load_skips(
+def stream_skips(
     connection: sa.Connection, project_id: int, *, recipe: str
-) -> dict[str, tuple[int, int, Skip]]:
-    """Return path -> size, modification time and skip of the files that a recipe rejected."""
-    rows = connection.execute(
-        sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe)
-    )
-    return {
-        row.path: (
-            row.size_bytes,
-            row.modified_ns,
-            Skip(path=row.path, reason=row.reason, detail=row.detail),
-        )
-        for row in rows
-    }
+) -> Iterator[SkippedFile]:
+    """Yield the files that a recipe rejected, read page by page."""
+    query = sa.select(skipped).where(skipped.c.project_id == project_id, skipped.c.recipe == recipe)
+    for row in connection.execute(query, execution_options=_STREAM):
+        skip = Skip(path=row.path, reason=row.reason, detail=row.detail)
+        yield SkippedFile(skip=skip, size_bytes=row.size_bytes, modified_ns=row.modified_ns)
 
 
 def delete_skips(connection: sa.Connection, project_id: int, paths: Sequence[str]) -> None:
@@ -293,14 +313,20 @@ def _select_by_path(
     project_id: int,
     paths: Iterable[str],
     *columns: sa.ColumnElement[Any],
+    lock: Literal["", "all", "free"] = "",
 ) -> Iterator[Any]:
+    """Yield columns of documents. `lock` excludes other writers until the transaction ends.
+
+    With "free" it leaves out documents that others have locked.
+    """
     for batch in split_batches(paths):
-        yield from connection.execute(
-            sa.select(*columns).where(
-                documents.c.project_id == project_id,
-                documents.c.path_sha.in_([hash_name(path) for path in batch]),
-            )
+        query = sa.select(*columns).where(
+            documents.c.project_id == project_id,
+            documents.c.path_sha.in_([hash_name(path) for path in batch]),
         )
+        if lock:  # in one order everywhere: two writers would deadlock otherwise
+            query = query.order_by(documents.c.id).with_for_update(skip_locked=lock == "free")
+        yield from connection.execute(query)
 
 
 def _build_empty_row(project_id: int, path: str) -> dict[str, Any]:
@@ -319,6 +345,6 @@ def _build_empty_row(project_id: int, path: str) -> dict[str, Any]:
         "kind": Kind.DOCS,
         "metadata": {},
         "recipe": "",
-        "origin": Origin.FILE,
+        "origin": DocumentOrigin.FILE,
         "version": 0,
     }

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from unspool.catalog.conversations import normalize_speaker
-from unspool.catalog.feed import read_counters
+from unspool.catalog.feed import read_state
 from unspool.catalog.schema import (
     chunks,
     document_fields,
@@ -32,8 +32,8 @@ from unspool.domain.filters import (
     Compare,
     Filter,
     Not,
-    fields_of,
-    listed_field,
+    get_listed_field,
+    list_fields,
 )
 
 Condition = sa.ColumnElement[bool]
@@ -54,9 +54,16 @@ class Selection:
     total: int = 0  # number of accepted chunks
 
     @property
-    def is_empty(self) -> bool:
+    def ids(self) -> npt.NDArray[np.int64]:
+        """Ids of documents or chunks."""
         chosen = self.documents if self.chunks is None else self.chunks
-        return chosen is not None and len(chosen) == 0
+        assert chosen is not None
+        return chosen
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the filter accepts nothing."""
+        return len(self.ids) == 0
 
     def accepts(
         self, chunk_ids: npt.NDArray[np.int64], document_ids: npt.NDArray[np.int64]
@@ -90,7 +97,7 @@ class SelectionCache:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._known: OrderedDict[tuple[int, int, Filter], Selection] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int, Filter, bool], Selection] = OrderedDict()
 
     def get(
         self,
@@ -98,37 +105,31 @@ class SelectionCache:
         project_id: int,
         condition: Filter,
         *,
-        seq: int | None = None,
+        by_chunk: bool = False,
     ) -> Selection:
-        """Return the selection of a filter.
-
-        `seq` is the project's sequence number, if the caller knows it.
-        """
-        known = None if seq is None else self._look_up(project_id, seq, condition)
+        """Return the selection of a filter; `by_chunk` selects chunks instead of documents."""
+        seq = read_state(connection, project_id).head.seq
+        key = (project_id, seq, condition, by_chunk)
+        with self._guard:
+            known = self._known.get(key)
         if known is not None:
             return known
-        # This connection may see an older state than the caller.
-        seq, _ = read_counters(connection, project_id)
-        selection = self._look_up(project_id, seq, condition) or run_filter(
-            connection, project_id, condition
-        )
+        selection = run_filter(connection, project_id, condition, by_chunk=by_chunk)
         with self._guard:
-            self._known[(project_id, seq, condition)] = selection
+            self._known[key] = selection
             if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
         return selection
 
-    def _look_up(self, project_id: int, seq: int, condition: Filter) -> Selection | None:
-        with self._guard:
-            return self._known.get((project_id, seq, condition))
 
-
-def run_filter(connection: sa.Connection, project_id: int, condition: Filter) -> Selection:
+def run_filter(
+    connection: sa.Connection, project_id: int, condition: Filter, *, by_chunk: bool = False
+) -> Selection:
     """Return everything in a project that a filter accepts."""
     # SQLite matches regular expressions with Python's engine.
-    glob = globs.steady if connection.dialect.name == "sqlite" else globs.plain
+    glob = globs.translate_atomic if connection.dialect.name == "sqlite" else globs.translate_plain
     allowed = _build_condition(condition, glob)
-    if fields_of(condition) & INSIDE:
+    if by_chunk or list_fields(condition) & INSIDE:
         query = (
             sa.select(chunks.c.id)
             .join(documents, documents.c.id == chunks.c.document_id)
@@ -164,7 +165,7 @@ def _match_list(condition: AnyOf) -> Condition | None:
 
     SQLAlchemy takes a second to compile a thousand comparisons.
     """
-    field = listed_field(condition)
+    field = get_listed_field(condition)
     if not field:
         return None
     values = [part.value for part in condition.parts if isinstance(part, Compare)]
@@ -185,7 +186,7 @@ def _match_texts(field: str, texts: Sequence[str]) -> Condition | None:
         case "conversation":
             return sa.and_(documents.c.kind == Kind.CHAT, documents.c.path.in_(texts))
         case "language":
-            return documents.c.language.in_([text.lower() for text in texts])
+            return documents.c.language.in_(texts)
         case "kind":
             return documents.c.kind.in_(texts)
         case "project":

@@ -12,7 +12,7 @@ from unspool.catalog import projects
 from unspool.catalog.projects import hash_name
 from unspool.catalog.schema import projects as project_table
 from unspool.catalog.schema import records, streams
-from unspool.catalog.statements import count_rows, disable_sort, insert_if_missing
+from unspool.catalog.statements import count_rows, disable_sort, insert_if_missing, split_batches
 from unspool.domain.history import Excerpt, Record, Retention, StreamStatus
 
 # Records that one append deletes at most, so that it stays fast after the retention was lowered.
@@ -156,22 +156,24 @@ def delete_stream(connection: sa.Connection, row: StreamRow) -> int:
     return deleted
 
 
-def list_streams(connection: sa.Connection, project: str | None = None) -> list[StreamStatus]:
-    """Return all streams, or those of one project, by project and name."""
+def list_streams(connection: sa.Connection, project_ids: Sequence[int]) -> list[StreamStatus]:
+    """Return the streams of projects, by project and name."""
     newest = (
         sa.select(sa.func.max(records.c.at))
         .where(records.c.stream_id == streams.c.id)
         .scalar_subquery()
     )
-    query = sa.select(project_table.c.name, streams.c.name, streams.c.kept, newest).join_from(
-        streams, project_table
+    query = (
+        sa.select(project_table.c.name, streams.c.name, streams.c.kept, newest)
+        .join_from(streams, project_table)
+        .order_by(project_table.c.name, streams.c.name)
     )
-    if project is not None:
-        query = query.where(project_table.c.name_sha == hash_name(project))
-    rows = connection.execute(query.order_by(project_table.c.name, streams.c.name))
     return [
         StreamStatus(project=owner, stream=name, records=kept, newest=at)
-        for owner, name, kept, at in rows
+        for batch in split_batches(project_ids)
+        for owner, name, kept, at in connection.execute(
+            query.where(streams.c.project_id.in_(batch))
+        )
     ]
 
 

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from unspool.catalog.projects import ProjectRow, hash_name
 from unspool.catalog.schema import chunks, conversations, documents, messages
-from unspool.domain.documents import Kind, Lines, Passage
-from unspool.errors import InputError, NotFoundError
+from unspool.domain.documents import Kind, Lines, Passage, check_lines
+from unspool.errors import NotFoundError
 
 
 def read_passage(
@@ -20,7 +20,7 @@ def read_passage(
 
     None means that the document does not exist.
     """
-    _check_lines(first, last)
+    check_lines(first, last)
     query = sa.select(
         documents.c.id, documents.c.path, documents.c.title, documents.c.language, documents.c.kind
     )
@@ -50,17 +50,6 @@ def read_passage(
         last_line=end,
         text=_format_messages(rows) if is_chat else cut_lines(*join_chunks(rows), first, stop),
     )
-
-
-def _check_lines(first: int, last: int | None) -> None:
-    if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
-        raise InputError(
-            f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted from 1"
-        )
-    if last is not None and last < first:
-        raise InputError(
-            f"line {last} is before line {first}; give the first line and then the last"
-        )
 
 
 def join_chunks(rows: Sequence[Any]) -> tuple[str, int]:

@@ -92,6 +92,15 @@ class PostgresCatalog(Catalog):
                 self._snapshot.reset(token)
 
     @contextmanager
+    def leave_snapshot(self) -> Iterator[None]:
+        """Let the reads of this thread inside it see the current state."""
+        token = self._snapshot.set(None)
+        try:
+            yield
+        finally:
+            self._snapshot.reset(token)
+
+    @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Open a transaction: all of it is committed, or nothing."""
         self._check_open()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from unspool.catalog import jobs
+from unspool.catalog import driver, jobs
 from unspool.catalog.schema import (
     chunks,
     documents,
@@ -22,43 +22,36 @@ from unspool.catalog.schema import (
     projects,
     removals,
     runs,
-    sequences,
 )
-from unspool.catalog.statements import count_rows, insert_if_missing, lock_table
-from unspool.errors import ConflictError, NotFoundError
+from unspool.catalog.statements import POSTGRES, count_rows, insert_if_missing, lock_table
+from unspool.errors import ConflictError, Hint
 
 # A run renews its heartbeat with every batch, every few seconds. After three minutes it is dead.
 HEARTBEAT_LIMIT = timedelta(minutes=3)
 # Tokens of the runs of this process. In a container every process may have the same pid.
 _own_runs: set[str] = set()
+_PROJECT_LOCK = 0x756E7370  # first half of the key of a project's advisory lock
 
 _SELECT = sa.select(
     projects.c.id,
     projects.c.name,
     projects.c.root,
     projects.c.seq,
-    projects.c.floor,
+    projects.c.chunk_count,
     projects.c.created_at,
 )
 _FIND = _SELECT.where(projects.c.name_sha == sa.bindparam("b_sha"))
-_FIND_AND_LOCK = _FIND.with_for_update()
-_NEXT_SEQ = (
-    sa.update(projects)
-    .where(projects.c.id == sa.bindparam("b_id"))
-    .values(seq=projects.c.seq + 1)
-    .returning(projects.c.seq)
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRow:
-    """Row of a project. `seq` counts the changes of its chunks."""
+    """Row of a project. `seq` is the number of its last change."""
 
     id: int
     name: str
     root: str
     seq: int
-    floor: int
+    chunk_count: int
     created_at: datetime
 
 
@@ -68,6 +61,7 @@ class ProjectVersion(NamedTuple):
     id: int
     name: str
     seq: int
+    chunk_count: int
 
 
 def hash_name(name: str) -> bytes:
@@ -82,66 +76,63 @@ def list_projects(connection: sa.Connection, ids: Sequence[int] | None = None) -
     return [ProjectRow(**row._mapping) for row in rows]
 
 
-def find_project(connection: sa.Connection, name: str, *, lock: bool = False) -> ProjectRow | None:
-    """Return a project; `lock` excludes other writers until the transaction ends."""
-    row = connection.execute(_FIND_AND_LOCK if lock else _FIND, {"b_sha": hash_name(name)}).first()
+def find_project(connection: sa.Connection, name: str) -> ProjectRow | None:
+    """Return a project, if it exists."""
+    row = connection.execute(_FIND, {"b_sha": hash_name(name)}).first()
     return ProjectRow(**row._mapping) if row else None
 
 
-def lock_project(connection: sa.Connection, project_id: int) -> bool:
-    """Exclude other writers of a project until the transaction ends; False if it is deleted.
+def share_project(connection: sa.Connection, project_id: int) -> bool:
+    """Keep a project from being locked until the transaction ends; False if it is deleted.
 
-    All writes to a project rely on having one writer at a time.
+    Several writers share a project. Each locks the rows of the documents that it changes.
     """
-    query = sa.select(projects.c.id).where(projects.c.id == project_id).with_for_update()
+    return _lock(connection, project_id, "pg_advisory_xact_lock_shared")
+
+
+def lock_project(connection: sa.Connection, project_id: int) -> bool:
+    """Exclude all writers of a project until the transaction ends; False if it is deleted."""
+    return _lock(connection, project_id, "pg_advisory_xact_lock")
+
+
+def _lock(connection: sa.Connection, project_id: int, function: str) -> bool:
+    # SQLite has one writer at a time. Of two catalogs in a database, projects with the same
+    # number wait for each other, which is rare and harmless.
+    if connection.dialect.name == POSTGRES:
+        values = {"kind": _PROJECT_LOCK, "id": project_id & 0x7FFFFFFF}
+        driver.execute(connection, f"SELECT {function}(%(kind)s, %(id)s)", values)
+    query = sa.select(projects.c.id).where(projects.c.id == project_id)
     return connection.execute(query).first() is not None
 
 
 def ensure_project(connection: sa.Connection, name: str, *, root: str = "") -> ProjectRow:
-    """Return a project, created if it is missing, and lock it.
+    """Return a project, created if it is missing, and share it.
 
     A project without a root gets the given one. Another root is a conflict.
     """
-    known = find_project(connection, name, lock=True)
-    # It repeats if another writer created the project and deleted it at once.
-    while known is None:
+    known = find_project(connection, name)
+    # It repeats if another writer deleted the project just now.
+    while known is None or not share_project(connection, known.id):
         values = {
             "name": name,
             "name_sha": hash_name(name),
             "root": root,
             "seq": 0,
             "floor": 0,
+            "chunk_count": 0,
             "created_at": datetime.now(UTC),
         }
         insert_if_missing(connection, projects, values)
-        known = find_project(connection, name, lock=True)
+        known = find_project(connection, name)
     if root and known.root and known.root != root:
         raise ConflictError(
-            f"project {name!r} was indexed from {known.root}, not {root}; give this one another "
-            f"name with --project, or forget that one first"
+            f"project {name!r} was indexed from {known.root}, not {root}",
+            hint=Hint.RENAME_PROJECT,
         )
     if root and not known.root:
         connection.execute(sa.update(projects).where(projects.c.id == known.id).values(root=root))
         known = replace(known, root=root)
     return known
-
-
-def advance_seq(connection: sa.Connection, project_id: int, *, log_changes: bool) -> int:
-    """Return the next sequence number, inside the transaction that changes chunks.
-
-    `log_changes` stores its stamp for derived indexes that catch up.
-    """
-    seq = connection.execute(_NEXT_SEQ, {"b_id": project_id}).scalar()
-    if seq is None:
-        raise NotFoundError(
-            "the project was deleted while it was being written; index it again if that was not "
-            "intended"
-        )
-    if log_changes:
-        connection.execute(
-            sa.insert(sequences).values(project_id=project_id, seq=seq, stamp=secrets.randbits(62))
-        )
-    return int(seq)
 
 
 def drop_project(connection: sa.Connection, project_id: int) -> int:
@@ -156,19 +147,6 @@ def drop_project(connection: sa.Connection, project_id: int) -> int:
         connection.execute(sa.delete(table).where(table.c.project_id == project_id))
     connection.execute(sa.delete(projects).where(projects.c.id == project_id))
     return count
-
-
-def prune_removals(connection: sa.Connection, project_id: int, *, upto: int) -> None:
-    """Delete removals that the derived index contains; one that is behind has to be rebuilt."""
-    if connection.execute(
-        sa.delete(removals).where(removals.c.project_id == project_id, removals.c.seq <= upto)
-    ).rowcount:
-        connection.execute(
-            sa.update(projects).where(projects.c.id == project_id).values(floor=upto)
-        )
-    connection.execute(
-        sa.delete(sequences).where(sequences.c.project_id == project_id, sequences.c.seq < upto)
-    )
 
 
 def prune_embeddings(connection: sa.Connection) -> int:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 KNOWN_REVISIONS = ("0001",)  # oldest first; a test compares them with the migration scripts
 HEAD = KNOWN_REVISIONS[-1]
-WORD_TABLES = ("words", "word_counts", "word_totals")  # of PostgreSQL, made by the migration
+WORD_TABLES = ("words", "word_counts", "word_formats")  # of PostgreSQL, made by the migration
 APPLICATION_ID = 0x756E7370  # "unsp", in the header of our SQLite files
 
 metadata = sa.MetaData()
@@ -107,9 +107,10 @@ projects = sa.Table(
     sa.Column("name_sha", _Sha, nullable=False),
     # the indexed folder; empty if documents are given as text
     sa.Column("root", sa.Text, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),  # the last change of a chunk
-    # removals up to here are deleted; an index that is behind has to be rebuilt
+    sa.Column("seq", sa.BigInteger, nullable=False),  # number of the last change
+    # the change feed begins behind this number; an index that is behind has to be filled anew
     sa.Column("floor", sa.BigInteger, nullable=False),
+    sa.Column("chunk_count", sa.BigInteger, nullable=False),
     sa.Column("created_at", UtcTime, nullable=False),
     sa.UniqueConstraint("name_sha", name="uq_projects_name"),
     # ids are never reused: a derived folder of a deleted project must not match a new one
@@ -176,10 +177,11 @@ document_fields = sa.Table(
 chunks = sa.Table(
     "chunks",
     metadata,
-    # BIGINT also on SQLite, where INTEGER would be the rowid: ids are random, and rows of a
-    # kilobyte are written fastest one after the other.
+    # The key contains the project: ids of 63 bits would collide in a catalog of ten billion chunks.
+    # Partitions of PostgreSQL need that, too. BIGINT also on SQLite, where INTEGER would be the
+    # rowid: ids are random, and rows of a kilobyte are written fastest one after the other.
+    sa.Column("project_id", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("project_id", sa.BigInteger, nullable=False),
     _create_reference("document_id", "documents.id"),
     sa.Column("position", sa.Integer, nullable=False),
     sa.Column("start_offset", sa.Integer, nullable=False),
@@ -194,17 +196,19 @@ chunks = sa.Table(
     sa.Column("token_count", sa.Integer, nullable=False),
     # of the embedded text, which includes title and headings
     sa.Column("text_sha", _Sha, nullable=False),
-    sa.Column("seq", sa.BigInteger, nullable=False),
+    # of the transaction that stored it, see `sequences`
+    sa.Column("stamp", sa.BigInteger, nullable=False),
     sa.Column("text", sa.Text, nullable=False),
     # equal for duplicate texts
     sa.Column("copy_key", sa.BigInteger, nullable=False, server_default="0"),
-    sa.UniqueConstraint("document_id", "position", name="uq_chunks_position"),
-    sa.Index("ix_chunks_seq", "project_id", "seq"),
+    sa.UniqueConstraint("document_id", "position", "project_id", name="uq_chunks_position"),
+    sa.Index("ix_chunks_stamp", "project_id", "stamp"),
 )
 
+# The change feed. A transaction writes its rows with a random stamp, and gets the project's next
+# sequence number at its end. So writers do not wait for each other while they write. A catalog
+# that is restored from a backup reuses numbers, but not stamps.
 sequences = sa.Table(
-    # a random stamp per sequence number: a catalog restored from a backup reuses numbers, but not
-    # stamps
     "sequences",
     metadata,
     _create_reference("project_id", "projects.id", primary_key=True),
@@ -213,11 +217,24 @@ sequences = sa.Table(
 )
 
 removals = sa.Table(
-    "removals",
+    "removals",  # ids of deleted chunks
     metadata,
     _create_reference("project_id", "projects.id", primary_key=True),
-    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("stamp", sa.BigInteger, primary_key=True),
     sa.Column("chunk_id", sa.BigInteger, primary_key=True),
+)
+
+index_positions = sa.Table(
+    # how far an index outside the catalog's database has read the feed of a project
+    "index_positions",
+    metadata,
+    sa.Column("index", sa.String(100), primary_key=True),
+    # no reference: the index still has to drop a deleted project
+    sa.Column("project_id", sa.BigInteger, primary_key=True),
+    sa.Column("seq", sa.BigInteger, nullable=False),
+    sa.Column("stamp", sa.BigInteger, nullable=False),
+    sa.Column("filled_to", sa.BigInteger),  # last chunk id while the index is filled
+    sa.Column("epoch", sa.String(100), nullable=False),
 )
 
 embeddings = sa.Table(

@@ -33,6 +33,7 @@ _SELECT = sa.select(
 )
 _ACTIVE_ID = sa.select(spaces.c.id).where(spaces.c.active)
 _INPUTS = sa.select(
+    chunks.c.project_id,
     chunks.c.id,
     chunks.c.text_sha,
     documents.c.path,
@@ -74,6 +75,7 @@ class Space:
 class EmbeddingInput(NamedTuple):
     """Text to embed for a chunk, in parts."""
 
+    project_id: int
     id: int
     text_sha: bytes
     path: str
@@ -221,12 +223,15 @@ def has_missing(connection: sa.Connection, space_id: int, project_id: int | None
 
 
 def list_missing(
-    connection: sa.Connection, space_id: int, *, after: int, limit: int
+    connection: sa.Connection, space_id: int, *, after: EmbeddingInput | None = None, limit: int
 ) -> list[EmbeddingInput]:
-    """Return chunks without a vector in a space, by id."""
-    query = _INPUTS.where(chunks.c.id > after, _lacks_vector(space_id))
-    rows = connection.execute(query.order_by(chunks.c.id).limit(limit))
-    return [EmbeddingInput(*row) for row in rows]
+    """Return chunks without a vector in a space, by project and id."""
+    key = sa.tuple_(chunks.c.project_id, chunks.c.id)
+    query = _INPUTS.where(_lacks_vector(space_id))
+    if after is not None:
+        query = query.where(key > sa.tuple_(after.project_id, after.id))
+    rows = connection.execute(query.order_by(chunks.c.project_id, chunks.c.id).limit(limit))
+    return [EmbeddingInput._make(row) for row in rows]
 
 
 def sample_embeddings(
@@ -234,20 +239,23 @@ def sample_embeddings(
 ) -> Iterator[tuple[EmbeddingInput, bytes]]:
     """Yield up to `count` chunks from all over the catalog, with their vectors in a space.
 
-    Ids are distributed evenly, so each sample takes one step in the index.
+    Projects take turns. Ids are distributed evenly, so each sample takes one step in the index.
     """
+    owners = [row.id for row in projects.list_projects(connection)]
     query = _INPUTS.add_columns(embeddings.c.vector).join(
         embeddings,
         sa.and_(embeddings.c.text_sha == chunks.c.text_sha, embeddings.c.space_id == space_id),
     )
-    seen: set[int] = set()
-    for number in range(count):
-        row = connection.execute(
-            query.where(chunks.c.id >= number * (_ALL_IDS // count)).order_by(chunks.c.id).limit(1)
-        ).first()
-        if row is not None and row.id not in seen:
-            seen.add(row.id)
-            yield EmbeddingInput(*row[:-1]), row[-1]
+    seen: set[tuple[int, int]] = set()
+    for number in range(count if owners else 0):
+        is_next = sa.and_(
+            chunks.c.project_id == owners[number % len(owners)],
+            chunks.c.id >= number * (_ALL_IDS // count),
+        )
+        row = connection.execute(query.where(is_next).order_by(chunks.c.id).limit(1)).first()
+        if row is not None and (row.project_id, row.id) not in seen:
+            seen.add((row.project_id, row.id))
+            yield EmbeddingInput._make(row[:-1]), row[-1]
 
 
 def count_wrong_dimensions(connection: sa.Connection, space_id: int, dimension: int) -> int:

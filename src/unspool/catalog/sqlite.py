@@ -27,7 +27,7 @@ from unspool.catalog.sqlite_file import (
     measure_size,
     translate_errors,
 )
-from unspool.errors import AddressError, ConflictError, NotFoundError, UnspoolError
+from unspool.errors import AddressError, ConflictError, NotFoundError, ServiceError, UnspoolError
 
 NAME = "sqlite"
 
@@ -77,6 +77,11 @@ class SqliteCatalog(Catalog):
         except Timeout:
             yield False
             return
+        except OSError as error:
+            raise ServiceError(
+                f"{self.path.parent} cannot be written ({error.strerror}); free disk space or "
+                f"correct the permissions"
+            ) from error
         try:
             yield True
         finally:

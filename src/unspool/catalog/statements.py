@@ -25,6 +25,7 @@ _TYPE_NAMES: tuple[tuple[type[sa.types.TypeEngine[Any]], str], ...] = (
 )
 _T = TypeVar("_T")
 Rows = Sequence[tuple[object, ...]]
+IdsByProject = Mapping[int, Sequence[int]]  # ids of chunks
 
 
 def split_batches(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
@@ -87,6 +88,19 @@ def insert_if_missing(
     """Insert one row unless it exists. The values have the columns' Python types."""
     dialect = postgresql if connection.dialect.name == POSTGRES else sqlite
     connection.execute(dialect.insert(table).values(**values).on_conflict_do_nothing())
+
+
+def insert_missing_rows(
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    returning: Sequence[sa.ColumnElement[Any]],
+) -> Sequence[sa.Row[Any]]:
+    """Insert the rows that do not exist yet, and return columns of those that were inserted."""
+    dialect = postgresql if connection.dialect.name == POSTGRES else sqlite
+    statement = dialect.insert(table).on_conflict_do_nothing().returning(*returning)
+    return connection.execute(statement, rows).all()
 
 
 def lock_table(connection: sa.Connection, table: sa.Table, *, exclusive: bool) -> None:
@@ -166,23 +180,48 @@ class QueryByIds:
             query.where(column == sa.any_(sa.bindparam("ids", type_=sa.ARRAY(sa.BigInteger))))
         )
 
-    def fetch(self, connection: sa.Connection, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of the ids that exist, in any order."""
+    def fetch(
+        self, connection: sa.Connection, ids: Sequence[int], **values: object
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the ids that exist, in any order. `values` are of other parameters."""
         if connection.dialect.name == POSTGRES:
             if ids:
-                yield from self._by_array.fetch(connection, {"ids": list(ids)})
+                yield from self._by_array.fetch(connection, {"ids": list(ids), **values})
             return
         for batch in split_batches(ids):
             length = next(size for size in _LENGTHS if size >= len(batch))
             if length not in self._by_length:
-                values = [
+                names = [
                     sa.bindparam(f"id{number}", type_=sa.BigInteger) for number in range(length)
                 ]
-                self._by_length[length] = PreparedQuery(self._query.where(self._column.in_(values)))
+                self._by_length[length] = PreparedQuery(self._query.where(self._column.in_(names)))
             padded = (*batch, *[batch[-1]] * (length - len(batch)))
             yield from self._by_length[length].fetch(
-                connection, {f"id{number}": id_ for number, id_ in enumerate(padded)}
+                connection, {**values, **{f"id{number}": id_ for number, id_ in enumerate(padded)}}
             )
+
+
+def group_by_project(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the ids of (project, id) pairs by project."""
+    grouped: dict[int, list[int]] = {}
+    for project, id_ in pairs:
+        grouped.setdefault(project, []).append(id_)
+    return grouped
+
+
+class ChunkQuery:
+    """A query of chunks by project and id, compiled once."""
+
+    def __init__(self, query: sa.Select[Any], table: sa.FromClause) -> None:
+        is_own = table.c.project_id == sa.bindparam("project", type_=sa.BigInteger)
+        self._query = QueryByIds(query.where(is_own), table.c.id)
+
+    def fetch(
+        self, connection: sa.Connection, ids: IdsByProject, **values: object
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of the chunks that exist, in any order. `values` are other parameters."""
+        for project, own in ids.items():
+            yield from self._query.fetch(connection, own, project=project, **values)
 
 
 def _compile(query: sa.Select[Any], dialect: sa.Dialect) -> tuple[str, Sequence[str], bool]:

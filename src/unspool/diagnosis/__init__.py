@@ -19,7 +19,8 @@ from unspool.corpus import Corpus
 from unspool.domain.documents import Status
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import ConfigError, ConflictError, UnspoolError
-from unspool.session import open_cache, open_embedder
+from unspool.index.indexes import Indexes
+from unspool.session import check_settings, open_cache, open_embedder
 from unspool.settings import Settings
 from unspool.settings.folders import summarize_ignored_settings
 
@@ -56,6 +57,10 @@ def diagnose(settings: Settings) -> list[Check]:
     if settings.cache.address and embedder.ok:
         checks.append(_check_cache(settings))
     try:
+        check_settings(settings)
+    except UnspoolError as error:
+        return [*checks, make_failure("vectors", error)]
+    try:
         engine = _import_engine(settings)
         about: list[Check] = list(engine.check_catalog(settings))
     except UnspoolError as error:
@@ -63,16 +68,7 @@ def diagnose(settings: Settings) -> list[Check]:
         return [*checks, Check(name="catalog", ok=False, detail=str(error), cure=cure)]
     checks += about
     passed = {check.name for check in about if check.ok}
-    if settings.vectors.address:
-        checks.append(
-            Check(
-                name="vectors",
-                ok=False,
-                detail="an address for vectors is set",
-                cure="leave UNSPOOL_VECTORS empty",
-            )
-        )
-    elif embedder.ok and passed.issuperset(engine.REQUIRED):
+    if embedder.ok and passed.issuperset(engine.REQUIRED):
         checks += _check_content(settings, engine)
     return checks
 
@@ -162,7 +158,7 @@ def _check_cache(settings: Settings) -> Check:
     try:
         cache = open_cache(settings, open_embedder(settings)[0])
         assert cache is not None
-        is_reachable = cache.answers()
+        is_reachable = cache.is_reachable()
         cache.close()
     except UnspoolError as error:
         return make_failure("cache", error)
@@ -189,16 +185,26 @@ def _check_content(settings: Settings, engine: Any) -> Iterator[Check]:
         with Corpus(settings) as corpus:
             yield _check_spaces(corpus)
             for status in corpus.status():
-                row = corpus._project(status.name)
-                yield engine.check_index(
-                    corpus._resources.catalog, corpus._resources.session.store, row, status
-                )
+                row = corpus._find(status.name)
+                indexes = corpus._resources.session.indexes
+                yield engine.check_index(corpus._resources.catalog, indexes, row, status)
+                yield from _check_vectors(indexes, row.id, status)
                 yield _check_documents(corpus, row.id, status)
     except ConflictError as error:
         yield make_failure("vector space", error)
     except UnspoolError as error:
         cure = "run doctor again; if it still fails, restore the catalog from a backup"
         yield Check(name="projects", ok=False, detail=str(error), cure=cure)
+
+
+def _check_vectors(indexes: Indexes, project_id: int, status: ProjectStatus) -> Iterator[Check]:
+    """Check that a vector index outside the catalog's database contains a project's points."""
+    if indexes.outside is None:
+        return
+    damage = "; ".join(indexes.outside.find_damage(project_id))
+    cure = "start it or correct UNSPOOL_VECTORS, then run unspool repair" if damage else ""
+    detail = damage or f"{indexes.name} answers, {status.waiting} chunks wait for it"
+    yield Check(name=f"vectors of {status.name}", ok=not damage, detail=detail, cure=cure)
 
 
 def _check_spaces(corpus: Corpus) -> Check:

@@ -14,7 +14,9 @@ from unspool.catalog.projects import ProjectRow
 from unspool.diagnosis import check_revision, make_failure
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
-from unspool.index.postgres.store import PostgresStore
+from unspool.index.follower import TAIL_LIMIT
+from unspool.index.indexes import Indexes
+from unspool.index.vectors.pgvector import PgvectorIndex
 from unspool.settings import Settings
 
 REQUIRED = ("server", "migrations")  # checks that must pass before projects are checked
@@ -165,14 +167,18 @@ def _check_replica(settings: Settings) -> Check:
 
 
 def check_index(
-    catalog: PostgresCatalog, store: PostgresStore | None, row: ProjectRow, status: ProjectStatus
+    catalog: PostgresCatalog, indexes: Indexes, row: ProjectRow, status: ProjectStatus
 ) -> Check:
     """Check that a project's vectors and words are complete, and that its index is valid."""
     name, detail = f"index of {status.name}", f"{status.chunks} chunks"
-    if status.waiting:
+    if status.waiting > (0 if indexes.outside is None else TAIL_LIMIT):
         detail += f", {status.waiting} without a vector or words"
         return Check(name=name, ok=False, detail=detail, cure="unspool repair creates them")
-    if store is None:
+    if problems := indexes.find_damage(row.id):
+        detail += f", {', '.join(problems)}"
+        return Check(name=name, ok=False, detail=detail, cure="unspool repair corrects that")
+    store = indexes.vectors.index
+    if not isinstance(store, PgvectorIndex):
         return Check(name=name, ok=True, detail=detail)
     with catalog.read() as connection:
         ok, about = store.describe_index(connection, row.id, status.chunks)

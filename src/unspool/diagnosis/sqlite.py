@@ -18,7 +18,8 @@ from unspool.catalog.window_file import get_window_path
 from unspool.diagnosis import check_revision
 from unspool.domain.reports import Check, ProjectStatus
 from unspool.errors import UnspoolError
-from unspool.index.embedded.store import TAIL_LIMIT, EmbeddedStore
+from unspool.index.follower import TAIL_LIMIT
+from unspool.index.indexes import Indexes
 from unspool.settings import Settings
 
 MIN_FREE_BYTES, MIN_FREE_SHARE = 500_000_000, 0.05
@@ -122,7 +123,7 @@ def _read_revision(connection: sqlite3.Connection, path: Path) -> str:
 
 
 def check_index(
-    catalog: SqliteCatalog, store: EmbeddedStore | None, row: ProjectRow, status: ProjectStatus
+    catalog: SqliteCatalog, indexes: Indexes, row: ProjectRow, status: ProjectStatus
 ) -> Check:
     """Check that a project's derived folder exists, is intact, and is up to date.
 
@@ -131,7 +132,7 @@ def check_index(
     folder = catalog.get_folder("derived") / f"p{row.id}"
     # every run creates a folder, a few small writes do not need one
     is_expected = bool(status.chunks > TAIL_LIMIT or (status.chunks and row.root))
-    if problem := _find_problem(folder, store, row, status, is_expected=is_expected):
+    if problem := _find_problem(folder, indexes, row, status, is_expected=is_expected):
         cure = "unspool repair rebuilds it; so does the next search"
         detail = f"{folder} is {problem}"
         return Check(name=f"index of {status.name}", ok=False, detail=detail, cure=cure)
@@ -146,7 +147,7 @@ def check_index(
 
 def _find_problem(
     folder: Path,
-    store: EmbeddedStore | None,
+    indexes: Indexes,
     row: ProjectRow,
     status: ProjectStatus,
     *,
@@ -155,10 +156,9 @@ def _find_problem(
     """Describe a missing, damaged or incomplete folder; '' if there is no problem."""
     if not folder.is_dir():
         return "missing" if is_expected else ""
-    if store is not None and (damage := store.find_damage(row.id)):
+    if damage := indexes.find_damage(row.id):
         more = f" and {len(damage) - MAX_PROBLEMS} more" if len(damage) > MAX_PROBLEMS else ""
         return f"damaged: {', '.join(damage[:MAX_PROBLEMS])}{more}"
-    is_empty = store is None or store.get_position(row.id) < 0
-    if status.chunks and status.waiting >= status.chunks and is_empty:
+    if status.chunks and status.waiting >= status.chunks and not indexes.is_filled(row.id):
         return "incomplete or of another version"
     return ""

@@ -25,8 +25,25 @@ class VectorOptions:
 
     address: str = option(
         "",
-        "address of the vector index; empty means inside the catalog's database",
+        "address of the vector store, see `unspool stores`; empty: in the catalog's database",
         variable="UNSPOOL_VECTORS",
+    )
+    key: str = option(
+        "", "API key for the vector store", secret=True, variable="UNSPOOL_VECTORS_KEY"
+    )
+    timeout_s: int = option(
+        30,
+        "seconds that a call to the vector store may take",
+        low=1,
+        high=600,
+        variable="UNSPOOL_VECTORS_TIMEOUT_S",
+    )
+    retries: int = option(
+        2,
+        "repetitions of a call to the vector store that may succeed later",
+        low=0,
+        high=20,
+        variable="UNSPOOL_VECTORS_RETRIES",
     )
     metric: Metric = option(
         Metric.COSINE, "metric that compares vectors", variable="UNSPOOL_VECTOR_METRIC"

@@ -1,112 +1,101 @@
-"""Port of a store: both retrievers over a catalog, and the methods that keep them up to date."""
+"""List of the vector stores: capabilities, driver, and what is missing to use each."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Collection
-from typing import Any, Protocol
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from importlib import metadata
 
-from sqlalchemy.engine import Connection
-
-from unspool.catalog import Catalog
-from unspool.catalog.content import Changes
-from unspool.catalog.projects import ProjectRow, ProjectVersion
-from unspool.domain.reports import OnProgress
+from unspool.domain.reports import StoreStatus
+from unspool.errors import UnspoolError
+from unspool.index import vectors
 from unspool.index.options import VectorOptions
-from unspool.index.ports import VectorIndex, WordIndex
+from unspool.index.ports import Capabilities, Versioned
+from unspool.index.vectors import Adapter
 
-# by the catalog's engine
-_STORES = {"sqlite": "unspool.index.embedded.store", "postgresql": "unspool.index.postgres.store"}
-
-
-class IndexStore(VectorIndex, Protocol):
-    """Vectors and words of one vector space. A catalog alone is enough to rebuild them."""
-
-    @property
-    def name(self) -> str:
-        """Name of the store."""
-
-    @property
-    def space_id(self) -> int:
-        """Id of the vector space."""
-
-    @property
-    def catches_up(self) -> bool:
-        """True if changes are indexed later, by sequence number.
-
-        Otherwise the store takes part in the transactions that change chunks.
-        """
-
-    @property
-    def words(self) -> WordIndex:
-        """Word index over the same chunks."""
-
-    def apply_changes(self, connection: Connection, project: int, changes: Changes) -> None:
-        """Index changes in the transaction that stores them; do nothing if changes are indexed
-        later.
-        """
-
-    def delete_project(self, connection: Connection, project: int) -> None:
-        """Delete a project's rows in the transaction that deletes the project."""
-
-    def catch_up(
-        self, project: ProjectRow | ProjectVersion, on_progress: OnProgress | None = None
-    ) -> int:
-        """Make everything searchable that was committed when the project's row was read.
-
-        Returns the number of chunks that are not searchable yet.
-        """
-
-    def flush(self, project: int) -> None:
-        """Index what a long run has stored so far, unless another process is writing."""
-
-    def finish_run(
-        self, project: int, *, put: int | None = None, on_progress: OnProgress | None = None
-    ) -> str:
-        """Index what a run has stored, or what `put` chunks of small writes have added.
-
-        Returns a warning if something failed although everything is stored and searchable.
-        """
-
-    def repair(
-        self, project: int, *, verify: bool = False, on_progress: OnProgress | None = None
-    ) -> bool:
-        """Rebuild everything that is missing or damaged.
-
-        With `verify` every file is read to find damage.
-        """
-
-    def build_space(self, project: int, *, on_progress: OnProgress | None = None) -> bool:
-        """Build this space's vectors while another space is searched.
-
-        Returns False if the catalog does not contain all of them yet.
-        """
-
-    def complete_space(self, connection: Connection, project: int) -> None:
-        """Index the changes since `build_space`, in the transaction that activates this space."""
-
-    def drop_space(self, connection: Connection) -> None:
-        """Delete this space's vectors, in the transaction that deletes the space."""
-
-    def sweep_spaces(self, spaces_kept: Collection[int]) -> None:
-        """Delete the remaining files of deleted spaces, after the transaction."""
-
-    def count_pending(self, connection: Connection, project: int) -> int:
-        """Return the number of chunks that are not indexed yet."""
-
-    def take_warnings(self) -> list[str]:
-        """Return the warnings about repairs since the last call."""
-
-    def get_position(self, project: int) -> int:
-        """Return the sequence number of the last indexed change, if changes are indexed later."""
+# of the catalog's own database, by engine
+_BUILT_IN = {
+    "sqlite": (
+        "embedded",
+        Adapter("unspool.index.vectors.flat:FlatIndex", address="sqlite:///FILE"),
+    ),
+    "postgresql": (
+        "postgresql",
+        Adapter(
+            "unspool.index.vectors.pgvector:PgvectorIndex",
+            driver="psycopg",
+            extra="postgres",
+            address="postgresql://USER@HOST/DATABASE",
+        ),
+    ),
+}
 
 
-def open_store(
-    catalog: Catalog, *, space_id: int, space: str, dimension: int, options: VectorOptions
-) -> IndexStore:
-    """Return the store of a catalog's engine, for one vector space."""
-    module: Any = importlib.import_module(_STORES[catalog.engine_name])
-    store: IndexStore = module.open_store(
-        catalog, space_id=space_id, space=space, dimension=dimension, options=options
+def list_stores(options: VectorOptions, database: str) -> list[StoreStatus]:
+    """Return all stores for the settings of vectors and the address of a catalog.
+
+    Only the server in use is called. A store without its driver or server is listed, too.
+    """
+    own = "sqlite" if database.startswith("sqlite") else "postgresql"
+    scheme = vectors.get_adapter_name(options.address)
+    stores = []
+    for engine, (name, adapter) in _BUILT_IN.items():
+        settings = [] if engine == own else [f"UNSPOOL_DATABASE={adapter.address}"]
+        if scheme:
+            settings.append("UNSPOOL_VECTORS=")
+        stores.append(_describe(name, adapter, settings))
+    for name, adapter in vectors.list_adapters().items():
+        settings = [] if name == scheme else [f"UNSPOOL_VECTORS={adapter.address or f'{name}://'}"]
+        status = _describe(name, adapter, settings)
+        stores.append(_add_health(status, options) if status.in_use else status)
+    return stores
+
+
+def _add_health(status: StoreStatus, options: VectorOptions) -> StoreStatus:
+    """Ask the server for its version. The code of an error tells no address to strangers."""
+    try:
+        index = vectors.open_vectors(options, collection="unspool_health", dimension=1)
+        try:
+            server = index.read_version() if isinstance(index, Versioned) else ""
+        finally:
+            index.close()
+    except UnspoolError as error:
+        return replace(status, health=error.code)
+    return replace(status, server=server, health="ok")
+
+
+def _describe(name: str, adapter: Adapter, settings: list[str]) -> StoreStatus:
+    """Return the status of a store. It is in use if no setting is missing."""
+    capabilities: Mapping[str, bool | int | str | list[str]] = {}
+    driver, missing = _find_version(adapter), list(settings)
+    if adapter.driver and not driver:
+        missing.insert(0, f"pip install 'unspool[{adapter.extra}]'")
+    else:
+        try:
+            capabilities = _encode(adapter.capabilities)
+        except (ImportError, AttributeError) as error:  # in the package of another author
+            missing.insert(0, f"{adapter.target} cannot be imported: {error}")
+    return StoreStatus(
+        name=name,
+        in_use=not settings,
+        capabilities=capabilities,
+        driver=driver,
+        missing=tuple(missing),
     )
-    return store
+
+
+def _encode(facts: Capabilities) -> dict[str, bool | int | str | list[str]]:
+    """Return capabilities as JSON values. Sets become sorted lists."""
+    values = {one.name: getattr(facts, one.name) for one in fields(facts)}
+    return {
+        name: sorted(map(str, value)) if isinstance(value, frozenset) else value
+        for name, value in values.items()
+    }
+
+
+def _find_version(adapter: Adapter) -> str:
+    """Return the package of the driver with its version; empty if it needs none or lacks it."""
+    packages = [adapter.package] if adapter.package else []
+    if adapter.driver:
+        packages = metadata.packages_distributions().get(adapter.driver, [])[:1]
+    return "".join(f"{package} {metadata.version(package)}" for package in packages)

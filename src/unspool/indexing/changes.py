@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from unspool.catalog.documents import DocumentState
-from unspool.domain.documents import Origin, Status
+from unspool.domain.documents import DocumentOrigin, Kind, Status
+from unspool.domain.prepared import SkippedFile
 from unspool.domain.reports import Skip
 from unspool.sources.folders import Found
 
@@ -32,47 +33,40 @@ class PendingFile:
 class RunPlan:
     """Work of one run over a folder."""
 
-    removed: list[DocumentState]
     new: list[PendingFile] = field(default_factory=list)
     # known documents whose size, time, recipe or status differs
     suspect: list[PendingFile] = field(default_factory=list)
+    known: dict[str, DocumentState] = field(default_factory=dict)  # the suspect ones, by path
+    removed: set[DocumentState] = field(default_factory=set)
     unchanged: int = 0
-    busy: list[str] = field(default_factory=list)
+    busy: int = 0
     skips: list[Skip] = field(default_factory=list)  # by an earlier run, and still valid
+    outdated: list[str] = field(default_factory=list)  # paths of skips of missing files
 
 
 def plan_run(
-    found: Sequence[Found],
-    known: Mapping[str, DocumentState],
+    found: Iterable[Found],
+    known: Iterable[DocumentState],
     *,
     recipe: str,
     live_runs: frozenset[int],
     unread: Sequence[str] = (),
     scanned_at: datetime | None = None,
-    known_skips: Mapping[str, tuple[int, int, Skip]] | None = None,
+    known_skips: Iterable[SkippedFile] = (),
 ) -> RunPlan:
     """Assign every file and every known document to one of the cases above."""
-    paths = {file.path for file in found}
-    plan = RunPlan(
-        removed=[
-            state
-            for path, state in known.items()
-            if path not in paths and _is_removable(state, unread, live_runs, scanned_at)
-        ]
-    )
-    for file in found:
-        state = known.get(file.path)
-        if state is None:
-            skip = (known_skips or {}).get(file.path)
-            if skip is not None and skip[:2] == (file.size_bytes, file.modified_ns):
-                plan.skips.append(skip[2])
-            else:
-                plan.new.append(PendingFile(found=file))
-        elif state.is_conversation:
+    plan = RunPlan()
+    files = {file.path: file for file in found}
+    for state in known:
+        file = files.pop(state.path, None)
+        if file is None:
+            if _is_removable(state, unread, live_runs, scanned_at):
+                plan.removed.add(state)
+        elif state.kind is Kind.CHAT:
             detail = "a conversation of this project has the same name"
             plan.skips.append(Skip(path=file.path, reason="conversation", detail=detail))
         elif _is_busy(state, live_runs):
-            plan.busy.append(file.path)
+            plan.busy += 1
         elif state.status is Status.INDEXED and (
             (state.size_bytes, state.modified_ns, state.recipe)
             == (file.size_bytes, file.modified_ns, recipe)
@@ -81,6 +75,16 @@ def plan_run(
         else:
             known_sha = _get_trusted_sha(state, recipe)
             plan.suspect.append(PendingFile(found=file, known_sha=known_sha))
+            plan.known[file.path] = state
+    for one in known_skips:
+        file = files.get(one.path)
+        if file is None:
+            plan.outdated.append(one.path)
+        elif (file.size_bytes, file.modified_ns) == (one.size_bytes, one.modified_ns):
+            plan.skips.append(one.skip)
+            del files[one.path]
+    plan.new += (PendingFile(found=file) for file in files.values())
+    plan.suspect.sort(key=lambda file: file.found.path)
     return plan
 
 
@@ -108,4 +112,4 @@ def _is_removable(
         scanned_at is not None and state.indexed_at is not None and state.indexed_at >= scanned_at
     )
     is_uncertain = is_unread or is_newer or _is_busy(state, live_runs)
-    return state.origin is Origin.FILE and not is_uncertain
+    return state.origin is DocumentOrigin.FILE and not is_uncertain

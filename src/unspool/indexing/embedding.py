@@ -12,14 +12,14 @@ import numpy as np
 from unspool.catalog.statements import split_batches
 from unspool.domain.prepared import PreparedDocument
 from unspool.embedders.base import Embedder, is_cut
-from unspool.embedders.cache import Kind, RedisCache
+from unspool.embedders.cache import RedisCache, TextRole
 from unspool.errors import InputError
 from unspool.indexing.preparing import FailedFile, Outcome, collect_passages
 
-CHEAP_BATCH = 64  # texts; larger split_batches are slower with the static embedder
-# split_batches of a model in this process that are embedded together, to sort texts by length
+CHEAP_BATCH = 64  # texts; larger batches are slower with the static embedder
+# batches of a model in this process that are embedded together, to sort texts by length
 LOCAL_BATCHES = 8
-CALLS_AHEAD = 2  # split_batches for each concurrent call to a server
+CALLS_AHEAD = 2  # batches for each concurrent call to a server
 
 LookUp = Callable[[Iterable[bytes]], set[bytes]]
 SaveVectors = Callable[[Mapping[bytes, bytes]], None]
@@ -54,7 +54,7 @@ class PassageEmbedder:
         return batch * CALLS_AHEAD * int(getattr(embedder, "concurrency", 1))
 
     def embed_results(self, results: Iterable[list[Outcome]]) -> Iterator[list[Outcome]]:
-        """Group results into full split_batches, and add the vectors of their documents."""
+        """Group results into full batches, and add the vectors of their documents."""
         for outcomes in group_outcomes(results, chunks=self.batch_size):
             yield self.embed_documents(outcomes)
 
@@ -80,7 +80,7 @@ class PassageEmbedder:
             return {}
         if self.prove is not None:
             self.prove()
-        vectors = self.cache.get(Kind.PASSAGE, missing) if self.cache else {}
+        vectors = self.cache.get(TextRole.PASSAGE, missing) if self.cache else {}
         self.truncated_count += sum(is_cut(self.embedder, passages[sha]) for sha in vectors)
         if vectors and self.save:
             self.save(vectors)
@@ -96,7 +96,7 @@ class PassageEmbedder:
             if self.save:
                 self.save(new)
             if self.cache:
-                self.cache.put(Kind.PASSAGE, new)
+                self.cache.put(TextRole.PASSAGE, new)
         return vectors
 
     def _embed_separately(self, outcomes: Sequence[Outcome], error: InputError) -> list[Outcome]:

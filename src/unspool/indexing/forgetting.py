@@ -6,34 +6,35 @@ from collections.abc import Sequence
 
 from sqlalchemy.engine import Connection
 
-from unspool.catalog import Catalog, content, projects, spaces
-from unspool.index.stores import IndexStore
+from unspool.catalog import Catalog, content, documents, projects, spaces
+from unspool.catalog.feed import Changes
+from unspool.index.indexes import Indexes
 
 
 def forget_documents(
-    catalog: Catalog, store: IndexStore, project_id: int, ids: Sequence[int]
+    catalog: Catalog, indexes: Indexes, project_id: int, ids: Sequence[int]
 ) -> int:
     """Remove documents, and return how many of them still existed."""
 
     def forget(connection: Connection) -> int:
-        projects.lock_project(connection, project_id)
-        spaces.check_active(connection, store.space_id)
-        removed = content.delete_documents(
-            connection, project_id, ids, log_changes=store.catches_up
-        )
-        store.apply_changes(connection, project_id, removed.changes)
-        return removed.documents
+        projects.share_project(connection, project_id)
+        spaces.check_active(connection, indexes.space_id)
+        documents.lock_documents(connection, ids)
+        changes = Changes(project_id)
+        count = content.delete_documents(connection, ids, changes)
+        indexes.publish(connection, changes)
+        return count
 
     return catalog.transact(forget)
 
 
-def forget_project(catalog: Catalog, store: IndexStore, project_id: int) -> int:
+def forget_project(catalog: Catalog, indexes: Indexes, project_id: int) -> int:
     """Remove a project, and return how many documents it had."""
 
     def forget(connection: Connection) -> int:
         projects.lock_project(connection, project_id)
-        spaces.check_active(connection, store.space_id)
-        store.delete_project(connection, project_id)
+        spaces.check_active(connection, indexes.space_id)
+        indexes.delete_project(connection, project_id)
         return projects.drop_project(connection, project_id)
 
     def prune(connection: Connection) -> None:
@@ -44,5 +45,5 @@ def forget_project(catalog: Catalog, store: IndexStore, project_id: int) -> int:
     count = catalog.transact(forget)
     # in its own transaction, because it blocks every writer that embeds
     catalog.transact(prune)
-    store.drop(project_id)
+    indexes.drop(project_id)
     return count

@@ -10,6 +10,7 @@ from itertools import chain
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import Catalog, content, documents, projects, spaces
+from unspool.catalog.feed import Changes
 from unspool.catalog.schema import embeddings
 from unspool.catalog.statements import lock_table
 from unspool.domain.documents import Document
@@ -17,10 +18,11 @@ from unspool.domain.prepared import PreparedConversation, PreparedDocument
 from unspool.domain.reports import IndexReport, Masked
 from unspool.embedders.base import Embedder
 from unspool.embedders.cache import RedisCache
-from unspool.index.stores import IndexStore
+from unspool.index.indexes import Indexes
 from unspool.indexing.embedding import PassageEmbedder, SaveVectors, add_vectors
 from unspool.indexing.preparing import Chunker, collect_passages, prepare_document
-from unspool.sources.secrets.masking import limit_warnings, redact_address, warn_about_secrets
+from unspool.sources.reading import mask_value
+from unspool.sources.secrets.masking import limit_warnings, warn_about_secrets
 
 # Chunks between commits to the index. Each commit leaves a segment that is merged later.
 FLUSH_CHUNKS = 8_000
@@ -31,10 +33,10 @@ SMALL_WRITE = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexer:
-    """Resources of a writer: a catalog with the store and the embedder that belong to it."""
+    """Resources of a writer: a catalog with its indexes and their embedder."""
 
     catalog: Catalog
-    store: IndexStore
+    indexes: Indexes
     embedder: Embedder
     opened_as: str  # setting that opens the same embedder in another process; empty without one
     cache: RedisCache | None
@@ -71,7 +73,7 @@ class Indexer:
     def look_up(self, shas: Iterable[bytes]) -> set[bytes]:
         """Return the fingerprints of passages that have a vector."""
         with self.catalog.read() as connection:
-            return spaces.find_known_texts(connection, self.store.space_id, shas)
+            return spaces.find_known_texts(connection, self.indexes.space_id, shas)
 
     def save_vectors(self, vectors: Mapping[bytes, bytes]) -> None:
         """Save vectors before the documents that need them."""
@@ -79,37 +81,24 @@ class Indexer:
         def save(connection: Connection) -> None:
             lock_table(connection, embeddings, exclusive=False)
             # an inactive space may be dropped already
-            spaces.check_active(connection, self.store.space_id)
-            spaces.insert_embeddings(connection, self.store.space_id, vectors)
+            spaces.check_active(connection, self.indexes.space_id)
+            spaces.insert_embeddings(connection, self.indexes.space_id, vectors)
 
         self.catalog.transact(save)
 
-    def apply_changes(
-        self, connection: Connection, project_id: int, changes: content.Changes
-    ) -> None:
-        """Update the store within the transaction of a short write."""
-        self.store.apply_changes(connection, project_id, changes)
-        self.prune_removals(connection, project_id)
-
-    def prune_removals(self, connection: Connection, project_id: int) -> None:
-        """Delete the removals that a store has read from the change feed."""
-        if self.store.catches_up:
-            position = self.store.get_position(project_id)
-            projects.prune_removals(connection, project_id, upto=position)
-
     def flush_chunks(self, project_id: int, *, written: int, flushed: int) -> int:
-        """Let the store catch up during a long write.
+        """Let the indexes catch up during a long write.
 
         `written` and `flushed` count chunks. Returns the new value of `flushed`.
         """
         if written - flushed < FLUSH_CHUNKS:
             return flushed
-        self.store.flush(project_id)
+        self.indexes.flush(project_id)
         return written
 
 
 def put_documents(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
-    """IndexStore documents of one project in one transaction. They are findable afterwards."""
+    """Store documents of one project in one transaction. They are findable afterwards."""
     started = time.monotonic()
     unembedded = [prepare_document(document, indexer.chunker) for document in given]
     passages = indexer.create_passage_embedder(size=len(given))
@@ -120,23 +109,24 @@ def put_documents(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
 
     def write(connection: Connection) -> tuple[int, int, content.StoredDocuments]:
         row = projects.ensure_project(connection, given[0].project)
+        ids, new = documents.ensure_documents(connection, row.id, paths)
         documents.check_versions(connection, row.id, versions)
         documents.check_not_conversations(connection, row.id, paths)
-        ids, new = documents.ensure_documents(connection, row.id, paths)
+        changes = Changes(row.id)
         stored = content.store_documents(
             connection,
             row,
             prepared,
-            claimed=ids,
+            changes,
+            ids=ids,
             new=new,
-            space_id=indexer.store.space_id,
-            log_changes=indexer.store.catches_up,
+            space_id=indexer.indexes.space_id,
         )
-        indexer.apply_changes(connection, row.id, stored.changes)
+        indexer.indexes.publish(connection, changes)
         return row.id, len(new), stored
 
     project_id, added, stored = indexer.catalog.transact(write)
-    indexer.store.finish_run(project_id, put=stored.chunks)
+    warning = indexer.indexes.finish_run(project_id, put=stored.chunks)
     masked, exposed = report_secrets("path", prepared)
     return IndexReport(
         project=given[0].project,
@@ -146,7 +136,7 @@ def put_documents(indexer: Indexer, given: Sequence[Document]) -> IndexReport:
         embedded=stored.embedded + passages.saved_count,
         seconds=round(time.monotonic() - started, 3),
         masked=tuple(masked),
-        warnings=(*passages.warnings, *limit_warnings(exposed)),
+        warnings=(*passages.warnings, *limit_warnings(exposed), *filter(None, [warning])),
     )
 
 
@@ -156,7 +146,7 @@ def report_secrets(
     """Return the masked secrets of documents, and warnings about secrets in their addresses."""
     exposed = warn_about_secrets(noun, (one.path for one in prepared))
     masked = [
-        replace(one, path=redact_address(one.path)) if exposed else one
+        replace(one, path=mask_value(one.path)) if exposed else one
         for document in prepared
         for one in document.masked
     ]

@@ -1,4 +1,4 @@
-"""Indexing of a folder: scan, compare, prepare in workers, embed in split_batches, write, settle.
+"""Indexing of a folder: scan, compare, prepare in workers, embed in batches, write, settle.
 
 A run can be killed at any time and repeated.
 """
@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import content, documents, projects, spaces
+from unspool.catalog.feed import Changes
 from unspool.catalog.statements import split_batches
-from unspool.domain.prepared import PreparedDocument
+from unspool.domain.prepared import PreparedDocument, SkippedFile
 from unspool.domain.reports import Failure, IndexReport, OnProgress, Progress
 from unspool.embedders.tokens import TokenCounting
 from unspool.errors import ServiceError
@@ -32,7 +33,6 @@ from unspool.indexing.indexer import Indexer, report_secrets
 from unspool.indexing.preparing import (
     FailedFile,
     Outcome,
-    SkippedFile,
     UnchangedFile,
     chunk_readings,
     prepare_small_files,
@@ -44,7 +44,8 @@ from unspool.sources.secrets.masking import limit_warnings
 INLINE_FILES, INLINE_BYTES = 64, 1_500_000
 BATCH_FILES, BATCH_BYTES = 32, 400_000  # one task of a worker
 COMMIT_CHUNKS, COMMIT_DOCUMENTS, COMMIT_SECONDS = 2_000, 400, 2.0  # one transaction
-CLAIM_FILES = 512
+# Two runs of a project share its files in groups of this size (bench/writers.py).
+CLAIM_FILES = 128
 
 NEEDS_EXTRA = "needs extra"
 _COUNTS = ("added", "updated", "unchanged", "removed", "failed", "busy", "chunks", "embedded")
@@ -74,8 +75,9 @@ def index_folder(
             on_progress=lambda count: emit(Progress(task="scanning", done=count, total=0)),
         )
         run = FolderRun(indexer, emit)
-        run.begin(project, source or str(root), token, scanned, scanned_at)
+        run.begin(project, source or str(root), token)
         try:
+            run.compare(scanned, scanned_at)
             run.index_files()
         except BaseException:
             with suppress(ServiceError):  # the first error is the one to report
@@ -97,12 +99,11 @@ class FolderRun:
 
     project: projects.ProjectRow
     run_id: int
-    known: Mapping[str, documents.DocumentState]  # documents at the start, by path
     plan: RunPlan
 
     def __init__(self, indexer: Indexer, emit: OnProgress) -> None:
         self.indexer = indexer
-        self.store = indexer.store
+        self.indexes = indexer.indexes
         self.emit = emit
         self.passages = indexer.create_passage_embedder(save=self._save_vectors)
         self.reports: list[IndexReport] = []  # of parts of the run
@@ -110,44 +111,55 @@ class FolderRun:
         self.chunks = 0
         self.flushed = 0  # chunks
 
-    def begin(
-        self, project: str, root: str, token: str, scanned: Scan, scanned_at: datetime
-    ) -> None:
-        """Compare the folder with the catalog, and register the run and its files."""
+    def begin(self, project: str, root: str, token: str) -> None:
+        """Register the run."""
 
-        def begin(connection: Connection) -> int:
-            self.project = projects.ensure_project(connection, project, root=root)
-            spaces.check_active(connection, self.store.space_id)
-            self.run_id = projects.begin_run(connection, self.project.id, token)
-            self.known = documents.load_states(connection, self.project.id)
-            self.plan = self._compare(connection, scanned, scanned_at)
-            stale = [self.known[file.found.path].id for file in self.plan.suspect]
-            new = [file.found.path for file in self.plan.new]
-            documents.queue_documents(connection, self.project.id, new=new, stale=stale)
-            return self._remove(connection, [state.id for state in self.plan.removed])
+        def begin(connection: Connection) -> tuple[projects.ProjectRow, int]:
+            row = projects.ensure_project(connection, project, root=root)
+            return row, projects.begin_run(connection, row.id, token)
 
-        removed = self.indexer.catalog.transact(begin)
+        self.project, self.run_id = self.indexer.catalog.transact(begin)
+
+    def compare(self, scanned: Scan, scanned_at: datetime) -> None:
+        """Compare the folder with the catalog, and store the plan."""
+        catalog, project_id = self.indexer.catalog, self.project.id
+        recipe = self.indexer.chunker.recipe
+        with catalog.read() as connection:
+            self.plan = plan_run(
+                scanned.found,
+                documents.stream_states(connection, project_id),
+                recipe=recipe,
+                live_runs=projects.list_live_runs(connection, project_id) - {self.run_id},
+                unread=scanned.unread,
+                scanned_at=scanned_at,
+                known_skips=documents.stream_skips(connection, project_id, recipe=recipe),
+            )
+        removed = catalog.transact(self._apply_plan)
+        for paths in split_batches(file.found.path for file in self.plan.new):
+            queue = partial(documents.ensure_documents, project_id=project_id, paths=paths)
+            catalog.transact(queue)
         self._report(
             removed=removed,
             unchanged=self.plan.unchanged,
-            busy=len(self.plan.busy),
+            busy=self.plan.busy,
             skips=(*scanned.skips, *self.plan.skips),
         )
 
-    def _compare(self, connection: Connection, scanned: Scan, scanned_at: datetime) -> RunPlan:
-        project_id, recipe = self.project.id, self.indexer.chunker.recipe
-        known_skips = documents.load_skips(connection, project_id, recipe=recipe)
-        vanished = known_skips.keys() - {file.path for file in scanned.found}
-        documents.delete_skips(connection, project_id, list(vanished))
-        return plan_run(
-            scanned.found,
-            self.known,
-            recipe=recipe,
-            live_runs=projects.list_live_runs(connection, project_id) - {self.run_id},
-            unread=scanned.unread,
-            scanned_at=scanned_at,
-            known_skips=known_skips,
-        )
+    def _apply_plan(self, connection: Connection) -> int:
+        """Mark suspect documents, delete those of missing files, and return their number.
+
+        Documents that other writers have changed since they were compared stay.
+        """
+        project_id, changes = self.project.id, Changes(self.project.id)
+        projects.share_project(connection, project_id)
+        spaces.check_active(connection, self.indexes.space_id)
+        documents.delete_skips(connection, project_id, self.plan.outdated)
+        suspect = documents.lock_unchanged(connection, project_id, {*self.plan.known.values()})
+        documents.mark_stale(connection, suspect)
+        missing = documents.lock_unchanged(connection, project_id, self.plan.removed)
+        removed = content.delete_documents(connection, missing, changes)
+        self.indexes.publish(connection, changes)
+        return removed
 
     def index_files(self) -> None:
         """Prepare, embed and write every file of the plan.
@@ -178,7 +190,7 @@ class FolderRun:
             yield from _split([file for file in group if file.found.path in claimed])
 
     def _claim_paths(self, paths: Sequence[str], connection: Connection) -> dict[str, int]:
-        projects.lock_project(connection, self.project.id)
+        projects.share_project(connection, self.project.id)
         live = projects.list_live_runs(connection, self.project.id)
         claimed = documents.claim_documents(connection, self.project.id, self.run_id, paths, live)
         projects.renew_run(connection, self.run_id)
@@ -202,7 +214,7 @@ class FolderRun:
         return workers.WorkerConfig(
             database=indexer.catalog.address,
             options=indexer.catalog.options,
-            space_id=self.store.space_id,
+            space_id=self.indexes.space_id,
             embedder=indexer.opened_as if can_embed else "",
             counts=can_embed or counter is not None,
             max_tokens=indexer.embedder.max_tokens,
@@ -241,56 +253,45 @@ class FolderRun:
         Another process may have removed or replaced the others since they were claimed.
         """
         project_id = self.project.id
-        projects.lock_project(connection, project_id)
-        spaces.check_active(connection, self.store.space_id)
-        ids = documents.find_claims(connection, project_id, [o.path for o in outcomes], self.run_id)
+        projects.share_project(connection, project_id)
+        spaces.check_active(connection, self.indexes.space_id)
+        ids = documents.lock_claims(connection, project_id, [o.path for o in outcomes], self.run_id)
+        changes = Changes(project_id)
         owned = [outcome for outcome in outcomes if outcome.path in ids]
         stored = content.store_documents(
             connection,
             self.project,
             _select(owned, PreparedDocument),
-            claimed=ids,
-            space_id=self.store.space_id,
-            log_changes=self.store.catches_up,
+            changes,
+            ids=ids,
+            space_id=self.indexes.space_id,
         )
-        self.store.apply_changes(connection, project_id, stored.changes)
-        self._touch(connection, ids, _select(owned, UnchangedFile))
-        self._skip(connection, ids, _select(owned, SkippedFile))
-        failed = _select(owned, FailedFile)
-        documents.record_failures(connection, [(ids[one.path], one.error) for one in failed])
-        projects.renew_run(connection, self.run_id)
-        return owned, stored
-
-    def _touch(
-        self, connection: Connection, ids: Mapping[str, int], unchanged: Sequence[UnchangedFile]
-    ) -> None:
-        if unchanged:
-            # filters may compare the modification times, which have changed
-            projects.advance_seq(connection, self.project.id, log_changes=self.store.catches_up)
+        unchanged = _select(owned, UnchangedFile)
         documents.refresh_documents(
             connection, [(ids[one.path], one.modified_ns, one.size_bytes) for one in unchanged]
         )
+        # filters may compare the modification times, which have changed
+        changes.has_documents |= bool(unchanged)
+        self._skip(connection, ids, _select(owned, SkippedFile), changes)
+        failed = _select(owned, FailedFile)
+        documents.record_failures(connection, [(ids[one.path], one.error) for one in failed])
+        projects.renew_run(connection, self.run_id)
+        self.indexes.publish(connection, changes)
+        return owned, stored
 
     def _skip(
-        self, connection: Connection, ids: Mapping[str, int], skipped: Sequence[SkippedFile]
+        self,
+        connection: Connection,
+        ids: Mapping[str, int],
+        skipped: Sequence[SkippedFile],
+        changes: Changes,
     ) -> None:
         # The next run reads a file again that needs an extra, because it may be installed by then.
-        lasting = [
-            (one.skip, one.size_bytes, one.modified_ns)
-            for one in skipped
-            if one.skip.reason != NEEDS_EXTRA
-        ]
+        lasting = [one for one in skipped if one.skip.reason != NEEDS_EXTRA]
         documents.record_skips(
             connection, self.project.id, lasting, recipe=self.indexer.chunker.recipe
         )
-        self._remove(connection, [ids[one.path] for one in skipped])
-
-    def _remove(self, connection: Connection, ids: Sequence[int]) -> int:
-        removed = content.delete_documents(
-            connection, self.project.id, ids, log_changes=self.store.catches_up
-        )
-        self.store.apply_changes(connection, self.project.id, removed.changes)
-        return removed.documents
+        content.delete_documents(connection, [ids[one.path] for one in skipped], changes)
 
     def _report_batch(
         self, owned: Sequence[Outcome], stored: content.StoredDocuments, *, lost: int
@@ -298,15 +299,14 @@ class FolderRun:
         prepared = _select(owned, PreparedDocument)
         skips = [one.skip for one in _select(owned, SkippedFile)]
         failures = [Failure(path=one.path, error=one.error) for one in _select(owned, FailedFile)]
-        updated = sum(
-            one.path in self.known and bool(self.known[one.path].sha256) for one in prepared
-        )
+        known = self.plan.known
+        updated = sum(one.path in known and bool(known[one.path].sha256) for one in prepared)
         masked, exposed = report_secrets("path", prepared)
         self._report(
             added=stored.documents - updated,
             updated=updated,
             unchanged=len(_select(owned, UnchangedFile)),
-            removed=sum(skip.path in self.known for skip in skips),
+            removed=sum(skip.path in known for skip in skips),
             failed=len(failures),
             busy=lost,
             chunks=stored.chunks,
@@ -337,12 +337,9 @@ class FolderRun:
         )
 
     def settle(self, *, unread: int) -> list[str]:
-        """Let the store catch up, and return warnings. `unread` counts folders."""
+        """Let the indexes catch up, and return warnings. `unread` counts folders."""
         self._report(embedded=self.passages.saved_count)
-        warning = self.store.finish_run(self.project.id, on_progress=self.emit)
-        if self.store.catches_up:
-            prune = partial(self.indexer.prune_removals, project_id=self.project.id)
-            self.indexer.catalog.transact(prune)
+        warning = self.indexes.finish_run(self.project.id, on_progress=self.emit)
         warnings = [*self.passages.warnings, *([warning] if warning else [])]
         if unread:
             noun = "folder" if unread == 1 else "folders"

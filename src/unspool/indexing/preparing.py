@@ -11,8 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from unspool import chunking
-from unspool.domain.documents import Document, Kind, Origin, Piece, nanoseconds, sha256
-from unspool.domain.prepared import PreparedChunk, PreparedDocument, embedded_text, text_fingerprint
+from unspool.domain.documents import Document, DocumentOrigin, Kind, Piece, nanoseconds, sha256
+from unspool.domain.prepared import (
+    PreparedChunk,
+    PreparedDocument,
+    SkippedFile,
+    compose_passage,
+    hash_text,
+)
 from unspool.domain.reports import Skip
 from unspool.errors import UnspoolError
 from unspool.indexing.changes import PendingFile
@@ -91,19 +97,6 @@ class FailedFile:
 
     path: str
     error: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkippedFile:
-    """A file whose content is not worth indexing, with its size and time at the scan."""
-
-    skip: Skip
-    size_bytes: int
-    modified_ns: int
-
-    @property
-    def path(self) -> str:
-        return self.skip.path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +208,7 @@ def prepare_document(document: Document, chunker: Chunker) -> PreparedDocument:
         _build_document(document.path, reading, chunker),
         metadata=mask_metadata(document.metadata),
         modified_ns=None if document.modified is None else nanoseconds(document.modified),
-        origin=Origin.TEXT,
+        origin=DocumentOrigin.TEXT,
     )
 
 
@@ -233,7 +226,7 @@ def _build_document(path: str, reading: Reading, chunker: Chunker) -> PreparedDo
         language=language,
         kind=kind,
         recipe=chunker.recipe,
-        origin=Origin.FILE,
+        origin=DocumentOrigin.FILE,
         chunks=tuple(build_chunk(piece, reading.text, kind, title) for piece in pieces),
         masked=reading.masked,
     )
@@ -243,7 +236,7 @@ def build_chunk(piece: Piece, text: str, kind: Kind, title: str = "") -> Prepare
     """Cut a piece out of a text, and fingerprint the passage that is embedded for it."""
     own = text[piece.start : piece.end]
     passage = build_passage(kind, title, piece.headings, piece.symbol, own)
-    return PreparedChunk(piece=piece, text=own, text_sha=text_fingerprint(passage))
+    return PreparedChunk(piece=piece, text=own, text_sha=hash_text(passage))
 
 
 def build_passage(kind: str, title: str, headings: Sequence[str], symbol: str, text: str) -> str:
@@ -254,7 +247,7 @@ def build_passage(kind: str, title: str, headings: Sequence[str], symbol: str, t
     """
     if kind == Kind.CHAT:
         return text
-    return embedded_text(
+    return compose_passage(
         title=title[:100],
         headings=tuple(heading[:60] for heading in headings[-3:]),
         symbol=symbol[:60],

@@ -24,7 +24,7 @@ from unspool.embedders.cache import RedisCache
 from unspool.embedders.model import SAME
 from unspool.embedders.options import OverLimit
 from unspool.errors import ConflictError, InputError, ServiceError
-from unspool.index.stores import IndexStore
+from unspool.index.indexes import Indexes
 from unspool.indexing.embedding import PassageEmbedder
 from unspool.indexing.preparing import build_passage
 
@@ -34,7 +34,7 @@ ROUNDS = 8
 CHEAP_PAGE = 2_000
 SAMPLE = 16  # texts that are embedded again to verify their vectors
 
-OpenStore = Callable[[spaces.Space], IndexStore]
+OpenIndexes = Callable[[spaces.Space], Indexes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Reembedder:
     embedder: Embedder
     setting: str
     cache: RedisCache | None
-    open_store: OpenStore
+    open_indexes: OpenIndexes
 
 
 def plan_reembedding(resources: Reembedder) -> ReembedPlan:
@@ -89,7 +89,7 @@ def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> Ree
         )
         emit = on_progress or (lambda progress: None)
         if not space.active:
-            ReembedRun(catalog, space, passages, emit).switch(resources.open_store)
+            ReembedRun(catalog, space, passages, emit).switch(resources.open_indexes)
     with catalog.read() as connection:
         kept = [str(one) for one in spaces.list_spaces(connection) if not one.active]
         rows = projects.list_projects(connection)
@@ -108,23 +108,21 @@ def reembed(resources: Reembedder, on_progress: OnProgress | None = None) -> Ree
     )
 
 
-def drop_inactive_spaces(catalog: Catalog, open_store: OpenStore) -> list[str]:
+def drop_inactive_spaces(catalog: Catalog, open_indexes: OpenIndexes) -> list[str]:
     """Delete the vectors of every embedder but the active one, and return the embedders."""
     with _occupy(catalog):
         with catalog.read() as connection:
             known = spaces.list_spaces(connection)
-        # The active one last: its sweep also removes files of an attempt that was killed here.
-        for space in sorted(known, key=lambda one: one.active):
-            with closing(open_store(space)) as store:
-                if space.active:
-                    store.sweep_spaces({space.id})
-                else:
-                    catalog.transact(partial(_drop, space, store))
+        for space in known:
+            if not space.active:
+                with closing(open_indexes(space)) as indexes:
+                    indexes.clear()
+                    catalog.transact(partial(_drop, space, indexes))
     return [str(space) for space in known if not space.active]
 
 
-def _drop(space: spaces.Space, store: IndexStore, connection: Connection) -> None:
-    store.drop_space(connection)
+def _drop(space: spaces.Space, indexes: Indexes, connection: Connection) -> None:
+    indexes.destroy(connection)
     spaces.drop_space(connection, space.id)
 
 
@@ -149,19 +147,19 @@ class ReembedRun:
     emit: OnProgress
     rejected: list[tuple[spaces.EmbeddingInput, InputError]] = field(default_factory=list)
 
-    def switch(self, open_store: OpenStore) -> None:
+    def switch(self, open_indexes: OpenIndexes) -> None:
         """Embed, build, verify and activate. Repeat while others write faster."""
         is_verified = False
-        with closing(open_store(self.space)) as store:
+        with closing(open_indexes(self.space)) as indexes:
             for number in count(1):
                 is_last = number >= ROUNDS
                 self._embed_all()
-                if not self._build(store) and not is_last:
+                if not self._build(indexes) and not is_last:
                     continue
                 if not is_verified:
                     self._verify()
                     is_verified = True
-                if self.catalog.transact(partial(self._activate, store, is_last)):
+                if self.catalog.transact(partial(self._activate, indexes, is_last)):
                     return
 
     def _embed_all(self) -> None:
@@ -181,7 +179,7 @@ class ReembedRun:
             )
 
     def _read_pages(self) -> Iterator[list[spaces.EmbeddingInput]]:
-        after = -1
+        after = None
         # texts in a transaction
         limit = CHEAP_PAGE if self.passages.embedder.is_cheap else self.passages.batch_size
         while True:
@@ -190,7 +188,7 @@ class ReembedRun:
             if not page:
                 return
             yield page
-            after = page[-1].id
+            after = page[-1]
 
     def _embed_page(self, page: Sequence[spaces.EmbeddingInput]) -> int:
         """Embed passages, save their vectors and return how many.
@@ -213,10 +211,10 @@ class ReembedRun:
     def _embed(self, page: Sequence[spaces.EmbeddingInput]) -> dict[bytes, bytes]:
         return self.passages.embed_missing({one.text_sha: rebuild_passage(one) for one in page})
 
-    def _build(self, store: IndexStore) -> bool:
+    def _build(self, indexes: Indexes) -> bool:
         with self.catalog.read() as connection:
             rows = projects.list_projects(connection)
-        return all(store.build_space(row.id, on_progress=self.emit) for row in rows)
+        return all(indexes.fill(row.id, self.emit) for row in rows)
 
     def _verify(self) -> None:
         """Check the length of every vector, and embed a sample again to compare."""
@@ -244,19 +242,19 @@ class ReembedRun:
                 "embedder, drop its vectors with `unspool reembed --drop-old`, and begin again"
             )
 
-    def _activate(self, store: IndexStore, is_last: bool, connection: Connection) -> bool:
+    def _activate(self, indexes: Indexes, is_last: bool, connection: Connection) -> bool:
         """Activate the space in one transaction.
 
         Return False if others have written passages without a vector, except in the last round.
         """
         spaces.lock_all_projects(connection)
         limit = self.passages.batch_size
-        while page := spaces.list_missing(connection, self.space.id, after=-1, limit=limit):
+        while page := spaces.list_missing(connection, self.space.id, limit=limit):
             if not is_last:
                 return False
             spaces.insert_embeddings(connection, self.space.id, self._embed(page))
         for row in projects.list_projects(connection):
-            store.complete_space(connection, row.id)
+            indexes.complete(connection, row.id)
         spaces.activate_space(connection, self.space.id)
         return True
 

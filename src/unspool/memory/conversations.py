@@ -12,17 +12,19 @@ from unspool.domain.conversations import (
     Conversation,
     ConversationRecord,
     Message,
+    check_conversations,
     check_files,
-    check_saved,
 )
-from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path, check_project
+from unspool.domain.documents import MAX_NUMBER, Chunk, Kind, check_path
 from unspool.domain.filters import Filter
+from unspool.domain.keys import Role
 from unspool.domain.reports import OnProgress, RememberReport
 from unspool.errors import InputError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
+    from unspool.access.projects import ProjectAccess
     from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
     from unspool.session import Resources
@@ -37,9 +39,9 @@ class Conversations:
     The default project is that of the settings, else 'conversations'.
     """
 
-    def __init__(self, resources: Resources, project: str) -> None:
+    def __init__(self, resources: Resources, access: ProjectAccess) -> None:
         self._resources = resources
-        self._project = project or DEFAULT_PROJECT
+        self._access = access
 
     def save(self, *conversations: Conversation) -> RememberReport:
         """Store conversations, all or none. Those of the same id are replaced.
@@ -48,9 +50,12 @@ class Conversations:
         """
         from unspool.memory import saving
 
-        check_saved(conversations)
-        return self._emit(
-            self._resources.write(lambda indexer: saving.remember(indexer, conversations))
+        check_conversations(conversations)
+        return self._access.write(
+            "remember",
+            {one.project for one in conversations},
+            lambda indexer: saving.remember(indexer, conversations),
+            purpose="storing conversations",
         )
 
     def load(
@@ -66,13 +71,13 @@ class Conversations:
         """
         from unspool.memory import saving
 
-        paths = check_files(files)
-        name = project or self._project
-        check_project(name)
-        return self._emit(
-            self._resources.write(
-                lambda indexer: saving.load(indexer, paths, project=name, on_progress=on_progress)
-            )
+        self._access.scope.require_owner("importing files")
+        paths, name = check_files(files), self._name(project)
+        return self._access.write(
+            "remember",
+            [name],
+            lambda indexer: saving.load(indexer, paths, project=name, on_progress=on_progress),
+            purpose="storing conversations",
         )
 
     def append(self, id: str, *messages: Message, project: str | None = None) -> RememberReport:
@@ -85,9 +90,12 @@ class Conversations:
 
         if not messages:
             raise InputError("no message was given; append takes at least one")
-        name = project or self._project
-        return self._emit(
-            self._resources.write(lambda indexer: saving.append(indexer, name, id, messages))
+        name = self._name(project)
+        return self._access.write(
+            "remember",
+            [name],
+            lambda indexer: saving.append(indexer, name, id, messages),
+            purpose="storing messages",
         )
 
     def get(
@@ -109,16 +117,7 @@ class Conversations:
 
     def exists(self, id: str, *, project: str | None = None) -> bool:
         """Return True if there is a conversation of that id."""
-        from unspool.catalog import conversations
-
-        check_path(id, "conversation id")
-        return self._read(
-            project,
-            lambda connection, row: (
-                conversations.find_document_id(connection, row.id, id) is not None
-            ),
-            False,
-        )
+        return self.get(id, project=project, last=0) is not None
 
     def list(
         self, *, project: str | None = None, skip: int = 0, limit: int = 100
@@ -168,17 +167,14 @@ class Conversations:
             return None  # no database could look for it
         stored = self._read(
             project,
-            lambda connection, row: chunk_rows.load_chunks(connection, [chunk_id]).get(chunk_id),
+            lambda connection, row: chunk_rows.load_chunks(connection, {row.id: [chunk_id]}).get(
+                chunk_id
+            ),
             None,
         )
-        found = None if stored is None else stored.chunk
-        return (
-            found
-            if found is not None
-            and found.project == (project or self._project)
-            and found.kind is Kind.CHAT
-            else None
-        )
+        if stored is None or stored.chunk.kind is not Kind.CHAT:
+            return None
+        return stored.chunk
 
     def delete(self, id: str, *, project: str | None = None) -> bool:
         """Delete a conversation with its messages; return False if there was none."""
@@ -190,30 +186,28 @@ class Conversations:
             return None if known is None else (row.id, known)
 
         check_path(id, "conversation id")
+        self._access.scope.require(Role.WRITE, "removing conversations")
         known = self._read(project, find, None)
         if known is None:
             return False
         return (
             self._resources.write(
                 lambda indexer: forgetting.forget_documents(
-                    indexer.catalog, indexer.store, known[0], [known[1]]
+                    indexer.catalog, indexer.indexes, known[0], [known[1]]
                 )
             )
             > 0
         )
 
-    def _emit(self, report: RememberReport) -> RememberReport:
-        return self._resources.emit_report("remember", report, failed=report.bad_count)
+    def _name(self, project: str | None) -> str:
+        return self._access.name(project or None, default=DEFAULT_PROJECT, task="a conversation")
 
     def _read(
         self, project: str | None, read: Callable[[Connection, ProjectRow], _T], otherwise: _T
     ) -> _T:
-        from unspool.catalog import projects
-
-        name = project or self._project
-        check_project(name)
+        name = self._name(project)
         with self._resources.catalog.read() as connection:
-            row = projects.find_project(connection, name)
+            row = self._access.find(connection, name)
             return otherwise if row is None else read(connection, row)
 
 
@@ -223,7 +217,7 @@ def describe_unknown_names(
     """Yield a note for each conversation or speaker of a filter that does not exist."""
     from unspool.catalog import conversations
 
-    names = [filters.values_of(condition, field) for field in ("conversation", "speaker")]
+    names = [filters.list_values(condition, field) for field in ("conversation", "speaker")]
     if any(names):
         with catalog.read() as connection:
             missing, silent = conversations.find_unknown(connection, project_ids, *names)

@@ -19,12 +19,12 @@ from unspool.domain.history import (
     HistoryPage,
     Record,
     Retention,
+    build_history_page,
     check_body,
     check_range,
     check_stream,
-    checked_time,
     fingerprint,
-    page_of,
+    normalize_time,
     span,
 )
 
@@ -102,7 +102,7 @@ class MemoryHistory:
             Excerpt(number=number, at=at, sha=sha, length=len(body), text=body)
             for at, number, sha, body in self._list_newest(*span(limit, offset))
         ]
-        return page_of(self.stream, excerpts, limit=limit, offset=offset, full=full)
+        return build_history_page(self.stream, excerpts, limit=limit, offset=offset, full=full)
 
     def count(self) -> int:
         """Return the number of readable records."""
@@ -150,7 +150,7 @@ def prepare_record(stream: str, body: str, at: datetime | None) -> Record:
     return Record(
         stream=stream,
         number=0,
-        at=checked_time(at),
+        at=normalize_time(at),
         body=mask_value(body),
         warnings=tuple(warn_about_secrets("stream", [stream])),
     )

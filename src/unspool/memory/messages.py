@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from unspool.domain.conversations import Conversation, Message, chained, fingerprint
+from unspool.domain.conversations import Conversation, Message, chain_fingerprints, fingerprint
 from unspool.domain.documents import Kind, Lines, Piece
 from unspool.domain.prepared import PreparedChunk, PreparedConversation, PreparedMessage
 from unspool.domain.reports import Masked
@@ -15,6 +15,8 @@ from unspool.indexing.preparing import Chunker, build_chunk
 from unspool.sources.reading import mask_metadata, mask_text, mask_value
 
 MAX_TITLE = 300
+# Longer messages are chunked in segments. Splitting 8 million equal characters at once took 630 MB.
+SEGMENT_CHARS = 2**20
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
     "January",
@@ -81,7 +83,7 @@ def fingerprint_conversation(conversation: Conversation, recipe: str) -> str:
         sorted(conversation.metadata.items()),
     )
     beginning = hashlib.sha256(repr((recipe, *head)).encode("utf-8", "surrogatepass")).hexdigest()
-    return chained(beginning, map(fingerprint, conversation.messages))
+    return chain_fingerprints(beginning, map(fingerprint, conversation.messages))
 
 
 def format_day(moment: datetime) -> str:
@@ -101,29 +103,30 @@ def collect_passages(prepared: Sequence[PreparedConversation]) -> dict[bytes, st
 
 def _chunk_message(message: Message, chunker: Chunker) -> list[PreparedChunk]:
     """Return one chunk for a message, or several if it is longer than a chunk may be."""
-    text = message.text
-    start, end = len(text) - len(text.lstrip()), len(text.rstrip())
-    if start >= end:
-        return []
-    pieces: list[Piece] = []
-    # a much longer text is not counted, only split
-    if end - start <= 16 * chunker.limit:
-        tokens = chunker.counter.count_tokens(text[start:end])
-        if tokens <= chunker.limit:
-            pieces = [Piece(start=start, end=end, lines=Lines(1, 1), token_count=tokens)]
     headings = () if message.at is None else (format_day(message.at),)
     return [
         build_chunk(
             Piece(
-                start=piece.start,
-                end=piece.end,
+                start=offset + piece.start,
+                end=offset + piece.end,
                 lines=Lines(1, 1),
                 token_count=piece.token_count,
                 headings=headings,
                 symbol=message.speaker,
             ),
-            text,
+            message.text,
             Kind.CHAT,
         )
-        for piece in pieces or chunker.chunk(text, language="markdown", kind=Kind.DOCS)
+        for offset in range(0, len(message.text), SEGMENT_CHARS)
+        for piece in _split_text(message.text[offset : offset + SEGMENT_CHARS], chunker)
     ]
+
+
+def _split_text(text: str, chunker: Chunker) -> list[Piece]:
+    start, end = len(text) - len(text.lstrip()), len(text.rstrip())
+    # a much longer text is not counted, only split
+    if start < end <= start + 16 * chunker.limit:
+        tokens = chunker.counter.count_tokens(text[start:end])
+        if tokens <= chunker.limit:
+            return [Piece(start=start, end=end, lines=Lines(1, 1), token_count=tokens)]
+    return chunker.chunk(text, language="markdown", kind=Kind.DOCS) if start < end else []

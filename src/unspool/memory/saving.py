@@ -5,7 +5,6 @@ Each conversation is stored completely or not at all.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,8 +14,13 @@ from typing import NamedTuple
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import conversations as stored
-from unspool.catalog import projects
-from unspool.catalog.conversation_content import StoredConversations, store_conversations
+from unspool.catalog import documents, projects
+from unspool.catalog.conversation_content import (
+    ConversationChangedError,
+    StoredConversations,
+    store_conversations,
+)
+from unspool.catalog.feed import Changes
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
 from unspool.domain.reports import BadRecord, OnProgress, RememberReport
@@ -30,10 +34,6 @@ from unspool.sources.secrets.masking import limit_warnings, warn_about_secrets
 _TRIES = 20
 
 
-class ConversationChangedError(Exception):
-    """Another process changed a conversation after it was prepared. Prepare it again."""
-
-
 class SaveResult(NamedTuple):
     """Result of one transaction."""
 
@@ -44,12 +44,12 @@ class SaveResult(NamedTuple):
 
 def remember(indexer: Indexer, given: Sequence[Conversation]) -> RememberReport:
     """Store conversations of one project in one transaction. They are findable afterwards."""
-    started = time.monotonic()
     counts = ImportCounts()
     project_id = save(indexer, given, counts)
-    if counts.chunks and project_id is not None:
-        indexer.store.finish_run(project_id, put=counts.chunks)
-    return counts.report(given[0].project, time.monotonic() - started)
+    if counts.totals["chunks"] and project_id is not None:
+        warning = indexer.indexes.finish_run(project_id, put=counts.totals["chunks"])
+        counts.warnings += filter(None, [warning])
+    return counts.report(given[0].project)
 
 
 def append(indexer: Indexer, project: str, id_: str, given: Sequence[Message]) -> RememberReport:
@@ -58,19 +58,23 @@ def append(indexer: Indexer, project: str, id_: str, given: Sequence[Message]) -
     Earlier messages are not read. A message whose id is stored already is left out, so a caller
     can safely send it again.
     """
-    started = time.monotonic()
     counts = ImportCounts()
     conversation = Conversation(project=project, id=id_, messages=given)
     prepared = messages.prepare_conversation(conversation, start=0, chunker=indexer.chunker)
     vectors = _embed(indexer, [prepared], counts)
-    result = indexer.catalog.transact(partial(_append, indexer, project, prepared, vectors))
-    counts.duplicates = len(given) - result.written.messages
+    write = partial(_append, indexer, project, prepared, vectors)
+    try:
+        result = indexer.catalog.transact(write)
+    except ConversationChangedError:  # another process has created it meanwhile
+        result = indexer.catalog.transact(write)
+    counts.totals["duplicates"] = len(given) - result.written.messages
     if result.written.messages:
-        indexer.store.finish_run(result.project_id, put=result.written.chunks)
+        warning = indexer.indexes.finish_run(result.project_id, put=result.written.chunks)
+        counts.warnings += filter(None, [warning])
         _count(counts, [prepared], result)
     else:
-        counts.unchanged = 1
-    return counts.report(project, time.monotonic() - started)
+        counts.totals["unchanged"] = 1
+    return counts.report(project)
 
 
 def load(
@@ -81,7 +85,6 @@ def load(
     on_progress: OnProgress | None = None,
 ) -> RememberReport:
     """Import exports of conversations. An unreadable record is reported, the rest imported."""
-    started = time.monotonic()
     counts = ImportCounts()
     project_id, flushed = None, 0
     for batch in loading.read_batches(
@@ -89,10 +92,12 @@ def load(
     ):
         project_id = _save_batch(indexer, batch, counts) or project_id
         if project_id is not None:
-            flushed = indexer.flush_chunks(project_id, written=counts.chunks, flushed=flushed)
+            flushed = indexer.flush_chunks(
+                project_id, written=counts.totals["chunks"], flushed=flushed
+            )
     if project_id is not None:
-        counts.warnings += filter(None, [indexer.store.finish_run(project_id)])
-    return counts.report(project, time.monotonic() - started)
+        counts.warnings += filter(None, [indexer.indexes.finish_run(project_id)])
+    return counts.report(project)
 
 
 def _save_batch(
@@ -123,7 +128,7 @@ def save(indexer: Indexer, given: Sequence[Conversation], counts: ImportCounts) 
         prepared = _prepare_changes(indexer, given)
         unchanged = len(given) - len(prepared)
         if not prepared:
-            counts.unchanged += unchanged
+            counts.totals["unchanged"] += unchanged
             return None
         vectors |= _embed(indexer, prepared, counts, known=vectors)
         try:
@@ -132,7 +137,7 @@ def save(indexer: Indexer, given: Sequence[Conversation], counts: ImportCounts) 
             )
         except ConversationChangedError:
             continue
-        counts.unchanged += unchanged
+        counts.totals["unchanged"] += unchanged
         _count(counts, prepared, result)
         return result.project_id
     raise ConflictError(
@@ -185,7 +190,7 @@ def _embed(
     passages = indexer.create_passage_embedder(size=len(missing))
     vectors = passages.embed_missing(missing)
     counts.warnings += passages.warnings
-    counts.embedded += passages.saved_count
+    counts.totals["embedded"] += passages.saved_count
     return vectors
 
 
@@ -198,6 +203,7 @@ def _append(
 ) -> SaveResult:
     """Write the messages that are not stored yet."""
     row = projects.ensure_project(connection, project)
+    documents.lock_paths(connection, row.id, [prepared.path])
     heads = stored.load_heads(connection, row.id, [prepared.path])
     head = heads.get(prepared.path)
     new = (
@@ -221,6 +227,7 @@ def _replace(
 ) -> SaveResult:
     """Write conversations in place of those with the same ids."""
     row = projects.ensure_project(connection, project)
+    documents.lock_paths(connection, row.id, [one.path for one in prepared])
     heads = stored.load_heads(connection, row.id, [one.path for one in prepared])
     for one in prepared:
         head = heads.get(one.path)
@@ -239,28 +246,32 @@ def _write(
     *,
     append: bool = False,
 ) -> SaveResult:
+    changes = Changes(row.id)
     written = store_conversations(
         connection,
         row,
         prepared,
         heads,
         vectors,
-        space_id=indexer.store.space_id,
-        log_changes=indexer.store.catches_up,
+        changes,
+        space_id=indexer.indexes.space_id,
         append=append,
     )
-    indexer.apply_changes(connection, row.id, written.changes)
+    indexer.indexes.publish(connection, changes)
     return SaveResult(row.id, len(heads), written)
 
 
 def _count(
     counts: ImportCounts, prepared: Sequence[PreparedConversation], result: SaveResult
 ) -> None:
-    counts.updated += result.existing
-    counts.added += len(prepared) - result.existing
-    counts.messages += result.written.messages
-    counts.chunks += result.written.chunks
-    counts.embedded += result.written.embedded
+    written = result.written
+    counts.totals.update(
+        updated=result.existing,
+        added=len(prepared) - result.existing,
+        messages=written.messages,
+        chunks=written.chunks,
+        embedded=written.embedded,
+    )
     for one in prepared:
         masked, exposed = report_secrets("conversation id", [one])
         counts.masked += masked

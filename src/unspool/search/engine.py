@@ -24,10 +24,11 @@ from unspool.domain.queries import Page
 from unspool.domain.reports import OnProgress
 from unspool.embedders.base import Embedder, is_cut
 from unspool.errors import ServiceError, SweptContinuationError
+from unspool.index.indexes import Indexes
 from unspool.index.ports import Vectors
-from unspool.index.stores import IndexStore
 from unspool.search.options import SearchOptions
 from unspool.search.pages import BuiltPage, build_page
+from unspool.search.plan import make_plan
 from unspool.search.queries import EmbeddedQuery, QueryCache
 from unspool.search.request import PageRequest, SearchRequest, list_versions
 from unspool.search.retrieve import CandidateCache, Retrievers
@@ -50,6 +51,7 @@ _SIGNED_WARNING = (
     "the continuation carries the ranking itself, because nothing can be written beside the "
     "catalog; `unspool doctor` tells more"
 )
+_FALLBACK_WARNING = "only words were searched: {}"
 _WAITING_WARNING = (
     "{} chunks are stored but not in the index yet, so they were not searched; ask again soon, "
     "or see `unspool doctor`"
@@ -74,7 +76,7 @@ class SearchEngine:
         self,
         *,
         catalog: Catalog,
-        store: IndexStore,
+        indexes: Indexes,
         embedder: Embedder,
         windows: WindowStore | None,
         queries: QueryCache,
@@ -84,7 +86,7 @@ class SearchEngine:
         concurrency: int = CONCURRENCY,
     ) -> None:
         self._catalog = catalog
-        self._store = store
+        self._indexes = indexes
         self._embedder = embedder
         self._windows = windows
         self._queries = queries
@@ -98,8 +100,8 @@ class SearchEngine:
         self._page_slots = threading.BoundedSemaphore(concurrency)
         self._retrievers = Retrievers(
             catalog=catalog,
-            vectors=store,
-            words=store.words,
+            vectors=indexes.vectors,
+            words=indexes.words,
             cache=CandidateCache(),
             executor=self._executor,
         )
@@ -112,18 +114,37 @@ class SearchEngine:
     def search(
         self, request: SearchRequest, *, caller: str, on_progress: OnProgress | None = None
     ) -> Page:
-        """Rank a window, freeze it, and return its first page."""
+        """Rank a window, freeze it, and return its first page.
+
+        If meaning cannot be searched, words are, if the options say so.
+        """
+        try:
+            return self._search(request, caller, on_progress)
+        except ServiceError as error:
+            plan = request.plan
+            if self._options.fallback == "fail" or not (plan.uses_vectors and plan.terms):
+                raise
+            words = make_plan(plan.query, alpha=0.0, limit=request.limit, depth=request.depth)
+            page = self._search(replace(request, plan=words), caller, on_progress)
+            warning = _FALLBACK_WARNING.format(error)
+            return replace(page, warnings=(warning, *page.warnings))
+
+    def _search(self, request: SearchRequest, caller: str, on_progress: OnProgress | None) -> Page:
         timings = _Timings(begun=time.perf_counter())
         query = self._embed(request, timings)
         vector = None if query is None else query.vector
-        waiting = sum(self._store.catch_up(project, on_progress) for project in request.projects)
-        request = replace(request, space_id=self._store.space_id)
+        words_only = not request.plan.uses_vectors
+        waiting = sum(
+            self._indexes.catch_up(project, on_progress, words_only=words_only)
+            for project in request.projects
+        )
+        request = replace(request, space_id=self._indexes.space_id)
         with self._search_slots:
             begun = time.perf_counter()
             request, first = self._rank_stable(request, vector)
             timings.search_s, timings.is_searched = time.perf_counter() - begun, True
             built = self._freeze(request, first, query, caller, timings)
-        warnings = [*built.page.warnings, *self._store.take_warnings()]
+        warnings = [*built.page.warnings, *self._indexes.take_warnings()]
         if waiting:
             warnings.append(_WAITING_WARNING.format(waiting))
         if query is not None and is_cut(self._embedder, request.plan.query):
@@ -175,7 +196,7 @@ class SearchEngine:
         with self._catalog.read() as connection:
             rows = projects.list_projects(connection, list(request.versions))
         for row in rows:
-            self._store.catch_up(row)
+            self._indexes.catch_up(row, words_only=not request.plan.uses_vectors)
         return list_versions(rows)
 
     def _freeze(
@@ -214,7 +235,7 @@ class SearchEngine:
             cursor,
             size,
             extender,
-            stability=self._store.capabilities.stability,
+            stability=self._indexes.vectors.capabilities.stability,
             count_tokens=self._embedder.count_tokens,
         )
         is_short = built.page.continuation is not None and built.ahead < size.limit
@@ -223,7 +244,7 @@ class SearchEngine:
         return built
 
     def _load_window(self, continuation: str, caller: str) -> tuple[ResultWindow, Cursor]:
-        signer, space_id = self._make_signer(caller), self._store.space_id
+        signer, space_id = self._make_signer(caller), self._indexes.space_id
         if continuations.kind_of(continuation) == continuations.SIGNED:
             return SignedWindow.resume(signer, continuation, space_id=space_id)
         if self._windows is None:
@@ -249,7 +270,7 @@ class SearchEngine:
         extend_s = 0.0 if built.extend_s is None else max(built.extend_s - embed_s, 0.0)
         self._emit(
             PageServed(
-                store=self._store.name,
+                store=self._indexes.name,
                 projects=len(page.projects),
                 number=page.number,
                 served=page.served,

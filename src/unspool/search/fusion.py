@@ -38,7 +38,7 @@ class Scale(NamedTuple):
 
 
 def measure_scale(meaning: Vectors | None, words: Vectors | None, alpha: float) -> Scale:
-    """The scale on which these candidates lie from 0 to 1.
+    """Return the scale on which these candidates lie from 0 to 1.
 
     Every candidate is scored on both sides, whichever retriever brought it; each side is brought to
     mean 0 and deviation 1, so that a few rare words that match weigh more than the small

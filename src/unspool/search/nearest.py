@@ -10,18 +10,20 @@ import numpy as np
 from unspool.catalog import Catalog
 from unspool.catalog import chunks as chunk_rows
 from unspool.catalog.projects import ProjectRow
+from unspool.catalog.statements import group_by_project
 from unspool.domain.documents import Chunk
 from unspool.domain.filters import Filter
 from unspool.domain.queries import Form, Hit, Origin, Page
 from unspool.errors import NotFoundError
-from unspool.index.ports import VectorIndex, Vectors
+from unspool.index.ports import Vectors
+from unspool.index.retriever import VectorRetriever
 from unspool.search import budget, freshness, pages
 from unspool.search.snippets import make_cutter
 
 
 def find_nearest(
     catalog: Catalog,
-    vectors: VectorIndex,
+    vectors: VectorRetriever,
     projects: Sequence[ProjectRow],
     vector: Vectors,
     *,
@@ -31,36 +33,38 @@ def find_nearest(
 ) -> list[Hit]:
     """Return the k nearest chunks of all the projects, by their vectors alone."""
     found = [vectors.search(project.id, vector, k=k, where=where) for project in projects]
-    pairs = sorted(
+    nearest = sorted(
         (
-            (float(score), int(id_))
-            for matches in found
+            (float(score), int(id_), project.id)
+            for project, matches in zip(projects, found, strict=True)
             for id_, score in zip(matches.ids, matches.scores, strict=True)
         ),
-        key=lambda pair: (-pair[0], pair[1]),
+        key=lambda one: (-one[0], one[1]),
     )[:k]
     with catalog.read() as connection:
-        chunks = chunk_rows.load_chunks(connection, [id_ for _, id_ in pairs])
-    present = [(score, chunks[id_]) for score, id_ in pairs if id_ in chunks]
-    around = pages.load_exchanges(catalog, [chunk for _, (chunk, _) in present])
-    stale = freshness.find_stale([file for _, (_, file) in present])
+        chunks = chunk_rows.load_chunks(
+            connection, group_by_project((project, id_) for _, id_, project in nearest)
+        )
+    present = [(score, chunks[id_]) for score, id_, _ in nearest if id_ in chunks]
+    around = pages.load_exchanges(catalog, [stored for _, stored in present])
+    stale = freshness.find_stale([stored.file for _, stored in present])
     return [
         Hit(
-            chunk=chunk,
+            chunk=stored.chunk,
             score=score,
             rank=rank,
             origin=Origin.VECTOR,
             form=Form.WHOLE,
             cut=make_cutter(frozenset()),
-            tokens=chunk.token_count
-            + count_tokens(budget.format_header(chunk))
+            tokens=stored.chunk.token_count
+            + count_tokens(budget.format_header(stored.chunk))
             + (count_tokens(exchange.context) if exchange.context else 0),
             stale=is_stale,
             message=exchange.message,
             before=exchange.before,
             after=exchange.after,
         )
-        for rank, ((score, (chunk, _)), exchange, is_stale) in enumerate(
+        for rank, ((score, stored), exchange, is_stale) in enumerate(
             zip(present, around, stale, strict=True), 1
         )
     ]
@@ -68,7 +72,7 @@ def find_nearest(
 
 def find_related(
     catalog: Catalog,
-    vectors: VectorIndex,
+    vectors: VectorRetriever,
     project: ProjectRow,
     chunk: Chunk,
     *,
@@ -78,7 +82,7 @@ def find_related(
 ) -> Page:
     """Return the chunks nearest to a chunk, without that chunk."""
     with catalog.read() as connection:
-        stored = chunk_rows.find_vector(connection, chunk.id, space_id)
+        stored = chunk_rows.load_vectors(connection, project.id, [chunk.id], space_id).get(chunk.id)
     if stored is None:
         raise NotFoundError(f"{chunk.location} has no vector; index again")
     vector = np.frombuffer(stored, dtype="<f4").astype(np.float32)

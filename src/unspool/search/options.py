@@ -37,6 +37,12 @@ class SearchOptions:
         high=10_000,
         from_folder=True,
     )
+    fallback: str = option(
+        "fail",
+        "if meaning cannot be searched, because the vector store or the embedder cannot be "
+        "reached: fail, or words: search words alone, with a warning",
+        choices=("fail", "words"),
+    )
     prefetch: bool = option(
         True,
         "on: rank further hits while a page is read, if too few are left for the next one",

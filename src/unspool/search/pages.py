@@ -13,7 +13,8 @@ import numpy as np
 
 from unspool.catalog import Catalog, conversations
 from unspool.catalog import chunks as chunk_rows
-from unspool.catalog.chunks import IndexedFile, StoredChunk
+from unspool.catalog.chunks import StoredChunk
+from unspool.catalog.statements import group_by_project
 from unspool.domain.continuations import Cursor
 from unspool.domain.documents import Chunk, Kind, Lines, Status
 from unspool.domain.queries import (
@@ -34,7 +35,7 @@ from unspool.search.exchanges import Exchange
 from unspool.search.plan import QueryPlan
 from unspool.search.request import PageRequest
 from unspool.search.snippets import make_cutter
-from unspool.search.windows import SCORE_DIGITS, Entries, ResultWindow, WindowSegment
+from unspool.search.windows import SCORE_DIGITS, Entries, ResultWindow, WindowSegment, group_ids
 
 # Below this share of the best score hardly anything is relevant. A reader who stops there before
 # the hundredth hit loses 2 % of the relevant hits on code-repos and reads a quarter, loses 1 % on
@@ -64,8 +65,7 @@ class BuiltPage(NamedTuple):
 class _LoadedEntry:
     """An entry with its chunk, and the other places of the same text."""
 
-    chunk: Chunk
-    file: IndexedFile | None
+    stored: StoredChunk
     score: float
     stop: int  # position behind it
     served: Served
@@ -114,9 +114,10 @@ def build_page(
     begun = time.perf_counter()
     loaded = _load_entries(catalog, window, cursor, size, extender)
     request = window.request
-    chunks = [entry.chunk for entry in loaded.entries]
+    stored = [entry.stored for entry in loaded.entries]
+    chunks = [one.chunk for one in stored]
     cut = make_cutter(frozenset(request.plan.terms))
-    around = load_exchanges(catalog, chunks)
+    around = load_exchanges(catalog, stored)
     left = max(request.max_total_tokens - cursor.spent, 0) if request.max_total_tokens else None
     fit = _fit_to_budget(chunks, cut, around, size.max_tokens, left, count_tokens)
     shown = len(fit.fitted)
@@ -203,10 +204,9 @@ def _load_segment(
     leads = np.flatnonzero(~rows["is_copy"])
     stop = int(leads[wanted]) if len(leads) > wanted else len(rows)
     rows, leads = rows[:stop], leads[leads < stop]
-    copy_ids = rows["id"][rows["is_copy"]].tolist()
     with catalog.read() as connection:
-        chunks = chunk_rows.load_chunks(connection, rows["id"][leads].tolist())
-        copies = chunk_rows.load_locations(connection, copy_ids) if copy_ids else {}
+        chunks = chunk_rows.load_chunks(connection, group_ids(rows[leads]))
+        copies = chunk_rows.load_locations(connection, group_ids(rows[rows["is_copy"]]))
     ids = dict(zip(leads.tolist(), rows["id"][leads].tolist(), strict=True))
     found = {at: chunks[id_] for at, id_ in ids.items() if id_ in chunks}
     deleted = [at for at in ids if at not in found]
@@ -218,13 +218,12 @@ def _load_segment(
         if begin not in found:
             loaded.deleted.append(loaded.position)
             continue
-        chunk, file = found[begin]
+        chunk = found[begin].chunk
         others = [id_ for id_ in rows["id"][begin + 1 : end].tolist() if id_ != chunk.id]
         at = loaded.position - (end - begin) - segment.start
         loaded.entries.append(
             _LoadedEntry(
-                chunk=chunk,
-                file=file,
+                stored=found[begin],
                 score=float(rows["score"][begin]),
                 stop=loaded.position,
                 served=segment.served,
@@ -263,7 +262,9 @@ def _find_substitutes(
         now = chunk_rows.load_positions(
             connection, sorted({int(rows["document"][at]) for at in deleted})
         )
-        still = chunk_rows.find_existing(connection, sorted(taken)) if taken else set()
+        owners = {at: int(rows["project"][at]) for at in deleted}
+        shown = [(owners[at], before[start + at]) for at in deleted if start + at in before]
+        still = chunk_rows.find_existing(connection, group_by_project(shown))
         for at in deleted:
             copy = next((other for other in _list_copies(rows, at) if other in copies), None)
             successor = now.get((int(rows["document"][at]), int(rows["position"][at])))
@@ -273,7 +274,8 @@ def _find_substitutes(
                 chosen[at] = copy
             elif successor is not None and successor not in seen | taken | set(chosen.values()):
                 chosen[at] = successor
-        chunks = chunk_rows.load_chunks(connection, list(chosen.values())) if chosen else {}
+        wanted = ((owners[at], id_) for at, id_ in chosen.items())
+        chunks = chunk_rows.load_chunks(connection, group_by_project(wanted))
     new = {
         start + at: id_
         for at, id_ in chosen.items()
@@ -291,9 +293,12 @@ def _list_copies(rows: Entries, lead: int) -> Iterator[int]:
         yield int(rows["id"][at])
 
 
-def load_exchanges(catalog: Catalog, chunks: Sequence[Chunk]) -> list[Exchange]:
+def load_exchanges(catalog: Catalog, stored: Sequence[StoredChunk]) -> list[Exchange]:
     """Load the messages around those chunks that are messages."""
-    ids = [chunk.id for chunk in chunks if chunk.kind is Kind.CHAT]
+    chunks = [one.chunk for one in stored]
+    ids = group_by_project(
+        (one.project_id, one.chunk.id) for one in stored if one.chunk.kind is Kind.CHAT
+    )
     if not ids:
         return [exchanges.NONE] * len(chunks)
     with catalog.read() as connection:
@@ -343,11 +348,11 @@ def _make_hits(
     cut: Callable[[Chunk], Snippet],
 ) -> list[Hit]:
     plan = window.request.plan
-    stale = freshness.find_stale([entry.file for entry in entries])
+    stale = freshness.find_stale([entry.stored.file for entry in entries])
     rows = zip(entries, fit.fitted, around, stale, strict=False)
     return [
         Hit(
-            chunk=entry.chunk,
+            chunk=entry.stored.chunk,
             score=round(entry.score, SCORE_DIGITS),
             rank=rank,
             origin=_name_origin(plan),
@@ -377,7 +382,7 @@ def _explain(entry: _LoadedEntry, plan: QueryPlan) -> str:
     if not plan.uses_words:
         return entry.reason
     head, _, rest = entry.reason.partition("; ")
-    counts = Counter(analysis.extract_terms(entry.chunk.text))
+    counts = Counter(analysis.extract_terms(entry.stored.chunk.text))
     words = [
         f"{term} x{counts[term]}" if counts[term] > 1 else term
         for term in dict.fromkeys(plan.terms)
@@ -482,8 +487,8 @@ def _warn(last: WindowSegment, fit: _Budget, size: PageRequest) -> Iterator[str]
         )
     if last.tail.is_truncated:
         yield (
-            "the vector index stopped before it had found enough, so there may be more; raise "
-            "UNSPOOL_MAX_SCAN_TUPLES or filter for less"
+            "the vector index stopped before it had found enough, so there may be more; filter "
+            "for less, or raise UNSPOOL_MAX_SCAN_TUPLES on PostgreSQL"
         )
 
 

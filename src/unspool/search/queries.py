@@ -16,8 +16,8 @@ import numpy as np
 
 from unspool.catalog.windows import WindowStore
 from unspool.embedders.base import Embedder
-from unspool.embedders.cache import Kind, RedisCache
-from unspool.embedders.parallel import run_all
+from unspool.embedders.batching import run_all
+from unspool.embedders.cache import RedisCache, TextRole
 from unspool.errors import ServiceError
 from unspool.index.ports import Vectors
 from unspool.search.plan import check_query
@@ -116,7 +116,9 @@ class QueryCache:
     def _compute(self, key: bytes, text: str) -> Vectors:
         vector = self._embed(text)
         if self._cache is not None:
-            self._cache.put(Kind.QUERY, {key: np.ascontiguousarray(vector, dtype="<f4").tobytes()})
+            self._cache.put(
+                TextRole.QUERY, {key: np.ascontiguousarray(vector, dtype="<f4").tobytes()}
+            )
         return vector
 
     def _embed(self, text: str) -> Vectors:
@@ -139,7 +141,7 @@ class QueryCache:
             with suppress(ServiceError):  # what cannot be read is computed
                 data = self._windows.find_vector(key)
         if data is None and self._cache is not None:
-            data = self._cache.get(Kind.QUERY, [key]).get(key)
+            data = self._cache.get(TextRole.QUERY, [key]).get(key)
         if data is None or len(data) != 4 * self._embedder.dimension:
             return None
         return np.frombuffer(data, dtype="<f4").astype(np.float32)

@@ -112,7 +112,7 @@ def build_request(
 
 def list_versions(rows: Sequence[ProjectRow]) -> tuple[ProjectVersion, ...]:
     """Return the projects at their current sequence numbers."""
-    return tuple(ProjectVersion(row.id, row.name, row.seq) for row in rows)
+    return tuple(ProjectVersion(row.id, row.name, row.seq, row.chunk_count) for row in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,10 @@ import numpy as np
 from unspool.catalog import Catalog
 from unspool.catalog import chunks as chunk_rows
 from unspool.catalog.projects import ProjectVersion
+from unspool.catalog.statements import IdsByProject
 from unspool.index.bm25 import compute_idf
-from unspool.index.ports import Candidates, Ids, VectorIndex, Vectors, WordIndex
+from unspool.index.ports import Candidates, Ids, Vectors, WordIndex
+from unspool.index.retriever import VectorRetriever
 from unspool.search.request import SearchRequest
 from unspool.search.windows import NO_IDS, Unranked, WindowTail
 
@@ -31,19 +33,25 @@ class CandidateCache:
         self._cached: dict[int, chunk_rows.Candidate] = {}
 
     def get(
-        self, catalog: Catalog, projects: Sequence[ProjectVersion], ids: Sequence[int]
+        self, catalog: Catalog, projects: Sequence[ProjectVersion], ids: IdsByProject
     ) -> dict[int, chunk_rows.Candidate]:
-        """Return the chunks that exist, by id."""
+        """Return the chunks that exist, by id.
+
+        Ids are unique within a project. That two of one search collide across projects is as
+        unlikely as a random fault of the memory.
+        """
         state = _describe_state(projects)
         with self._guard:
             if state != self._state or len(self._cached) > MAX_CACHED:
                 self._state, self._cached = state, {}
             cached = self._cached
-        missing = [id_ for id_ in ids if id_ not in cached]
-        if missing:
+        missing = {
+            project: [id_ for id_ in own if id_ not in cached] for project, own in ids.items()
+        }
+        if any(missing.values()):
             with catalog.read() as connection:
                 cached.update(chunk_rows.load_candidates(connection, missing))
-        return {id_: cached[id_] for id_ in ids if id_ in cached}
+        return {id_: cached[id_] for own in ids.values() for id_ in own if id_ in cached}
 
     def clear(self) -> None:
         """Remove everything."""
@@ -68,7 +76,7 @@ class Retrievers:
     """Sources that a search reads: the catalog and both indexes."""
 
     catalog: Catalog
-    vectors: VectorIndex
+    vectors: VectorRetriever
     words: WordIndex
     cache: CandidateCache
     executor: Executor  # for several projects at once
@@ -169,19 +177,16 @@ def retrieve_more(
     while not tail.has_unranked:
         if tail.is_exhausted:
             return None
-        depth = min(tail.depth * 2, capabilities.max_k)
-        is_limit = depth == tail.depth
         tail, _ = retrieve(
             retrievers,
             request,
             vector,
             weights,
-            depth,
+            tail.depth * 2,
             seen=seen,
             previous=tail,
             hints=tail.hints if capabilities.native_continuation else None,
         )
-        tail = replace(tail, is_exhausted=tail.is_exhausted or is_limit)
     return tail
 
 

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from unspool.catalog import chunks as chunk_rows
 from unspool.catalog.chunks import Candidate
+from unspool.catalog.statements import IdsByProject, group_by_project
 from unspool.domain.documents import Kind
-from unspool.domain.filters import INSIDE, fields_of
+from unspool.domain.filters import INSIDE, list_fields
 from unspool.domain.queries import Served
 from unspool.index.ports import Candidates, Ids, Vectors
 from unspool.search import fusion, ranking
@@ -133,7 +134,7 @@ def _select(
         ids = np.union1d(one.by_vector[:share], one.by_words[:share])
         seeds = min(share, SEEDS)
         leading = np.union1d(one.by_vector[:seeds], one.by_words[:seeds])
-        ids, messages = _add_neighbours(retrievers, request, ids, leading, seen)
+        ids, messages = _add_neighbours(retrievers, request, one.project, ids, leading, seen)
         unranked.append(
             Unranked(
                 one.project,
@@ -157,24 +158,29 @@ def _without_scores(project: int, plan: QueryPlan) -> Retrieved:
 
 
 def _add_neighbours(
-    retrievers: Retrievers, request: SearchRequest, ids: Ids, leading: Ids, seen: Ids | None
+    retrievers: Retrievers,
+    request: SearchRequest,
+    project: int,
+    ids: Ids,
+    leading: Ids,
+    seen: Ids | None,
 ) -> tuple[Ids, Mapping[int, Candidate]]:
     """Add the messages beside the leading ones to the candidates.
 
     Returns the candidates, and all messages that share their scores. If a filter selects messages,
     or an earlier page has shown a neighbour, it only shares its score.
     """
-    found = retrievers.cache.get(retrievers.catalog, request.projects, ids.tolist())
+    found = retrievers.cache.get(retrievers.catalog, request.projects, {project: ids.tolist()})
     messages = {one.id: one for one in found.values() if one.kind == Kind.CHAT}
     if not messages:
         return ids, {}
     with retrievers.catalog.read() as connection:
         near = chunk_rows.load_neighbours(
-            connection, [id_ for id_ in leading.tolist() if id_ in messages]
+            connection, {project: [id_ for id_ in leading.tolist() if id_ in messages]}
         )
     retrievers.cache.add(request.projects, near)
     messages |= near
-    if request.filter is not None and fields_of(request.filter) & INSIDE:
+    if request.filter is not None and list_fields(request.filter) & INSIDE:
         return ids, messages
     added = np.fromiter(messages, dtype=np.int64, count=len(messages))
     return np.union1d(ids, added if seen is None else exclude(added, seen)), messages
@@ -194,7 +200,7 @@ def _rank(
     `seen` contains the entries of the earlier ones.
     """
     plan, tail, is_first = request.plan, segment.tail, not segment.number
-    wanted = [id_ for one in selections for id_ in one.ids.tolist()]
+    wanted = {one.retrieved.project: one.ids.tolist() for one in selections}
     known = _load_candidates(retrievers, request, wanted)
     candidates = _drop_replacements(retrievers, list(known.values()), seen)
     majority = _find_majority(plan, candidates) if is_first else tail.majority
@@ -218,14 +224,14 @@ def _rank(
         low=float(shown[-1]) if len(shown) else segment.low,
         dropped=np.array([id_ for id_ in known if id_ not in kept], dtype=np.int64),
         repeats=len(repeats),
-        lost=len(wanted) - len(known),
+        lost=sum(map(len, wanted.values())) - len(known),
         reasons=tuple(_explain(grouped, scores)) if request.explain else (),
         tail=replace(tail, scale=scale.flat, majority=majority),
     )
 
 
 def _load_candidates(
-    retrievers: Retrievers, request: SearchRequest, ids: Sequence[int]
+    retrievers: Retrievers, request: SearchRequest, ids: IdsByProject
 ) -> dict[int, Candidate]:
     """Return the facts about candidates. Two chunks at one position mean an outdated cache."""
     known = retrievers.cache.get(retrievers.catalog, request.projects, ids)
@@ -251,7 +257,11 @@ def _drop_replacements(
         )
     )
     earlier = [places.get((one.document_id, one.position)) for one in candidates]
-    ids = [id_ for id_ in earlier if id_ is not None]
+    ids = group_by_project(
+        (one.project_id, id_)
+        for one, id_ in zip(candidates, earlier, strict=True)
+        if id_ is not None
+    )
     if not ids:
         return list(candidates)
     with retrievers.catalog.read() as connection:
@@ -348,6 +358,7 @@ def _make_entries(grouped: Sequence[tuple[Ranked, bool]], cap: float | None) -> 
     """Return ranked chunks as rows. Scores only fall along a window, so they are capped."""
     rows = [
         (
+            one.candidate.project_id,
             one.candidate.id,
             one.candidate.text_key,
             one.candidate.document_id,

@@ -38,9 +38,9 @@ from unspool.search.windows import (
     unpack_segment,
 )
 
-FORMAT = 2
-CARRIED = 60  # entries ahead, 2.7 KB
-_MAX_CHARACTERS = 100_000  # about 2,200 hits
+FORMAT = 3
+CARRIED = 60  # entries ahead, 3.3 KB
+_MAX_CHARACTERS = 100_000  # about 1,800 hits
 _SIGNATURE_BYTES = 16
 
 

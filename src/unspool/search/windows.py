@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from unspool.catalog.statements import group_by_project
 from unspool.catalog.windows import SegmentRow, WindowRow, WindowStore
 from unspool.domain import continuations
 from unspool.domain.continuations import Cursor
@@ -35,6 +36,7 @@ from unspool.search.request import SearchRequest
 # the chunk that replaced a deleted one.
 ENTRY = np.dtype(
     [
+        ("project", "<i8"),
         ("id", "<i8"),
         ("text_key", "<i8"),
         ("document", "<i8"),
@@ -370,6 +372,11 @@ class StoredWindow(ResultWindow):
         return continuations.write(
             self.name, cursor, catalog=self._signer.catalog, key=self._signer.key
         )
+
+
+def group_ids(entries: Entries) -> dict[int, list[int]]:
+    """Return the chunk ids of entries by project."""
+    return group_by_project(zip(entries["project"].tolist(), entries["id"].tolist(), strict=True))
 
 
 def last_score(entries: Entries) -> float | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -77,28 +77,21 @@ def read_locations(variables: Iterable[str]) -> dict[str, str]:
     return {name: os.environ[name] for name in variables if os.environ.get(name)}
 
 
-@contextmanager
-def export_settings(settings: Settings) -> Iterator[None]:
+def export_settings(settings: Settings) -> AbstractContextManager[None]:
     """Put every setting that was given into the environment, so that processes started meanwhile
     use the same ones.
 
     They need not read the folder again, whose files may have changed.
     """
-    given = {
-        DEFINITIONS[name].variable: DEFINITIONS[name].format(settings.get(name))
-        for name, origin in settings.origins.items()
-        if origin not in ("default", "environment")
-    }
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+    from unspool.processes import set_variables  # only servers pay for its import
+
+    return set_variables(
+        {
+            DEFINITIONS[name].variable: DEFINITIONS[name].format(settings.get(name))
+            for name, origin in settings.origins.items()
+            if origin not in ("default", "environment")
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class FolderSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _FileEntry:
     file: str
     name: str
     value: object
@@ -69,42 +69,66 @@ def load_folder(
     """
     files = read_files(folder, follow_links=is_trusted)
     if is_trusted:
-        return accept_all(folder, files)
-    accepted = _accept_harmless(folder, files, reason=NOT_TRUSTED)
+        return accept_settings(folder, files)
+    accepted = accept_settings(folder, files, distrust=NOT_TRUSTED)
     if not accepted.ignored:
         return accepted
     try:
         entry = open_store().find(folder)
     except ConfigError as error:
-        return FolderSettings(
-            folder=folder, layers=accepted.layers, ignored=accepted.ignored, fault=str(error)
-        )
+        return replace(accepted, fault=str(error))
     if entry is None:
         return accepted
     reviewed = read_files(folder, follow_links=True)
     if compute_digest(reviewed) == entry.digest:
-        return accept_all(folder, reviewed)
-    return _accept_harmless(folder, files, reason=CHANGED)
+        return accept_settings(folder, reviewed)
+    return accept_settings(folder, files, distrust=CHANGED)
 
 
-def accept_all(folder: Path, files: tuple[SettingsFile, ...]) -> FolderSettings:
-    """Return every setting of a trusted folder.
+def accept_settings(
+    folder: Path, files: tuple[SettingsFile, ...], *, distrust: str = ""
+) -> FolderSettings:
+    """Return the settings of a folder.
 
-    Raise ConfigError for whatever is wrong in its files.
+    In a trusted folder every setting counts, and every fault raises a ConfigError. `distrust` is
+    the reason not to trust a folder: only its valid harmless settings count, the rest is ignored.
     """
     layers: list[tuple[str, Mapping[str, Any]]] = []
     ignored: list[IgnoredSetting] = []
     for file in files:
+        values: dict[str, Any] = {}
         try:
             entries = list(_parse_entries(file))
         except ValueError as error:
-            raise ConfigError(
-                f"{folder / file.name} cannot be read ({error}); correct it or remove it"
-            ) from None
-        ignored += [_ignore(one, NEVER_FROM_FOLDER) for one in entries if one.name == _NEVER]
-        values = {one.name: one.value for one in entries if one.name != _NEVER}
-        layers.append((file.name, parse_values(values, file.name)))
+            if not distrust:
+                raise ConfigError(
+                    f"{folder / file.name} cannot be read ({error}); correct it or remove it"
+                ) from None
+            ignored.append(
+                IgnoredSetting(file=file.name, name="", value="", reason=_shorten(str(error)))
+            )
+            continue
+        for one in entries:
+            if reason := _find_reason(one, distrust):
+                ignored.append(_ignore(one, reason))
+                continue
+            try:
+                values |= parse_values({one.name: one.value}, file.name)
+            except ConfigError as error:
+                if not distrust:
+                    raise
+                ignored.append(_ignore(one, _shorten(str(error))))
+        layers.append((file.name, values))
     return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
+
+
+def _find_reason(entry: _FileEntry, distrust: str) -> str:
+    """Return the reason to ignore an entry; '' if it counts."""
+    if entry.name == _NEVER:
+        return NEVER_FROM_FOLDER
+    if distrust and entry.name not in DEFINITIONS:
+        return UNKNOWN
+    return distrust if distrust and not DEFINITIONS[entry.name].from_folder else ""
 
 
 def describe_ignored_settings(settings: FolderSettings) -> str:
@@ -131,49 +155,16 @@ def summarize_ignored_settings(ignored: Sequence[IgnoredSetting]) -> str:
     return ", ".join(parts)
 
 
-def _accept_harmless(
-    folder: Path, files: tuple[SettingsFile, ...], *, reason: str
-) -> FolderSettings:
-    """Return the valid harmless settings of a folder that is not trusted.
-
-    Everything else is ignored.
-    """
-    layers: list[tuple[str, Mapping[str, Any]]] = []
-    ignored: list[IgnoredSetting] = []
-    for file in files:
-        values: dict[str, Any] = {}
-        try:
-            entries = list(_parse_entries(file))
-        except ValueError as error:
-            ignored.append(
-                IgnoredSetting(file=file.name, name="", value="", reason=_shorten(str(error)))
-            )
-            continue
-        for one in entries:
-            definition = DEFINITIONS.get(one.name)
-            if definition is None:
-                ignored.append(_ignore(one, UNKNOWN))
-            elif not definition.from_folder:
-                ignored.append(_ignore(one, NEVER_FROM_FOLDER if one.name == _NEVER else reason))
-            else:
-                try:
-                    values[one.name] = definition.parse(one.value, file.name)
-                except ConfigError as error:
-                    ignored.append(_ignore(one, _shorten(str(error))))
-        layers.append((file.name, values))
-    return FolderSettings(folder=folder, layers=tuple(layers), ignored=tuple(ignored))
-
-
-def _parse_entries(file: SettingsFile) -> Iterator[_Entry]:
+def _parse_entries(file: SettingsFile) -> Iterator[_FileEntry]:
     """Yield the settings of a file. Variables of other programs are left out, as are empty ones."""
     for name, value in file.parse().items():
         if file.name != DOTENV:
-            yield _Entry(file.name, name, value)
+            yield _FileEntry(file.name, name, value)
         elif name in VARIABLES and value:
-            yield _Entry(file.name, VARIABLES[name], value)
+            yield _FileEntry(file.name, VARIABLES[name], value)
 
 
-def _ignore(entry: _Entry, reason: str) -> IgnoredSetting:
+def _ignore(entry: _FileEntry, reason: str) -> IgnoredSetting:
     return IgnoredSetting(
         file=entry.file,
         name=_shorten(entry.name),

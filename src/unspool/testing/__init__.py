@@ -8,4 +8,8 @@ from __future__ import annotations
 import pytest
 
 # so that a failed assertion shows its values
-pytest.register_assert_rewrite("unspool.testing.embedder_contract")
+pytest.register_assert_rewrite(
+    "unspool.testing.embedder_contract",
+    "unspool.testing.vector_contract",
+    "unspool.testing.vector_setup",
+)

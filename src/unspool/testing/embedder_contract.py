@@ -1,4 +1,4 @@
-"""What every embedder has to do, as tests that ship with unspool.
+"""Contract of an embedder, as tests that ship with unspool.
 
     class TestMine(EmbedderContract):
         @pytest.fixture
@@ -62,7 +62,7 @@ class EmbedderContract:
 
     @pytest.fixture
     def embedder(self) -> Embedder:
-        """The embedder under test."""
+        """Return the embedder under test."""
         raise NotImplementedError(
             f"{type(self).__name__} needs a fixture `embedder` of its own that gives the "
             f"embedder under test"
@@ -231,15 +231,13 @@ class EmbedderContract:
         assert _cosines(given, wanted).min() > self.same
 
     def _assert_other(self, embedder: Embedder, one: str, other: str) -> None:
-        """One text after the other, so that no difference comes from their standing at different
-        places of a batch.
-        """
+        """Assert that two texts have different vectors, each embedded alone."""
         rows = _one_by_one(embedder, [one, other, one])
         np.testing.assert_allclose(rows[0], rows[2], atol=1e-6)
         assert float(np.abs(rows[0] - rows[1]).max()) > 1e-4
 
     def _of_length(self, embedder: Embedder, tokens: int, last: str) -> str:
-        """A text of exactly so many tokens that ends with a word."""
+        """Return a text of exactly so many tokens that ends with a word."""
         for word in self.words:
             low, high = 0, tokens
             while low < high:  # the longest that fits
@@ -255,9 +253,7 @@ class EmbedderContract:
 
 
 class ModelContract(EmbedderContract):
-    """What `unspool.embedders.model.ModelEmbedder` promises beyond that, whichever model is
-    behind it.
-    """
+    """Contract of `unspool.embedders.model.ModelEmbedder`, with any model."""
 
     def test_a_lone_surrogate_is_embedded_like_the_sign_that_replaces_it(
         self, embedder: Embedder

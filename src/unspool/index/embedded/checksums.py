@@ -20,13 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from xxhash import xxh3_64, xxh3_64_intdigest
 
+from unspool.index.ports import DamagedError
+
 BLOCK_BYTES = 1 << 20
 EAGER_BYTES = 64_000_000  # 15 ms on one core, most of it reading (bench/corruption.py)
 _READ_BYTES = 1 << 17
-
-
-class DamagedError(Exception):
-    """Files of the derived folder differ from what was committed. The catalog rebuilds them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,12 @@ import numpy.typing as npt
 
 from unspool.catalog.feed import Position
 from unspool.index.embedded import checksums
-from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
-from unspool.index.ports import Candidates, Ids, Vectors, rank_candidates
+from unspool.index.embedded.checksums import Checksums, Column, Files
+from unspool.index.options import Metric
+from unspool.index.ports import Candidates, DamagedError, Ids, Vectors, rank_candidates
+from unspool.index.tail import compute_scores
 
-FORMAT = 4
+FORMAT = 5
 _START = Position(0, 0)
 # Up to here every row is scored with float32: 2.4 ms for 50 000 x 256 on one core. Above, the signs
 # choose candidates: 1.4 ms per 100 000 rows, then only those are scored (bench/flat.py).
@@ -229,8 +231,8 @@ def search(
         return Candidates.empty()
     if count > EXACT_ROWS:
         rows = _find_nearest_signs(view, vector, rows, max(MIN_CANDIDATES, k * CANDIDATES_PER_HIT))
-    scores = compute_cosines(
-        view.vectors.all() if rows is None else view.vectors.take(rows), vector
+    scores = compute_scores(
+        view.vectors.all() if rows is None else view.vectors.take(rows), vector, Metric.COSINE
     )
     return rank_candidates(view.chunk_ids if rows is None else view.chunk_ids[rows], scores, k)
 
@@ -240,7 +242,7 @@ def score(view: VectorView, vector: Vectors, ids: Ids) -> Vectors:
     out = np.full(len(ids), np.nan, dtype=np.float32)
     rows = find_rows(view, ids)
     here = np.flatnonzero(rows >= 0)
-    out[here] = compute_cosines(view.vectors.take(rows[here]), vector)
+    out[here] = compute_scores(view.vectors.take(rows[here]), vector, Metric.COSINE)
     return out
 
 
@@ -251,17 +253,6 @@ def pack_signs(vectors: Vectors) -> npt.NDArray[np.uint64]:
         packed = np.pad(packed, ((0, 0), (0, 8 - odd)))
     words: npt.NDArray[np.uint64] = packed.view(np.uint64)
     return words
-
-
-def compute_cosines(vectors: Vectors, vector: Vectors) -> Vectors:
-    """Return the cosine of each row.
-
-    The products are computed row by row. A matrix product would start a second thread, which costs
-    ten times its gain on a busy machine. Its last bit may also differ from row to row, although
-    equal texts must tie.
-    """
-    products: Vectors = np.asarray(np.vecdot(vectors, vector))
-    return np.round(products, 6)
 
 
 def _select_rows(

@@ -27,11 +27,11 @@ import numpy.typing as npt
 
 from unspool.catalog.feed import Position
 from unspool.index.embedded import checksums, postings
-from unspool.index.embedded.checksums import Checksums, Column, DamagedError, Files
+from unspool.index.embedded.checksums import Checksums, Column, Files
 from unspool.index.embedded.postings import ChunkTerms, LiveSegment, TermPostings, WordSegment
-from unspool.index.ports import Ids
+from unspool.index.ports import DamagedError, Ids
 
-FORMAT = 4
+FORMAT = 5
 _START = Position(0, 0)
 SEGMENT_CHUNKS = 8_000  # chunks of one segment, about 60 MB
 # Each segment adds 60 microseconds to a search of eight terms. Merging 100 000 chunks takes .7 s

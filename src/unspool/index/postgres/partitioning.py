@@ -19,25 +19,17 @@ _META = "partitions"  # the row of `meta`
 
 # Keys and indexes of whole and of partitioned tables. Each key of a partitioned table must contain
 # the project.
-_CHUNKS_WHOLE = (
-    "ALTER TABLE chunks ADD CONSTRAINT chunks_pkey PRIMARY KEY (id)",
-    "ALTER TABLE chunks ADD CONSTRAINT uq_chunks_position UNIQUE (document_id, position)",
-)
-_CHUNKS_PARTITIONED = (
+_CHUNKS = (
     "ALTER TABLE chunks ADD CONSTRAINT chunks_pkey PRIMARY KEY (project_id, id)",
     (
-        "ALTER TABLE chunks ADD CONSTRAINT uq_chunks_position UNIQUE (project_id, document_id, "
-        "position)"
+        "ALTER TABLE chunks ADD CONSTRAINT uq_chunks_position UNIQUE (document_id, position, "
+        "project_id)"
     ),
-    "CREATE INDEX ix_chunks_id ON chunks (id)",
-    "CREATE INDEX ix_chunks_document ON chunks (document_id)",
-)
-_CHUNKS_ALWAYS = (
     (
         "ALTER TABLE chunks ADD CONSTRAINT chunks_document_id_fkey FOREIGN KEY (document_id) "
         "REFERENCES documents (id) ON DELETE CASCADE"
     ),
-    "CREATE INDEX ix_chunks_seq ON chunks (project_id, seq)",
+    "CREATE INDEX ix_chunks_stamp ON chunks (project_id, stamp)",
 )
 _WORDS = (
     "ALTER TABLE words ADD CONSTRAINT words_pkey PRIMARY KEY (project_id, chunk_id)",
@@ -102,12 +94,11 @@ def _partition(number: int, connection: Connection) -> int:
     for table in ("chunks", "words", *spaces):
         _move_table(connection, table, number)
     for statement in (
-        *(_CHUNKS_PARTITIONED if number > 1 else _CHUNKS_WHOLE),
-        *_CHUNKS_ALWAYS,
+        *_CHUNKS,
         *_WORDS,
         *(statement for table in spaces for statement in build_vector_keys_sql(table)),
         # other processes must refresh their cached facts; the index of pg_textsearch was dropped
-        "UPDATE word_totals SET format = 1",
+        "UPDATE word_formats SET format = 1",
         "UPDATE projects SET seq = seq + 1",
     ):
         connection.exec_driver_sql(statement)

@@ -16,7 +16,7 @@ from pgvector import HalfVector, Vector
 from sqlalchemy.engine import Connection
 
 from unspool.catalog import driver
-from unspool.catalog.content import NewChunk
+from unspool.catalog.feed import ChunkText
 from unspool.errors import ConfigError, ConflictError
 from unspool.index.options import Metric, VectorOptions
 from unspool.index.ports import Vectors
@@ -154,7 +154,7 @@ def add_vectors(
     connection: Connection,
     table: VectorTable,
     project: int,
-    chunks: Sequence[NewChunk],
+    chunks: Sequence[ChunkText],
     known: Mapping[bytes, bytes],
 ) -> None:
     """Insert the vectors of chunks; those that are not in `known` are read from the catalog."""

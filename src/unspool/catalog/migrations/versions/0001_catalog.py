@@ -24,12 +24,10 @@ _WORD_TABLES = (
          ALTER COLUMN body SET STORAGE EXTERNAL""",
     "CREATE INDEX ix_words_keys ON words USING gin (keys) WITH (gin_pending_list_limit = 1024)",
     "CREATE INDEX ix_words_document ON words (document_id)",
-    """CREATE TABLE word_counts (
-         project_id bigint, key integer, chunks integer NOT NULL, PRIMARY KEY (project_id, key)
-       ) WITH (fillfactor = 70)""",
-    """CREATE TABLE word_totals (
-         project_id bigint PRIMARY KEY, chunks bigint NOT NULL, format integer NOT NULL
-       )""",
+    # Rows are only added: the number of chunks of a key is the sum over its rows.
+    "CREATE TABLE word_counts (project_id bigint, key integer, chunks integer NOT NULL)",
+    "CREATE INDEX ix_word_counts_key ON word_counts (project_id, key) INCLUDE (chunks)",
+    "CREATE TABLE word_formats (project_id bigint PRIMARY KEY, format integer NOT NULL)",
 )
 _DROP_VECTOR_TABLES = """DO $$ DECLARE space bigint; BEGIN
     FOR space IN SELECT id FROM spaces LOOP
