@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, overload
 import anyio
 
 from unspool import opening
+from unspool.access.scope import Scope
 from unspool.corpus import Corpus
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, ConversationRecord, Message
@@ -121,9 +122,21 @@ class AsyncCorpus:
         """The settings it was opened with."""
         return self._corpus.settings
 
+    def scoped(self, scope: Scope) -> AsyncCorpus:
+        """Return this corpus for one caller, limited to its projects, role and sources.
+
+        Keys, events, repairs and files of this machine stay with the corpus that was opened.
+        """
+        return AsyncCorpus(self._corpus.scoped(scope))
+
     async def close(self) -> None:
         """Close every file and connection."""
         return await run(self._corpus.close)
+
+    @property
+    def embedder(self) -> str:
+        """Name of the active embedder. Another process may have switched it."""
+        return self._corpus.embedder
 
     async def index(
         self,
@@ -362,6 +375,19 @@ class AsyncCorpus:
             limit=limit,
         )
 
+    async def document(self, path: str, *, project: str) -> DocumentRecord:
+        """Return the record of a document."""
+        return await run(self._corpus.document, path, project=project)
+
+    async def passage(
+        self, path: str, *, project: str, first: int = 1, last: int | None = None
+    ) -> tuple[DocumentRecord, Passage]:
+        """Return the record of a document and some of its lines, in one snapshot.
+
+        This reads the catalog that is written, so that a caller sees its own writes.
+        """
+        return await run(self._corpus.passage, path, project=project, first=first, last=last)
+
     async def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
     ) -> Passage:
@@ -391,6 +417,10 @@ class AsyncCorpus:
             await run(self._corpus.history, stream, project=project, retention=retention)
         )
 
+    async def has_stream(self, stream: str, *, project: str) -> bool:
+        """Return True if a stream exists, even if no record of it can be read any more."""
+        return await run(self._corpus.has_stream, stream, project=project)
+
     async def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Return every stream of responses, or those of one project, by project and name."""
         return await run(self._corpus.streams, project=project)
@@ -400,7 +430,7 @@ class AsyncCorpus:
         return await run(self._corpus.projects)
 
     async def stores(self) -> list[StoreStatus]:
-        """Return the stores of vectors and their capabilities."""
+        """Return all stores of vectors: capabilities, driver, and what is missing to use each."""
         return await run(self._corpus.stores)
 
     async def status(self, *, project: str | None = None) -> list[ProjectStatus]:
@@ -420,6 +450,10 @@ class AsyncCorpus:
         text.
         """
         return await run(self._corpus.root_of, project)
+
+    async def source_of(self, project: str) -> str:
+        """Return the path or git URL that a project can be indexed from again."""
+        return await run(self._corpus.source_of, project)
 
     async def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
         """Bring the index up to date, and rebuild missing or damaged parts; return the repairs."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from unspool.access.keys import Keys
-from unspool.domain import filters
+from unspool.access.scope import OWNER, Scope
+from unspool.domain import continuations, filters
 from unspool.domain.answers import Answer
 from unspool.domain.conversations import Conversation, Message
 from unspool.domain.documents import (
@@ -20,12 +23,13 @@ from unspool.domain.documents import (
     DocumentRecord,
     Passage,
     Status,
-    check_listed,
-    check_project,
-    checked_status,
+    check_listing,
+    check_put,
+    parse_status,
 )
 from unspool.domain.events import Hook, Hooks
 from unspool.domain.history import Retention, StreamStatus
+from unspool.domain.keys import Role
 from unspool.domain.queries import Hit, Page
 from unspool.domain.reports import (
     IndexReport,
@@ -36,11 +40,14 @@ from unspool.domain.reports import (
     StoreStatus,
 )
 from unspool.errors import (
+    ConflictError,
     ContinuationError,
+    DeniedContinuationError,
     DimensionError,
+    Hint,
     InputError,
-    MalformedContinuationError,
     NotFoundError,
+    SweptContinuationError,
 )
 from unspool.memory.history import History
 from unspool.session import Resources, Session
@@ -49,45 +56,43 @@ from unspool.settings import Settings
 # the real imports are where they are used: `import unspool` stays under a tenth of a second
 if TYPE_CHECKING:
     from unspool.answering.answer import AnswerStream
-    from unspool.catalog import Catalog
     from unspool.catalog.projects import ProjectRow
-    from unspool.indexing.indexer import Indexer
     from unspool.memory.conversations import Conversations
     from unspool.search.request import SearchRequest
 
 
-def _check_caller(caller: str) -> None:
-    if not isinstance(caller, str):
-        raise InputError(f"caller is a {type(caller).__name__}; give the name of who asks as text")
-
-
-def open(  # noqa: A001
-    address: str | None = None,
-    *,
-    vectors: str | None = None,
-    embedder: object = None,
-    settings: Settings | None = None,
-) -> Corpus:
-    """Open the corpus at an address, or the one that the settings name. Create it if missing.
-
-    `embedder` is a name as in the settings, a LangChain `Embeddings` object, or your own embedder.
-    """
-    name = embedder if isinstance(embedder, str) else None
-    given = {"database": address, "vectors": vectors, "embedder": name}
-    settings = (
-        Settings.load(arguments=given) if settings is None else settings.with_arguments(given)
-    )
-    return Corpus(settings, embedder=None if name is not None else embedder)
+_UNKNOWN_CONTINUATION = "this continuation is not known any more; search again"
 
 
 class Corpus:
-    """Open corpus. Safe to use from several threads; several processes may open the same one."""
+    """Open corpus. Safe to use from several threads; several processes may open the same one.
+
+    `scoped` returns the same corpus for one caller. It sees only the projects in its scope. Others
+    behave as if they did not exist.
+    """
 
     def __init__(self, settings: Settings, *, embedder: object = None) -> None:
         self.settings = settings
         self._hooks = Hooks()
         self._resources = Resources(settings, embedder, emit=self._hooks.emit)
         self._keys = Keys(self._resources)  # one for all: it remembers that keys were created
+        self._limit(OWNER)
+
+    def _limit(self, scope: Scope) -> None:
+        from unspool.access.projects import ProjectAccess
+
+        self.scope = scope
+        self._access = ProjectAccess(self._resources, scope)
+
+    def scoped(self, scope: Scope) -> Corpus:
+        """Return this corpus for one caller, limited to its projects, role and sources.
+
+        Keys, events, repairs and files of this machine stay with the corpus that was opened.
+        """
+        self.scope.require_owner("another scope")
+        limited = copy(self)
+        limited._limit(scope)
+        return limited
 
     def __enter__(self) -> Self:
         return self
@@ -102,7 +107,13 @@ class Corpus:
 
     def close(self) -> None:
         """Close every file and connection."""
+        self.scope.require_owner("closing the corpus")
         self._resources.close()
+
+    @property
+    def embedder(self) -> str:
+        """Name of the active embedder. Another process may have switched it."""
+        return self._resources.session.embedder.name
 
     # In
 
@@ -118,70 +129,58 @@ class Corpus:
 
         The default name of the project is that of the source.
         """
-        return self._index(source, project=project, ref=ref, on_progress=on_progress)
-
-    def _index(
-        self,
-        source: str | Path,
-        *,
-        project: str | None,
-        ref: str = "",
-        redirects: bool = True,
-        on_progress: OnProgress | None = None,
-    ) -> IndexReport:
-        """Index a source. Without `redirects`, redirections of a git URL are not followed."""
-        from unspool.access import projects as naming
-        from unspool.index.embedded.partition import mark_as_cache
+        from unspool.index.embedded.folder import mark_as_cache
         from unspool.indexing.pipeline import index_folder
         from unspool.sources import git
-        from unspool.sources.folders import storable
+        from unspool.sources.folders import make_storable
 
         text = str(source)
-        if git.is_git_url(text):
-            name = project or git.project_name(text)
-            check_project(name)
-            mark_as_cache(self._clones())
-            root = git.clone(
-                text, into=self._clone(name), ref=ref, redirects=redirects, on_progress=on_progress
-            )
-            return self._write(
-                lambda indexer: index_folder(
-                    indexer,
-                    project=name,
-                    root=root,
-                    source=git.redact(text),
-                    on_progress=on_progress,
-                )
-            )
+        self.scope.check_source(text)
+        if project is not None or self.scope.projects is not None:
+            project = self._access.name(project, default=DEFAULT_PROJECT, task="index")
         git.check_ref(text, ref)
-        if not text.strip() or "\x00" in text:
-            raise InputError("the path is empty; give a folder, a file or a git URL")
+        if git.is_git_url(text):
+            name, recorded = project or git.project_name(text), git.redact(text)
+            self._access.check(name)
+            clone = self._clone(name)
+            mark_as_cache(clone.parent)
+            redirects = self.scope.git_hosts is None
+            root = git.clone(
+                text, into=clone, ref=ref, redirects=redirects, on_progress=on_progress
+            )
+        else:
+            root, name = self._locate(text, project)
+            recorded = make_storable(str(root))
+        return self._access.write(
+            "index",
+            [name],
+            lambda indexer: index_folder(
+                indexer, project=name, root=root, source=recorded, on_progress=on_progress
+            ),
+            role=Role.ADMIN,
+            purpose="indexing",
+        )
+
+    def _locate(self, path: str, project: str | None) -> tuple[Path, str]:
+        """Return the folder or file to index, and the name of its project."""
+        from unspool.access.projects import choose_name
+        from unspool.sources.folders import make_storable
+
         try:
-            root = Path(source).expanduser().resolve(strict=True)
+            root = Path(path).expanduser().resolve(strict=True)
         # also a name that is too long for any file, links that go round, an unknown ~user
         except (OSError, RuntimeError, ValueError) as error:
             raise NotFoundError(
-                f"no such path: {text}; give a folder, a file or a git URL that exists"
+                f"no such path: {path}; give a folder, a file or a git URL that exists"
             ) from error
-        if (
-            project is None
-            and (known := naming.find_by_path(self._resources.catalog, root)) is not None
-        ):
-            project, whole = known, self._project(known).root
-            if whole != storable(str(root)):
-                # part of a project: its whole is brought up to date, nothing else may be removed
-                root = Path(whole)
-        name = project or naming.choose_name(self._resources.catalog, root)
-        check_project(name)
-        return self._write(
-            lambda indexer: index_folder(
-                indexer,
-                project=name,
-                root=root,
-                source=storable(str(root)),
-                on_progress=on_progress,
-            )
-        )
+        catalog = self._resources.catalog
+        known = None if project else self._access.find_by_path(catalog, root)
+        if known is None:
+            return root, project or choose_name(catalog, root)
+        # Part of a project: its whole is brought up to date, nothing else may be removed.
+        self.scope.check_source(known.root)
+        is_whole = known.root == make_storable(str(root))
+        return root if is_whole else Path(known.root), known.name
 
     def put(self, *documents: Document) -> IndexReport:
         """Store documents given as text, replacing those of the same path.
@@ -190,40 +189,39 @@ class Corpus:
         """
         from unspool.indexing.indexer import put_documents
 
-        if not documents:
-            raise InputError("no document was given; put takes at least one")
-        names = {document.project for document in documents}
-        if len(names) > 1:
-            raise InputError(
-                f"the documents belong to {len(names)} projects; put one project at a time"
-            )
-        if len({document.path for document in documents}) < len(documents):
-            raise InputError("two of the documents have the same path; give each path once")
-        return self._write(lambda indexer: put_documents(indexer, documents), task="put")
+        check_put(documents)
+        return self._access.write(
+            "put",
+            {document.project for document in documents},
+            lambda indexer: put_documents(indexer, documents),
+            purpose="storing documents",
+        )
 
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Delete a document, or without a path the whole project; return the number deleted."""
         from unspool.catalog import documents
         from unspool.indexing import forgetting
 
-        row = self._project(project)
+        if path is None:
+            self.scope.require(Role.ADMIN, "removing a project")
+        else:
+            self.scope.require(Role.WRITE, "removing a document")
         catalog = self._resources.catalog
+        row = self._find(project)
         self._resources.refresh(catalog)
         if path is None:
             count = self._resources.run(
-                lambda session: forgetting.forget_project(catalog, session.store, row.id)
+                lambda session: forgetting.forget_project(catalog, session.indexes, row.id)
             )
             shutil.rmtree(self._clone(project), ignore_errors=True)
             return count
         with catalog.read() as connection:
             ids = list(documents.find_ids(connection, row.id, [path]).values())
         count = self._resources.run(
-            lambda session: forgetting.forget_documents(catalog, session.store, row.id, ids)
+            lambda session: forgetting.forget_documents(catalog, session.indexes, row.id, ids)
         )
         if not count:
-            raise NotFoundError(
-                f"no document {path!r} in project {project!r}; `unspool documents` lists them"
-            )
+            raise _build_missing_error(path, row)
         return count
 
     # Conversations
@@ -233,7 +231,7 @@ class Corpus:
         """Conversations: save, append, read, list, delete."""
         from unspool.memory.conversations import Conversations
 
-        return Conversations(self._resources, self.settings.project)
+        return Conversations(self._resources, self._access)
 
     def remember(self, *conversations: Conversation) -> RememberReport:
         """Store conversations, all or none. Those of the same id are replaced.
@@ -258,6 +256,7 @@ class Corpus:
     @property
     def keys(self) -> Keys:
         """Keys of the callers of a service: create, list, revoke."""
+        self.scope.require_owner("the use of keys")
         return self._keys
 
     # Out
@@ -285,8 +284,8 @@ class Corpus:
         """
         from unspool.search.request import build_request
 
-        _check_caller(caller)
-        rows = self._named(projects)
+        bound = self._bind(caller)
+        rows = self._access.resolve(projects)
         options = self.settings.search.override(
             limit=limit,
             max_tokens=max_tokens,
@@ -308,7 +307,7 @@ class Corpus:
                 notes = ("nothing is indexed yet",)
                 alpha = request.plan.alpha
                 return Page(query=query, projects=(), hits=(), alpha=alpha, notes=notes)
-            page = session.engine.search(request, caller=caller, on_progress=on_progress)
+            page = session.engine.search(request, caller=bound, on_progress=on_progress)
             return page if page.hits else self._explain_empty(page, request)
 
         return self._tie(self._resources.run(run), caller)
@@ -331,24 +330,24 @@ class Corpus:
         from unspool.search.request import check_page_size
 
         check_page_size(self.settings.search.limit if limit is None else limit, max_tokens or 0)
-        _check_caller(caller)
-        if not isinstance(continuation, str):
-            raise MalformedContinuationError(
-                f"a continuation is text, not a {type(continuation).__name__}; give "
-                f"page.continuation"
-            )
+        bound = self._bind(caller)
+        text = continuations.normalize(continuation)
         self._resources.refresh_now_and_then()
-        text = continuation.strip()
         try:
             page = self._resources.run(
                 lambda session: session.engine.resume(
-                    text, limit=limit, max_tokens=max_tokens, caller=caller
+                    text, limit=limit, max_tokens=max_tokens, caller=bound
                 )
             )
+        except DeniedContinuationError:
+            if self.scope.is_owner:
+                raise
+            raise SweptContinuationError(_UNKNOWN_CONTINUATION) from None
         except ContinuationError as error:
             if not restart or error.request is None:
                 raise
             return self._restart(error, limit=limit, max_tokens=max_tokens, caller=caller)
+        self._check_projects_visible(page.projects)
         return self._tie(page, caller)
 
     def ask(
@@ -397,15 +396,11 @@ class Corpus:
         """
         from unspool.answering import choose_model
 
+        if model is not None:
+            self.scope.require_owner("the choice of a model")
         chosen = choose_model(model, self.settings.answer)
 
         def search(text: str) -> Page:
-            """Return the best chunks for a query, best first.
-
-            The default project is the only one that exists; several are searched only if they are
-            named. `max_total_tokens` limits this page and all later ones together. `caller` binds
-            the continuation: no other caller can use it.
-            """
             return self.search(
                 text, projects=projects, where=where, limit=limit, max_tokens=0, max_total_tokens=0
             )
@@ -414,6 +409,7 @@ class Corpus:
 
     def warm(self, queries: Iterable[str], *, on_progress: OnProgress | None = None) -> int:
         """Embed queries ahead of time, for this and other processes; return how many were new."""
+        self.scope.require_owner("embedding queries ahead of time")
         self._resources.refresh_now_and_then()
         texts = [queries] if isinstance(queries, str) else list(queries)
 
@@ -425,13 +421,13 @@ class Corpus:
 
     def observe(self, hook: Hook) -> Callable[[], None]:
         """Call a function with every event, such as `PageServed`. Call the result to stop."""
+        self.scope.require_owner("observing events")
         return self._hooks.add(hook)
 
     def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
         """Return the chunks nearest to the one at a line of a document, without that chunk."""
-        from unspool.access import projects as naming
         from unspool.catalog import chunks as chunk_rows
         from unspool.search import nearest
         from unspool.search.request import check_page_size
@@ -440,24 +436,22 @@ class Corpus:
         check_page_size(limit, 0)
         if line < 1:
             raise InputError(f"line is {line}; lines are counted from 1")
-        row = naming.require_one(self._named([project] if project else None), "related")
+        row = self._access.resolve_one(project, "related")
         catalog = self._resources.search_catalog
 
         def run(session: Session) -> Page:
-            store = session.search_store
-            store.catch_up(row)
+            indexes = session.search_indexes
+            indexes.catch_up(row)
             with catalog.read() as connection:
                 chunk = chunk_rows.find_chunk_at(connection, row.id, path, line)
             if chunk is None:
-                raise NotFoundError(
-                    f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
-                )
+                raise _build_missing_error(path, row)
             return nearest.find_related(
                 catalog,
-                store,
+                indexes.vectors,
                 row,
                 chunk,
-                space_id=store.space_id,
+                space_id=indexes.space_id,
                 limit=limit,
                 count_tokens=session.embedder.count_tokens,
             )
@@ -482,7 +476,7 @@ class Corpus:
 
         if not 1 <= k <= 10_000:
             raise InputError(f"k is {k}; give a number from 1 to 10000")
-        rows = self._named(projects)
+        rows = self._access.resolve(projects)
         condition = filters.parse(where)
         try:
             array = np.asarray(vector, dtype=np.float32)
@@ -505,10 +499,10 @@ class Corpus:
                     "the vector is zero or not finite; it has no direction to search in"
                 )
             for row in rows:
-                session.search_store.catch_up(row)
+                session.search_indexes.catch_up(row)
             return find_nearest(
                 self._resources.search_catalog,
-                session.search_store,
+                session.search_indexes.vectors,
                 rows,
                 array / length,
                 k=k,
@@ -555,15 +549,39 @@ class Corpus:
         """
         from unspool.catalog import documents
 
-        check_listed(project, after, limit)
-        wanted = checked_status(status)
-        ids = None if project is None else [self._project(project).id]
+        check_listing(project, after, limit)
+        wanted = parse_status(status)
         with self._resources.catalog.read() as connection:
-            return list(
-                documents.list_documents(
-                    connection, project_ids=ids, status=wanted, path=path, after=after, limit=limit
-                )
+            ids = [row.id for row in self._access.select(connection, project)]
+            listed = documents.list_documents(
+                connection, project_ids=ids, status=wanted, path=path, after=after, limit=limit
             )
+            return list(islice(listed, limit))
+
+    def document(self, path: str, *, project: str) -> DocumentRecord:
+        """Return the record of a document."""
+        found = self.documents(project=project, path=path)
+        if not found:
+            raise _build_missing_error(path, self._find(project))
+        return found[0]
+
+    def passage(
+        self, path: str, *, project: str, first: int = 1, last: int | None = None
+    ) -> tuple[DocumentRecord, Passage]:
+        """Return the record of a document and some of its lines, in one snapshot.
+
+        This reads the catalog that is written, so that a caller sees its own writes.
+        """
+        from unspool.catalog import documents, passages
+
+        with self._resources.catalog.read() as connection:
+            row = self._access.get(connection, project)
+            passage = passages.read_passage(connection, row, path, first=first, last=last)
+            if passage is None:
+                raise _build_missing_error(path, row)
+            return next(
+                documents.list_documents(connection, project_ids=[row.id], path=path)
+            ), passage
 
     def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
@@ -572,26 +590,21 @@ class Corpus:
 
         `first` and `last` are included. The default is the whole document.
         """
-        from unspool.access import projects as naming
         from unspool.catalog import passages
 
-        row = naming.require_one(self._named([project] if project else None), "read")
+        row = self._access.resolve_one(project, "read")
         with self._resources.search_catalog.read() as connection:
             passage = passages.read_passage(connection, row, path, first=first, last=last)
         if passage is None:
-            raise NotFoundError(
-                f"no document {path!r} in project {row.name!r}; `unspool documents` lists them"
-            )
+            raise _build_missing_error(path, row)
         return passage
 
     def count(self, *, project: str | None = None) -> int:
         """Return the number of chunks, in one project or in all."""
         from unspool.catalog import chunks as chunk_rows
-        from unspool.catalog import projects
 
-        named = None if project is None else [self._project(project)]
         with self._resources.catalog.read() as connection:
-            rows = projects.list_projects(connection) if named is None else named
+            rows = self._access.select(connection, project)
             return sum(chunk_rows.count_chunks(connection, row.id) for row in rows)
 
     def count_tokens(self, text: str) -> int:
@@ -608,117 +621,118 @@ class Corpus:
         """
         from unspool.memory.catalog_history import CatalogHistory
 
-        kept = self.settings.history if retention is None else retention
-        name = project if project is not None else self.settings.project or DEFAULT_PROJECT
-        return CatalogHistory(self._resources.catalog, stream, project=name, retention=kept)
+        if retention is not None:
+            self.scope.require_owner("the choice of a retention")
+        return CatalogHistory(
+            self._resources.catalog,
+            stream,
+            project=self._access.name(project, default=DEFAULT_PROJECT, task="history"),
+            retention=retention or self.settings.history,
+            scope=self.scope,
+        )
+
+    def has_stream(self, stream: str, *, project: str) -> bool:
+        """Return True if a stream exists, even if no record of it can be read any more."""
+        from unspool.catalog import history
+
+        self._access.check(project)
+        with self._resources.catalog.read() as connection:
+            return history.find_stream(connection, project, stream) is not None
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Return every stream of responses, or those of one project, by project and name."""
         from unspool.catalog import history
 
         with self._resources.catalog.read() as connection:
-            return history.list_streams(connection, project)
+            if project is None:
+                rows = self._access.list_visible(connection)
+            else:
+                row = self._access.find(connection, project)
+                rows = [] if row is None else [row]
+            return history.list_streams(connection, [row.id for row in rows])
 
     def projects(self) -> list[str]:
         """Return the names of all projects."""
-        from unspool.catalog import projects
-
         with self._resources.catalog.read() as connection:
-            return [row.name for row in projects.list_projects(connection)]
+            return [row.name for row in self._access.list_visible(connection)]
 
     def stores(self) -> list[StoreStatus]:
-        """Return the stores of vectors and their capabilities."""
-        from dataclasses import asdict
+        """Return all stores of vectors: capabilities, driver, and what is missing to use each."""
+        from unspool.index.stores import list_stores
 
-        store = self._resources.session.search_store
-        return [StoreStatus(name=store.name, in_use=True, capabilities=asdict(store.capabilities))]
+        return list_stores(self.settings.vectors, self.settings.database_address)
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
         """Return every project with its counts, or one."""
         from unspool.catalog import chunks as chunk_rows
-        from unspool.catalog import documents, projects, spaces
+        from unspool.catalog import documents, spaces
 
         out = []
         with self._resources.catalog.read() as connection:
             active = spaces.find_active_id(connection)
         self._resources.follow(active)
-        store = None if active is None else self._resources.session.store
+        indexes = None if active is None else self._resources.session.indexes
+        is_admin = self.scope.role.allows(Role.ADMIN)
         with self._resources.catalog.read() as connection:
-            for row in (
-                [self._project(project)]
-                if project is not None
-                else projects.list_projects(connection)
-            ):
+            for row in self._access.select(connection, project):
                 chunks = chunk_rows.count_chunks(connection, row.id)
+                waiting = chunks if indexes is None else indexes.count_pending(connection, row.id)
                 out.append(
                     ProjectStatus(
                         name=row.name,
-                        root=row.root,
+                        root=row.root if is_admin else "",
                         documents=documents.count_by_status(connection, row.id),
                         chunks=chunks,
-                        waiting=chunks
-                        if store is None
-                        else store.count_pending(connection, row.id),
+                        waiting=waiting,
                     )
                 )
         return out
 
     def size_bytes(self) -> int:
         """Return the size of the catalog on disk."""
+        self.scope.require_owner("the size of the catalog")
         return self._resources.catalog.measure_size()
 
     def project_of(self, path: str | Path) -> str | None:
         """Return the project that was indexed from a path or from the nearest folder above it."""
-        from unspool.access import projects as naming
-
-        return naming.find_by_path(self._resources.search_catalog, path)
+        self.scope.require(Role.ADMIN, "finding a project by its path")
+        row = self._access.find_by_path(self._resources.search_catalog, path)
+        return None if row is None else row.name
 
     def root_of(self, project: str) -> str:
         """Return the path that a project was indexed from; empty if its documents were given as
         text.
         """
-        return self._project(project, self._resources.search_catalog).root
+        self.scope.require(Role.ADMIN, "reading the source of a project")
+        with self._resources.search_catalog.read() as connection:
+            return self._access.get(connection, project).root
+
+    def source_of(self, project: str) -> str:
+        """Return the path or git URL that a project can be indexed from again."""
+        self.scope.require(Role.ADMIN, "indexing")
+        source = self.root_of(project)
+        if not source:
+            raise ConflictError(
+                f"project {project!r} is made of what was given as text; there is nothing to "
+                f"index it from, put it again instead"
+            )
+        return source
 
     def refresh(self, *, on_progress: OnProgress | None = None) -> list[str]:
         """Bring the index up to date, and rebuild missing or damaged parts; return the repairs."""
-        from unspool.catalog import projects
-
+        self.scope.require_owner("repairing the index")
         self._resources.refresh(self._resources.catalog)
         with self._resources.catalog.read() as connection:
-            rows = projects.list_projects(connection)
+            rows = self._access.list_visible(connection)
 
         def run(session: Session) -> list[str]:
             for row in rows:
-                session.store.repair(row.id, verify=True, on_progress=on_progress)
-            return session.store.take_warnings() if rows else []
+                session.indexes.repair(row.id, verify=True, on_progress=on_progress)
+            return session.indexes.take_warnings() if rows else []
 
         return self._resources.run(run)
 
     # Inside
-
-    def _write(
-        self, write: Callable[[Indexer], IndexReport], *, task: str = "index"
-    ) -> IndexReport:
-        report = self._resources.write(write)
-        return self._resources.emit_report(
-            task, report, failed=report.failed, removed=report.removed
-        )
-
-    def _document(
-        self, path: str, *, project: str, first: int, last: int | None
-    ) -> tuple[DocumentRecord, Passage] | None:
-        """Return the record of a document and some of its lines, in one snapshot; None if missing.
-
-        This reads the catalog that is written, so that a caller sees its own writes.
-        """
-        from unspool.access import projects as naming
-        from unspool.catalog import documents, passages
-
-        with self._resources.catalog.read() as connection:
-            row = naming.find_project(connection, project)
-            passage = passages.read_passage(connection, row, path, first=first, last=last)
-            known = list(documents.list_documents(connection, project_ids=[row.id], path=path))
-        return None if passage is None else (known[0], passage)
 
     def _explain_empty(self, page: Page, request: SearchRequest) -> Page:
         """Add a note for each name in the filter that does not exist."""
@@ -739,14 +753,14 @@ class Corpus:
         self, error: ContinuationError, *, limit: int | None, max_tokens: int | None, caller: str
     ) -> Page:
         """Return the first page of the search that a continuation belonged to."""
-        from unspool.catalog import projects
         from unspool.search.request import SearchRequest
 
         request = error.request
         assert isinstance(request, SearchRequest)
-        with self._resources.search_catalog.read() as connection:
-            known = {row.name for row in projects.list_projects(connection)}
         names = [project.name for project in request.projects]
+        self._check_projects_visible(names)
+        with self._resources.search_catalog.read() as connection:
+            known = {row.name for row in self._access.list_visible(connection)}
         page = self.search(
             request.plan.query,
             projects=[name for name in names if name in known] or names,
@@ -762,24 +776,24 @@ class Corpus:
         reason = str(error).partition(";")[0]
         return replace(page, warnings=(f"{reason}; this is the first page again", *page.warnings))
 
-    def _project(self, name: str, catalog: Catalog | None = None) -> ProjectRow:
-        from unspool.access import projects as naming
+    def _bind(self, caller: str) -> str:
+        """Return the caller that a continuation is bound to."""
+        if not isinstance(caller, str):
+            raise InputError(
+                f"caller is a {type(caller).__name__}; give the name of who asks as text"
+            )
+        if caller:
+            self.scope.require_owner("the choice of a caller")
+        return caller or self.scope.caller
 
-        with (catalog or self._resources.catalog).read() as connection:
-            return naming.find_project(connection, name)
+    def _check_projects_visible(self, projects: Iterable[str]) -> None:
+        """Reject a continuation of a wider scope."""
+        if not all(map(self.scope.contains, projects)):
+            raise SweptContinuationError(_UNKNOWN_CONTINUATION)
 
-    def _named(self, names: Sequence[str] | str | None) -> list[ProjectRow]:
-        """Return the projects of a search, by default that of the settings."""
-        from unspool.access import projects as naming
-
-        if names is None and self.settings.project:
-            names = [self.settings.project]
-        rows, active = naming.resolve_projects(self._resources.search_catalog, names)
-        self._resources.follow(active)
-        return rows
-
-    def _clones(self) -> Path:
-        return self._resources.catalog.get_folder("clones")
+    def _find(self, project: str) -> ProjectRow:
+        with self._resources.catalog.read() as connection:
+            return self._access.get(connection, project)
 
     def _clone(self, project: str) -> Path:
         """Return the folder for the clone of a project. Its name is hashed, so it cannot leave the
@@ -787,4 +801,8 @@ class Corpus:
         """
         from unspool.catalog.projects import hash_name
 
-        return self._clones() / hash_name(project).hex()[:32]
+        return self._resources.catalog.get_folder("clones") / hash_name(project).hex()[:32]
+
+
+def _build_missing_error(path: str, row: ProjectRow) -> NotFoundError:
+    return NotFoundError(f"no document {path!r} in project {row.name!r}", hint=Hint.LIST_DOCUMENTS)

@@ -1,25 +1,25 @@
-"""Every error unspool raises on purpose, and nothing else.
+"""Errors that unspool raises on purpose.
 
-    UnspoolError                     code, exit_code, http_status, retryable
+    UnspoolError                     code, exit_code, http_status, retryable, hint
     ├─ ConfigError                   the operator must change something
     │  ├─ AddressError               unknown scheme, bad or unknown option
     │  └─ MissingDependencyError     an extra or a program is not installed
     ├─ AccessError                   the caller may not do this
-    │  ├─ UnauthenticatedError       no key, or one that is not known or not valid any more
+    │  ├─ UnauthenticatedError       no key, or one that is unknown, expired or revoked
     │  ├─ ForbiddenError             the key's role does not allow it
     │  └─ ThrottledError             too many calls; retryable, with retry_after
     ├─ InputError                    the request is wrong
-    │  ├─ AmbiguousError             it was not said which of several projects is meant
+    │  ├─ AmbiguousError             several projects exist and none was named
     │  ├─ FilterError                a filter names an unknown field or operator
-    │  ├─ ContinuationError          a continuation cannot be followed: a class and a code for each reason
+    │  ├─ ContinuationError          a continuation is invalid: a class and a code for each reason
     │  │  ├─ MalformedContinuationError, ForeignContinuationError, SweptContinuationError
     │  │  └─ ExpiredContinuationError, OutdatedContinuationError, DeniedContinuationError
     │  ├─ DimensionError             a vector has the wrong length
-    │  └─ TooLargeError              more was sent than is taken
+    │  └─ TooLargeError              the request is too large
     ├─ NotFoundError                 no such document or path
     │  └─ UnknownProjectError        no such project; the same code
-    ├─ ConflictError                 what is stored contradicts what was asked
-    │  └─ SwitchedError              another embedder's vectors are in use now; retryable
+    ├─ ConflictError                 the stored data contradicts the request
+    │  └─ SwitchedError              the embedder was switched meanwhile; retryable
     ├─ UnsupportedError              this store cannot do that; names the capability
     └─ ServiceError                  a system we call failed
        ├─ UnreachableError           retryable
@@ -28,65 +28,98 @@
        ├─ RateLimitedError           retryable, with retry_after
        └─ RejectedError              key or quota refused; not retryable
 
-A message says what happened, with which value, and what to do next. It never holds a key, a
-password or indexed text. Anything that is not an `UnspoolError` is a bug.
-"""  # noqa: E501
+A message states the problem, the value and the cure. A cure that differs between the command line
+and MCP is a `Hint`. A message never contains a key, a password or indexed text. Anything that is
+not an `UnspoolError` is a bug.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import StrEnum
 from typing import ClassVar
 
 
+class Hint(StrEnum):
+    """Action that resolves an error. Each door words it for its users."""
+
+    LIST_DOCUMENTS = "list_documents"
+    NAME_PROJECT = "name_project"
+    RENAME_PROJECT = "rename_project"
+
+
+# Advice of `str(error)`. HTTP sends the same, so that a remote corpus raises the same message.
+COMMANDS: Mapping[Hint, str] = {
+    Hint.LIST_DOCUMENTS: "`unspool documents` lists them",
+    Hint.NAME_PROJECT: "give it with --project",
+    Hint.RENAME_PROJECT: "give this one another name with --project, or forget that one first",
+}
+
+
 class UnspoolError(Exception):
-    """The root of the tree; catch this to catch everything unspool raises on purpose."""
+    """Base of all errors that unspool raises on purpose."""
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 2
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
-    request_id: str = ""  # what a service's log knows it by; empty for one of this process
+    request_id: str = ""  # id in the log of a service; empty for an error of this process
+
+    def __init__(self, message: str = "", *, hint: Hint | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.explain(COMMANDS)
+
+    def explain(self, advice: Mapping[Hint, str]) -> str:
+        """Return the message, followed by the advice of a door where there is some."""
+        message = super().__str__()
+        if self.hint is None or self.hint not in advice:
+            return message
+        return f"{message}; {advice[self.hint]}"
 
 
 class ConfigError(UnspoolError):
-    """A setting is wrong; the message names it and the fix."""
+    """Invalid setting. The message names it and the cure."""
 
     code = "config"
 
 
 class AddressError(ConfigError):
-    """An address has an unknown scheme or option."""
+    """Address with an unknown scheme or option."""
 
     code = "address"
 
 
 class MissingDependencyError(ConfigError, ImportError):
-    """Something optional is needed and not installed; the message holds the install command."""
+    """Missing optional package or program. The message contains the command that installs it."""
 
     code = "missing_dependency"
 
 
 class AccessError(UnspoolError):
-    """Whoever asks may not do this."""
+    """Call that the caller may not make."""
 
     code = "access"
     http_status = 403
 
 
 class UnauthenticatedError(AccessError):
-    """No key was shown, or one that is not known, has expired or was revoked."""
+    """Missing, unknown, expired or revoked key."""
 
     code = "unauthenticated"
     http_status = 401
 
 
 class ForbiddenError(AccessError):
-    """The key that was shown does not allow it; the message names the role that does."""
+    """Call that the role of the key does not allow. The message names the necessary role."""
 
     code = "forbidden"
 
 
 class ThrottledError(AccessError):
-    """Too much was asked for at once; later it will be answered."""
+    """Call over the rate limit. A later one succeeds."""
 
     code = "throttled"
     http_status = 429
@@ -98,29 +131,29 @@ class ThrottledError(AccessError):
 
 
 class InputError(UnspoolError, ValueError):
-    """The request is wrong: a value is out of range, empty or malformed."""
+    """Invalid request: a value is out of range, empty or malformed."""
 
     code = "input"
     http_status = 422
 
 
 class AmbiguousError(InputError):
-    """There are several of what was not named; the message lists them."""
+    """Missing name where several are possible. The message lists them."""
 
     code = "ambiguous"
     http_status = 409
 
 
 class FilterError(InputError):
-    """A filter names an unknown field, or an operator that the field does not have."""
+    """Filter with an unknown field, or an operator that the field does not support."""
 
     code = "filter"
 
 
 class ContinuationError(InputError):
-    """A continuation cannot be followed; `code` says why.
+    """Invalid continuation. `code` states the reason.
 
-    `request` is the search that it resumes, if that is still known.
+    `request` is the search that it resumes, if it is still known.
     """
 
     code = "continuation"
@@ -131,63 +164,63 @@ class ContinuationError(InputError):
 
 
 class MalformedContinuationError(ContinuationError):
-    """It is not a continuation, or it was cut or mistyped."""
+    """Text that is no continuation, or a mistyped one."""
 
     code = "continuation_malformed"
     http_status = 404
 
 
 class ForeignContinuationError(ContinuationError):
-    """It was given out by another catalog."""
+    """Continuation of another catalog."""
 
     code = "continuation_foreign"
     http_status = 404
 
 
 class SweptContinuationError(ContinuationError):
-    """It is not known, or not any more: its place was needed for newer ones."""
+    """Unknown continuation, or one that was removed for newer ones."""
 
     code = "continuation_swept"
     http_status = 404
 
 
 class ExpiredContinuationError(ContinuationError):
-    """It is older than `continuation_s` allows."""
+    """Continuation that is older than `continuation_s`."""
 
     code = "continuation_expired"
     http_status = 410
 
 
 class OutdatedContinuationError(ContinuationError):
-    """The vector space that it was made with is not in use any more."""
+    """Continuation of a vector space that is no longer in use."""
 
     code = "continuation_outdated"
     http_status = 410
 
 
 class DeniedContinuationError(ContinuationError):
-    """It was given to another caller."""
+    """Continuation of another caller."""
 
     code = "continuation_denied"
     http_status = 403
 
 
 class DimensionError(InputError):
-    """A vector's length is not that of the vector space."""
+    """Vector of another length than the vector space."""
 
     code = "dimension"
     http_status = 409
 
 
 class TooLargeError(InputError):
-    """More was sent than is taken at once."""
+    """Request that is too large."""
 
     code = "too_large"
     http_status = 413
 
 
 class NotFoundError(UnspoolError, LookupError):
-    """No such path, project or document."""
+    """Missing path, project or document."""
 
     code = "not_found"
     exit_code = 1
@@ -195,7 +228,7 @@ class NotFoundError(UnspoolError, LookupError):
 
 
 class UnknownProjectError(NotFoundError):
-    """No such project, for whoever asks. `project` is the name that was given."""
+    """Project that does not exist for the caller. `project` is its name."""
 
     def __init__(self, message: str, *, project: str) -> None:
         super().__init__(message)
@@ -203,32 +236,28 @@ class UnknownProjectError(NotFoundError):
 
 
 class ConflictError(UnspoolError):
-    """What is stored was made by another program, version or embedder, or by a concurrent
-    writer.
-    """
+    """Conflict with data of another program, version, embedder or concurrent writer."""
 
     code = "conflict"
     http_status = 409
 
 
 class SwitchedError(ConflictError):
-    """The catalog went over to another embedder while it was being written; the next attempt
-    follows it.
-    """
+    """Switch of the catalog to another embedder during a write. The next attempt uses it."""
 
     code = "switched"
     retryable = True
 
 
 class UnsupportedError(UnspoolError):
-    """The store lacks the capability that the message names."""
+    """Missing capability of a store. The message names it."""
 
     code = "unsupported"
     http_status = 501
 
 
 class ServiceError(UnspoolError):
-    """A system that unspool calls (a database, a disk, a provider) failed."""
+    """Failure of a system that unspool calls: a database, a disk, a provider."""
 
     code = "service"
     exit_code = 3
@@ -236,7 +265,7 @@ class ServiceError(UnspoolError):
 
 
 class UnreachableError(ServiceError):
-    """The system did not answer, or only that it cannot."""
+    """System that did not respond, or reported that it is down."""
 
     code = "unreachable"
     http_status = 503
@@ -244,7 +273,7 @@ class UnreachableError(ServiceError):
 
 
 class ServiceTimeoutError(ServiceError):
-    """The system did not answer in time."""
+    """System that did not respond in time."""
 
     code = "timeout"
     http_status = 504
@@ -252,7 +281,7 @@ class ServiceTimeoutError(ServiceError):
 
 
 class OverdueError(ServiceError):
-    """What was asked for took longer than a request to this service may."""
+    """Request that exceeded the time limit of this service."""
 
     code = "overdue"
     http_status = 504
@@ -260,7 +289,7 @@ class OverdueError(ServiceError):
 
 
 class RateLimitedError(ServiceError):
-    """The system asked to be called less often."""
+    """System that asked for fewer calls."""
 
     code = "rate_limited"
     http_status = 503
@@ -272,6 +301,6 @@ class RateLimitedError(ServiceError):
 
 
 class RejectedError(ServiceError):
-    """The system refused the key, the quota or the request; trying again will not help."""
+    """System that refused the key, the quota or the request. Retries would fail, too."""
 
     code = "rejected"

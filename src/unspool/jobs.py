@@ -45,7 +45,6 @@ from unspool.sources import folders, git
 
 if TYPE_CHECKING:
     from unspool.corpus import Corpus
-    from unspool.views import View
 
 # interval between writes of progress, and between polls for cancelled jobs
 POLL_S = 0.5
@@ -449,23 +448,26 @@ class JobQueue(AbstractContextManager["JobQueue"]):
         self._changed.notify_all()
 
 
-class JobsView:
-    """Jobs in the scope of one caller, as `View` is the corpus in that scope."""
+class ScopedJobs:
+    """Jobs in the scope of one caller."""
 
-    def __init__(self, jobs: JobQueue, view: View) -> None:
+    def __init__(self, jobs: JobQueue, corpus: Corpus) -> None:
         self._jobs = jobs
-        self._view = view
-        self._scope = view.scope
+        self._corpus = corpus
+        self._scope = corpus.scope
 
     def index(self, project: str, source: str | None = None, *, ref: str = "") -> Job:
         """Index a project in the background, from its recorded source if none is given."""
-        view, actual = self._view, source or self._view.source_of(project)
-        view.check_source(actual, project=project)
+        corpus = self._corpus
+        self._scope.require(Role.ADMIN, "indexing")
+        corpus._access.check(project)
+        actual = source or corpus.source_of(project)
+        self._scope.check_source(actual)
         git.check_ref(actual, ref)
         return self._jobs.start(
             project,
             actual,
-            lambda emit: view.index(actual, project=project, ref=ref, on_progress=emit),
+            lambda emit: corpus.index(actual, project=project, ref=ref, on_progress=emit),
             ref=ref,
         )
 
@@ -500,9 +502,9 @@ def _describe_source(source: str, ref: str) -> tuple[str, bool]:
     shown = (
         git.redact(text)
         if git.is_git_url(text)
-        else folders.storable(text).replace("\x00", "\ufffd")
+        else folders.make_storable(text).replace("\x00", "\ufffd")
     )
-    return (f"{shown}#{folders.storable(ref)}" if ref else shown), shown == text
+    return (f"{shown}#{folders.make_storable(ref)}" if ref else shown), shown == text
 
 
 def _encode_report(report: IndexReport) -> dict[str, Any]:

@@ -1,15 +1,14 @@
-"""`unspool.open`: one way to a corpus, whether it is in this process or in a service."""
+"""`unspool.open`: opens a corpus in this process or in a service."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, overload
 
-from unspool import corpus
 from unspool.corpus import Corpus
 from unspool.errors import ConfigError
 from unspool.settings import Settings
 
-if TYPE_CHECKING:  # the real import is where it is used: `import unspool` loads no client
+if TYPE_CHECKING:  # imported where it is used, so that `import unspool` loads no client
     from unspool.client import RemoteCorpus
 
 
@@ -52,33 +51,6 @@ def open(  # noqa: A001
     and `.env` of the current folder counts. Without it, a folder that the user does not trust can
     only set harmless ones.
     """
-    settings, service = resolve(
-        address,
-        vectors=vectors,
-        embedder=embedder,
-        settings=settings,
-        key=key,
-        trust_folder=trust_folder,
-    )
-    if service is None:
-        return corpus.open(embedder=embedder, settings=settings)
-    from unspool.client import RemoteCorpus
-
-    return RemoteCorpus(service, key=key, settings=settings)
-
-
-def resolve(
-    address: str | None,
-    *,
-    vectors: str | None,
-    embedder: object,
-    settings: Settings | None,
-    key: str | None,
-    trust_folder: bool,
-) -> tuple[Settings, str | None]:
-    """Return the settings with the arguments on top, and the address of the service that they
-    name; None for a corpus in this process.
-    """
     name = embedder if isinstance(embedder, str) else None
     given = {"database": address, "vectors": vectors, "embedder": name}
     if settings is None:
@@ -90,13 +62,17 @@ def resolve(
         )
     else:
         settings = settings.with_arguments(given)
-    if not settings.database.address.lower().startswith(("http://", "https://")):
-        if key is not None:
+    if settings.database.address.lower().startswith(("http://", "https://")):
+        from unspool.client import RemoteCorpus
+
+        if vectors is not None or embedder is not None:
             raise ConfigError(
-                "a key was given for a corpus in this process, which asks for none; give the "
-                "address of a service, or leave it out"
+                "vectors and embedder are chosen where the service runs; leave them out"
             )
-        return settings, None
-    if vectors is not None or embedder is not None:
-        raise ConfigError("vectors and embedder are chosen where the service runs; leave them out")
-    return settings, settings.database.address
+        return RemoteCorpus(settings.database.address, key=key, settings=settings)
+    if key is not None:
+        raise ConfigError(
+            "a key was given for a corpus in this process, which needs none; give the address "
+            "of a service, or leave it out"
+        )
+    return Corpus(settings, embedder=None if name is not None else embedder)

@@ -3,8 +3,8 @@
     with unspool.open("http://localhost:8765", key="unspool_...") as corpus:
         page = corpus.search("how are sessions opened?")
 
-`calls.py` contains every request as a value; `RemoteCorpus` sends them. `AsyncRemoteCorpus` is
-generated from it and runs it in threads.
+`RemoteCorpus` sends one request or a few for each method. `AsyncRemoteCorpus` is generated from it
+and runs it in threads.
 """
 
 from unspool.errors import MissingDependencyError
@@ -23,9 +23,8 @@ from unspool.client.asynchronous import (
     AsyncRemoteCorpus,
     AsyncRemoteHistory,
 )
-from unspool.client.conversations import RemoteConversations
 from unspool.client.corpus import RemoteCorpus
-from unspool.client.histories import RemoteHistory
+from unspool.client.memory import RemoteConversations, RemoteHistory
 from unspool.client.streams import RemoteAnswerStream
 
 __all__ = [

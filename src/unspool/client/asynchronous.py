@@ -13,22 +13,32 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from unspool.client.conversations import RemoteConversations
-from unspool.client.corpus import RemoteCorpus, describe_missing
-from unspool.client.histories import RemoteHistory
-from unspool.domain.answers import Answer
-from unspool.domain.conversations import Conversation, ConversationRecord, Message
-from unspool.domain.documents import Chunk, Document, DocumentRecord, Passage, Status
-from unspool.domain.history import PAGE, READ, HistoryPage, Record, Retention, StreamStatus
-from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import (
+from unspool import (
+    Answer,
+    Chunk,
+    Conversation,
+    ConversationRecord,
+    Document,
+    DocumentRecord,
+    HistoryPage,
+    Hit,
     IndexReport,
-    OnProgress,
+    Message,
+    Page,
+    Passage,
     ProjectStatus,
+    Record,
     RememberReport,
+    Retention,
+    Settings,
+    Status,
     StoreStatus,
+    StreamStatus,
 )
-from unspool.settings import Settings
+from unspool.client.corpus import RemoteCorpus, describe_missing
+from unspool.client.memory import RemoteConversations, RemoteHistory
+from unspool.domain.history import PAGE, READ
+from unspool.domain.reports import OnProgress
 from unspool.threads import ANSWERS_AT_ONCE, AsyncAnswerStream, call_in_loop
 from unspool.threads import run_cancellable as run
 
@@ -334,7 +344,7 @@ class AsyncRemoteCorpus:
         return await run(self._corpus.projects)
 
     async def stores(self) -> list[StoreStatus]:
-        """Return the stores of vectors and their capabilities."""
+        """Return all stores of vectors: capabilities, driver, and what is missing to use each."""
         return await run(self._corpus.stores)
 
     async def status(self, *, project: str | None = None) -> list[ProjectStatus]:

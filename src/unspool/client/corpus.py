@@ -3,81 +3,105 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from unspool.client import calls, indexing
-from unspool.client.conversations import RemoteConversations
-from unspool.client.histories import RemoteHistory
-from unspool.client.preferences import Preferences
-from unspool.client.sending import Sender
-from unspool.client.service import Service
-from unspool.client.streams import RemoteAnswerStream
-from unspool.domain.answers import Answer
-from unspool.domain.conversations import Conversation, Message
-from unspool.domain.documents import (
-    DEFAULT_PROJECT,
+from unspool import (
+    Answer,
+    Conversation,
+    Corpus,
     Document,
     DocumentRecord,
-    Passage,
-    Status,
-    check_listed,
-    checked_status,
-)
-from unspool.domain.history import Retention, StreamStatus
-from unspool.domain.queries import Hit, Page
-from unspool.domain.reports import (
+    Hit,
     IndexReport,
-    OnProgress,
+    Message,
+    Page,
+    Passage,
     ProjectStatus,
     RememberReport,
+    Retention,
+    Settings,
+    Status,
     StoreStatus,
+    StreamStatus,
 )
-from unspool.errors import AmbiguousError, InputError, NotFoundError
-from unspool.settings import Settings
+from unspool.client import indexing
+from unspool.client.call import check_findable, delete, get, in_project, post
+from unspool.client.memory import RemoteConversations, RemoteHistory
+from unspool.client.service import Service
+from unspool.client.streams import RemoteAnswerStream
+from unspool.domain import continuations, filters
+from unspool.domain.conversations import check_turns
+from unspool.domain.documents import DEFAULT_PROJECT, check_lines, check_listing, parse_status
+from unspool.domain.reports import OnProgress
+from unspool.errors import AmbiguousError, Hint, NotFoundError, UnsupportedError
 
-LISTED = 1_000  # documents in one answer
+LISTED = 1_000  # documents in one response
 SHOWN = 20  # names in a message
-ROOM_BYTES = 500  # of a body for what is around documents
-ELSEWHERE = "keys observe project_of refresh root_of size_bytes warm".split()
+ENVELOPE_BYTES = 500  # of a body, for what surrounds the documents
+# settings of the caller that go with a request; the service decides those that nobody has set
+PREFERENCES = ("project", "limit", "max_tokens", "max_total_tokens", "alpha")
 
 
 def describe_missing(name: str) -> AttributeError:
     """Return the error for a method that only a corpus of this process has."""
-    why = (
-        "; that is done where the service runs, with the command line or a corpus opened there"
-        if name in ELSEWHERE
-        else ""
-    )
-    return AttributeError(f"a corpus in a service has no {name!r}{why}")
+    where = "; use it where the service runs, on the command line or with a corpus opened there"
+    advice = where if hasattr(Corpus, name) else ""
+    return AttributeError(f"a corpus in a service has no {name!r}{advice}")
+
+
+def read_preferences(settings: Settings) -> dict[str, Any]:
+    """Return the preferences that the caller has set, by name."""
+    defaults = Settings()
+    return {
+        name: settings.get(name)
+        for name in PREFERENCES
+        if settings.origins.get(name, "default") != "default"
+        or settings.get(name) != defaults.get(name)
+    }
+
+
+def _check_caller(caller: str) -> None:
+    if caller:
+        raise UnsupportedError(
+            "a service knows its callers by their keys, and ties each continuation to the key; "
+            "leave `caller` out"
+        )
+
+
+@dataclass(frozen=True)
+class _DocumentList:
+    """Part of the list of documents, and the path after which the next part begins."""
+
+    documents: list[DocumentRecord]
+    next: str | None
 
 
 class RemoteCorpus:
-    """A corpus in a service.
+    """A corpus in a service, with the results and errors of a `Corpus`.
 
-    Safe to use from several threads. Its results are those of a `Corpus`, its errors, too.
+    Safe to use from several threads.
     """
 
     def __init__(
         self, address: str, *, key: str | None = None, settings: Settings | None = None
     ) -> None:
         self.settings = Settings.load() if settings is None else settings
-        self._own = Preferences.of(self.settings)
-        self._sender = Sender(
-            Service(
-                address,
-                key=self.settings.client.key if key is None else key,
-                request_s=self.settings.serve.timeout_s,
-                answer_s=self.settings.answer.timeout_s,
-            )
+        self._preferences = read_preferences(self.settings)
+        self._service = Service(
+            address,
+            key=self.settings.client.key if key is None else key,
+            request_s=self.settings.serve.timeout_s,
+            answer_s=self.settings.answer.timeout_s,
         )
+        self._send = self._service.send
         # bytes of documents in one request
-        self._most = self.settings.serve.max_body_bytes - ROOM_BYTES
+        self._most = self.settings.serve.max_body_bytes - ENVELOPE_BYTES
 
     def __repr__(self) -> str:
-        return f"RemoteCorpus({self._sender.service.place!r})"
+        return f"RemoteCorpus({self._service.place!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -90,14 +114,14 @@ class RemoteCorpus:
     ) -> None:
         self.close()
 
-    if not TYPE_CHECKING:  # a type checker shall complain of what is not there
+    if not TYPE_CHECKING:  # a type checker shall report missing methods
 
         def __getattr__(self, name: str) -> Any:
             raise describe_missing(name)
 
     def close(self) -> None:
         """Close every file and connection."""
-        self._sender.close()
+        self._service.close()
 
     # In
 
@@ -114,7 +138,7 @@ class RemoteCorpus:
         The default name of the project is that of the source.
         """
         return indexing.index_source(
-            self._sender, str(source), project=project, ref=ref, on_progress=on_progress
+            self._service, str(source), project=project, ref=ref, on_progress=on_progress
         )
 
     def put(self, *documents: Document) -> IndexReport:
@@ -122,18 +146,19 @@ class RemoteCorpus:
 
         They are findable when this returns.
         """
-        return indexing.put_documents(self._sender, documents, most=self._most)
+        return indexing.put_documents(self._service, documents, most=self._most)
 
     def forget(self, *, project: str, path: str | None = None) -> int:
         """Delete a document, or without a path the whole project; return the number deleted."""
-        return self._sender.send(calls.forget(project, path))
+        target = in_project(project) if path is None else _build_document_path(project, path)
+        return self._send(delete(target, int, "forgotten"))
 
     # Conversations
 
     @property
     def conversations(self) -> RemoteConversations:
         """Conversations: save, append, read, list, delete."""
-        return RemoteConversations(self._sender, self._own.project, most=self._most)
+        return RemoteConversations(self._service, self._project, most=self._most)
 
     def remember(self, *conversations: Conversation) -> RememberReport:
         """Store conversations, all or none. Those of the same id are replaced.
@@ -178,20 +203,19 @@ class RemoteCorpus:
         named. `max_total_tokens` limits this page and all later ones together. `caller` binds the
         continuation: no other caller can use it.
         """
-        call = calls.search(
-            self._own,
-            query,
-            projects=projects,
-            limit=limit,
-            max_tokens=max_tokens,
-            alpha=alpha,
-            where=where,
-            min_score=min_score,
-            explain=explain,
-            max_total_tokens=max_total_tokens,
-            caller=caller,
-        )
-        return self._tie(self._sender.send(call))
+        from unspool.search.plan import check_query
+
+        _check_caller(caller)
+        body = {
+            "query": check_query(query),
+            "min_score": min_score,
+            "explain": bool(explain),
+            **self._select(projects, where),
+            **self._prefer(
+                limit=limit, max_tokens=max_tokens, alpha=alpha, max_total_tokens=max_total_tokens
+            ),
+        }
+        return self._tie(self._send(post("/v1/search", Page, body=body)))
 
     def more(
         self,
@@ -208,10 +232,16 @@ class RemoteCorpus:
         expired returns the first page again, with a warning. A malformed or foreign one is always
         an error.
         """
-        call = calls.more(
-            continuation, limit=limit, max_tokens=max_tokens, restart=restart, caller=caller
-        )
-        return self._tie(self._sender.send(call))
+        _check_caller(caller)
+        body = {
+            "continuation": continuations.normalize(continuation),
+            "limit": limit,
+            "max_tokens": max_tokens,
+            "restart": bool(restart),
+            "explain": True,
+            "full": True,
+        }
+        return self._tie(self._send(post("/v1/more", Page, body=body)))
 
     def ask(
         self,
@@ -257,24 +287,36 @@ class RemoteCorpus:
 
         Closing it ends the request at once.
         """
-        call = calls.ask(
-            self._own,
-            question,
-            projects=projects,
-            where=where,
-            limit=limit,
-            conversation=conversation,
-            model=model,
-        )
-        return self._sender.retry(call, lambda: RemoteAnswerStream(self._sender, call))
+        if model is not None:
+            raise UnsupportedError(
+                "a service answers with its own model; leave `model` out, and set "
+                "UNSPOOL_ANSWER_MODEL where the service runs"
+            )
+        check_turns(conversation)
+        body = {
+            "question": _replace_surrogates(question),
+            "conversation": conversation,
+            "stream": True,
+            **self._select(projects, where),
+            **self._prefer(limit=limit),
+        }
+        call = post("/v1/ask", Answer, body=body, repeats=False)
+        return self._service.retry(call, lambda: RemoteAnswerStream(self._service, call))
 
     def related(
         self, path: str, line: int = 1, *, project: str | None = None, limit: int | None = None
     ) -> Page:
         """Return the chunks nearest to the one at a line of a document, without that chunk."""
-        return self._sender.send(
-            calls.find_similar(self._own, path, line, project=project, limit=limit)
-        )
+        name = project or self._project
+        check_findable(path, name)
+        body = {
+            "path": path,
+            "line": line,
+            "project": name or None,
+            "full": True,
+            **self._prefer(limit=limit),
+        }
+        return self._send(post("/v1/related", Page, body=body))
 
     def nearest(
         self,
@@ -288,16 +330,16 @@ class RemoteCorpus:
 
         The metric is the cosine unless `vector_metric` says otherwise.
         """
-        return self._sender.send(
-            calls.nearest(self._own, vector, k=k, projects=projects, where=where)
-        )
+        body = {"vector": vector, "k": k, **self._select(projects, where)}
+        return self._send(post("/v1/nearest", list[Hit], "hits", body=body))
 
     def embed(self, text: str) -> list[float]:
         """Return the vector of a text in the space of this corpus, as `nearest` takes it.
 
         Python warns if the text is longer than the embedder reads.
         """
-        return self._sender.send(calls.embed(text))
+        body = {"text": _replace_surrogates(text)}
+        return self._send(post("/v1/embed", list[float], "vector", body=body))
 
     def documents(
         self,
@@ -313,23 +355,21 @@ class RemoteCorpus:
         `limit` and `after`, the last path of the part before, read the list of one project in
         parts.
         """
-        check_listed(project, after, limit)
-        wanted = checked_status(status)
+        check_listing(project, after, limit)
+        wanted = parse_status(status)
         found: list[DocumentRecord] = []
-        for name in [project] if project is not None else self.projects():
-            left = None if limit is None else limit - len(found)
-            if left == 0:
-                break
+        for name in self.projects() if project is None else [project]:
             try:
-                if path is None:
-                    found += self._list_documents(name, wanted, after, left)
-                else:
-                    found += self._find_document(name, path, wanted, after)
+                found += (
+                    self._list_documents(name, wanted, after, limit)
+                    if path is None
+                    else self._find_document(name, path, wanted, after)
+                )
             except NotFoundError:
                 if project is not None:
                     raise
                 continue  # another caller has just deleted the project
-        return found
+        return found[:limit]
 
     def read(
         self, path: str, *, project: str | None = None, first: int = 1, last: int | None = None
@@ -338,17 +378,17 @@ class RemoteCorpus:
 
         `first` and `last` are included. The default is the whole document.
         """
-        if not (isinstance(first, int) and first >= 1 and (last is None or isinstance(last, int))):
-            raise InputError(
-                f"lines {first!r} to {last!r} cannot be read; lines are whole numbers counted "
-                f"from 1"
+        check_lines(first, last)
+        name = project or self._project or self._find_only_project("read")
+        return self._send(
+            get(
+                _build_document_path(name, path),
+                Passage,
+                "passage",
+                first=first,
+                last=last,
             )
-        if last is not None and last < first:
-            raise InputError(
-                f"line {last} is before line {first}; give the first line and then the last"
-            )
-        name = project or self._own.project or self._find_only_project("read")
-        return self._sender.send(calls.read(name, path, first=first, last=last))
+        )
 
     def count(self, *, project: str | None = None) -> int:
         """Return the number of chunks, in one project or in all."""
@@ -356,7 +396,7 @@ class RemoteCorpus:
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens that a text has for the embedder."""
-        return self._sender.send(calls.count_tokens(text))
+        return self._send(post("/v1/count_tokens", int, "tokens", body={"text": text}))
 
     def history(
         self, stream: str, *, project: str | None = None, retention: Retention | None = None
@@ -366,16 +406,20 @@ class RemoteCorpus:
         The first append creates the stream. It belongs to `project`, by default that of the
         settings, else `default`. The default `retention` is that of the settings.
         """
-        return RemoteHistory(
-            self._sender,
-            calls.stream(project or self._own.project or DEFAULT_PROJECT, stream, retention),
-        )
+        if retention is not None:
+            raise UnsupportedError(
+                "a service keeps as much of a stream as its own settings say; leave `retention` "
+                "out, and set UNSPOOL_HISTORY_* there"
+            )
+        name = project or self._project or DEFAULT_PROJECT
+        return RemoteHistory(self._service, stream, project=name)
 
     def streams(self, *, project: str | None = None) -> list[StreamStatus]:
         """Return every stream of responses, or those of one project, by project and name."""
         found: list[StreamStatus] = []
         for name in [project] if project is not None else self.projects():
-            found += self._sender.find(calls.streams(name), [])
+            call = get(in_project(name, "streams"), list[StreamStatus], "streams")
+            found += self._service.find(call, [])
         return found
 
     def projects(self) -> list[str]:
@@ -383,16 +427,36 @@ class RemoteCorpus:
         return [one.name for one in self.status()]
 
     def stores(self) -> list[StoreStatus]:
-        """Return the stores of vectors and their capabilities."""
-        return self._sender.send(calls.stores())
+        """Return all stores of vectors: capabilities, driver, and what is missing to use each."""
+        return self._send(get("/v1/stores", list[StoreStatus], "stores"))
 
     def status(self, *, project: str | None = None) -> list[ProjectStatus]:
         """Return every project with its counts, or one."""
-        if project is None:
-            return self._sender.send(calls.status())
-        return [self._sender.send(calls.project_status(project))]
+        if project is not None:
+            return [self._send(get(in_project(project), ProjectStatus))]
+        return self._send(indexing.list_projects())
 
     # Inside
+
+    @property
+    def _project(self) -> str:
+        return str(self._preferences.get("project", ""))
+
+    def _prefer(self, **arguments: object) -> dict[str, object]:
+        """Return arguments of a request, with preferences for those that are None."""
+        return {
+            name: self._preferences.get(name) if value is None else value
+            for name, value in arguments.items()
+        }
+
+    def _select(
+        self, projects: Sequence[str] | str | None, where: Mapping[str, Any] | None
+    ) -> dict[str, object]:
+        """Return the part of a request that selects complete chunks to search."""
+        filters.parse(where)
+        names = self._project or None if projects is None else projects
+        projects = [names] if isinstance(names, str) else names
+        return {"projects": projects, "where": where or None, "full": True}
 
     def _tie(self, page: Page) -> Page:
         """Return the page with its way to the next one."""
@@ -401,37 +465,46 @@ class RemoteCorpus:
     def _list_documents(
         self, project: str, status: Status | None, after: str | None, limit: int | None
     ) -> list[DocumentRecord]:
+        path, size = in_project(project, "documents"), min(LISTED, limit or LISTED)
         found: list[DocumentRecord] = []
         while True:
-            left = LISTED if limit is None else min(LISTED, limit - len(found))
-            some, after = self._sender.send(
-                calls.documents(project, status=status, after=after, limit=left)
-            )
-            found += some
-            if after is None or len(found) == limit:
+            part = self._send(get(path, _DocumentList, status=status, after=after, limit=size))
+            found += part.documents
+            after = part.next
+            if after is None or (limit is not None and len(found) >= limit):
                 return found
 
     def _find_document(
         self, project: str, path: str, status: Status | None, after: str | None
     ) -> list[DocumentRecord]:
         try:
-            found = self._sender.send(calls.document(project, path))
+            target = _build_document_path(project, path)
+            found = self._send(get(target, DocumentRecord, "document", last=1))
         except NotFoundError:
-            # raises if it is the project that does not exist
-            self._sender.send(calls.project_status(project))
+            self.status(project=project)  # raises if the project does not exist
             return []
         is_listed = status in (None, found.status) and (after is None or found.path > after)
         return [found] if is_listed else []
 
     def _find_only_project(self, task: str) -> str:
         known = self.status()
-        filled = [one.name for one in known if one.chunks] or [one.name for one in known]
-        if len(filled) > 1:
-            shown = ", ".join(filled[:SHOWN])
+        names = [one.name for one in known if one.chunks] or [one.name for one in known]
+        if len(names) > 1:
             raise AmbiguousError(
-                f"there are {len(filled)} projects and none was named; name one or more of: "
-                f"{shown}; or '*' for all (--project on the command line)"
+                f"there are {len(names)} projects and none was named; name one or more of: "
+                f"{', '.join(names[:SHOWN])}; or '*' for all",
+                hint=Hint.NAME_PROJECT,
             )
-        if not filled:
+        if not names:
             raise NotFoundError(f"{task} needs one project; nothing is indexed yet")
-        return filled[0]
+        return names[0]
+
+
+def _build_document_path(project: str, path: str) -> str:
+    check_findable(path, project)
+    return in_project(project, "documents", path)
+
+
+def _replace_surrogates(text: str) -> str:
+    """Return a text with question marks for lone surrogates, as a corpus searches for it."""
+    return text.encode("utf-8", "replace").decode() if isinstance(text, str) else text

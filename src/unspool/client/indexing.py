@@ -1,20 +1,20 @@
-"""Documents on their way to a service: jobs that index, and batches of documents."""
+"""Indexing in a service: jobs for sources, and batches of documents."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from unspool.client import calls, parsing
-from unspool.client.call import encode_json
-from unspool.client.sending import Sender
-from unspool.domain.documents import Document, usable_name
+from unspool import wire
+from unspool.client.call import Call, build_path, delete, encode_json, get, in_project, post
+from unspool.client.service import Service
+from unspool.domain.documents import Document, check_put, clean_name
 from unspool.domain.jobs import Job, JobState
-from unspool.domain.reports import IndexReport, OnProgress
+from unspool.domain.reports import IndexReport, OnProgress, ProjectStatus
 from unspool.errors import (
     ConflictError,
     InputError,
@@ -24,15 +24,15 @@ from unspool.errors import (
 )
 from unspool.threads import get_cancellation
 
-# between two looks at a job: progress is written twice a second
-FIRST_LOOK_S, LONGEST_LOOK_S = 0.05, 1.0
+# between two requests for the state of a job, whose progress is written twice a second
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 CLEANUP_S = 5.0  # to cancel a job after the task that waits for it was cancelled
-SENT = 1_000  # documents or conversations in one request: no service takes more
+MAX_BATCH = 1_000  # documents or conversations in one request: no service takes more
 _T = TypeVar("_T")
 
 
 def index_source(
-    sender: Sender, source: str, *, project: str | None, ref: str, on_progress: OnProgress | None
+    service: Service, source: str, *, project: str | None, ref: str, on_progress: OnProgress | None
 ) -> IndexReport:
     """Let the service index a source, and wait for the job.
 
@@ -43,43 +43,46 @@ def index_source(
     if not git.is_git_url(source):
         _check_path(source)
         if project is None:
-            project, source = _find_project_at(sender, source)
+            project, source = _find_project_at(service, source)
     name = project or git.project_name(source)
-    job = _watch(sender, sender.send(calls.start_index(name, source=source, ref=ref)), on_progress)
+    body = {"source": source, "ref": ref or None}
+    call = post(in_project(name, "index"), Job, body=body, repeats=False)
+    job = _watch(service, service.send(call), on_progress)
     if job.state is JobState.FAILED:
-        raise sender.service.build_error(job.error_code, job.error)
+        raise service.build_error(job.error_code, job.error)
     if job.state is JobState.CANCELLED:
         raise ConflictError(
-            f"job {job.id} for project {name!r} was cancelled by somebody; index again, what was "
-            f"stored stays"
+            f"job {job.id} for project {name!r} was cancelled by another caller; index again, what "
+            f"was stored stays"
         )
     if job.state is JobState.INTERRUPTED:
         raise UnreachableError(
             f"the service was stopped while it ran job {job.id} for project {name!r}; index "
             f"again, what was stored stays"
         )
-    return parsing.index_report(job.report)
+    return wire.decode(IndexReport, job.report)
 
 
-def _watch(sender: Sender, job: Job, on_progress: OnProgress | None) -> Job:
+def _watch(service: Service, job: Job, on_progress: OnProgress | None) -> Job:
     """Wait until a job is over, and return it."""
     cancellation = get_cancellation()
     cancellation.cleanup_s = CLEANUP_S
-    wait, shown, is_in_sight = FIRST_LOOK_S, None, True
+    path = build_path("jobs", job.id)
+    pause, shown, is_reachable = FIRST_PAUSE_S, None, True
     try:
         while not job.state.is_over:
-            cancellation.wait(wait)
-            wait = min(LONGEST_LOOK_S, wait * 1.5)
-            is_in_sight = False
-            job = sender.send(calls.job(job.id))
-            is_in_sight = True
+            cancellation.wait(pause)
+            pause = min(LONGEST_PAUSE_S, pause * 1.5)
+            is_reachable = False
+            job = service.send(get(path, Job))
+            is_reachable = True
             if on_progress is not None and job.progress is not None and job.progress != shown:
                 shown = job.progress
                 on_progress(shown)
     except BaseException as error:
-        if is_in_sight or not isinstance(error, UnspoolError):
+        if is_reachable or not isinstance(error, UnspoolError):
             with suppress(UnspoolError):  # the job is over already, or out of reach
-                sender.send(calls.cancel(job.id))
+                service.send(delete(path, Job))
         raise
     return job
 
@@ -94,18 +97,25 @@ def _check_path(source: str) -> None:
         )
 
 
-def _find_project_at(sender: Sender, source: str) -> tuple[str, str]:
-    """Return the project that was indexed from a path of the service or a folder above it, and
-    its root; otherwise a name for a new project.
+def list_projects() -> Call[list[ProjectStatus]]:
+    """Build the request for every project."""
+    return get("/v1/projects", list[ProjectStatus], "projects")
+
+
+def _find_project_at(service: Service, source: str) -> tuple[str, str]:
+    """Return the name and the root of the project that contains a path of the service.
+
+    For a path in no project, return a new name and the path.
     """
-    known = sender.send(calls.status())
+    known = service.send(list_projects())
     kind = PurePosixPath if PurePosixPath(source).is_absolute() else PureWindowsPath
     path = kind(source)
     roots = {kind(one.root): one for one in known if one.root}
     found = next((roots[place] for place in (path, *path.parents) if place in roots), None)
     if found is not None:
-        return found.name, found.root  # all of it: of a part, the rest would be taken to be gone
-    name = usable_name(path.name) or "root"
+        # all of it: indexing a part would remove the rest
+        return found.name, found.root
+    name = clean_name(path.name) or "root"
     if name in {one.name for one in known}:
         raise InputError(
             f"there is a project {name!r} already, which was not indexed from {source!r}; give "
@@ -114,32 +124,35 @@ def _find_project_at(sender: Sender, source: str) -> tuple[str, str]:
     return name, source
 
 
-def put_documents(sender: Sender, documents: Sequence[Document], *, most: int) -> IndexReport:
+def put_documents(service: Service, documents: Sequence[Document], *, most: int) -> IndexReport:
     """Store documents in as few requests of at most `most` bytes as possible.
 
     Each request is stored completely or not at all.
     """
-    if not documents:
-        raise InputError("no document was given; put takes at least one")
-    if (count := len({document.project for document in documents})) > 1:
-        raise InputError(f"the documents belong to {count} projects; put one project at a time")
-    if len({document.path for document in documents}) < len(documents):
-        raise InputError("two of the documents have the same path; give each path once")
+    check_put(documents)
     reports: list[IndexReport] = []
-    for batch in split_batches(documents, calls.document_of, most=most):
-        reports += _put_batch(sender, batch)
+    for batch in split_batches(documents, most=most):
+        reports += _put_batch(service, batch)
     return reduce(_merge_reports, reports)
 
 
-def _put_batch(sender: Sender, documents: Sequence[Document]) -> list[IndexReport]:
+def _put_batch(service: Service, documents: Sequence[Document]) -> list[IndexReport]:
     """Store a batch; halves of it if the service accepts less at once."""
+    call = post(
+        in_project(documents[0].project, "documents"),
+        IndexReport,
+        body={"documents": documents},
+        method="PUT",
+        # a document that was replaced has another version the second time
+        repeats=all(one.version is None for one in documents),
+    )
     try:
-        return [sender.send(calls.put(documents))]
+        return [service.send(call)]
     except TooLargeError:
         if len(documents) == 1:
             raise
     half = len(documents) // 2
-    return _put_batch(sender, documents[:half]) + _put_batch(sender, documents[half:])
+    return _put_batch(service, documents[:half]) + _put_batch(service, documents[half:])
 
 
 def _merge_reports(one: IndexReport, other: IndexReport) -> IndexReport:
@@ -157,9 +170,7 @@ def _merge_reports(one: IndexReport, other: IndexReport) -> IndexReport:
     )
 
 
-def split_batches(
-    values: Sequence[_T], encode: Callable[[_T], Mapping[str, Any]], *, most: int
-) -> Iterator[list[_T]]:
+def split_batches(values: Sequence[_T], *, most: int) -> Iterator[list[_T]]:
     """Yield the values in order, in batches of at most `most` bytes of JSON.
 
     A value that is larger is a batch by itself.
@@ -167,8 +178,8 @@ def split_batches(
     batch: list[_T] = []
     total = 0
     for value in values:
-        size = len(encode_json(encode(value))) + 1
-        if batch and (total + size > most or len(batch) == SENT):
+        size = len(encode_json(value)) + 1
+        if batch and (total + size > most or len(batch) == MAX_BATCH):
             yield batch
             batch, total = [], 0
         batch.append(value)

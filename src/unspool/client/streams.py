@@ -1,4 +1,4 @@
-"""Answers as a service writes them: read from its events, ended by closing them."""
+"""Answers as a service writes them, read from server-sent events."""
 
 from __future__ import annotations
 
@@ -10,52 +10,15 @@ from typing import Any, Self
 
 import httpx2
 
-from unspool.answering.events import Event, EventReader, TooLongError
-from unspool.calling import Stream
-from unspool.client import parsing
+from unspool import Answer, wire
+from unspool.answering.events import EventReader, TooLongError
 from unspool.client.call import Call
-from unspool.client.sending import Sender
-from unspool.client.service import Service
-from unspool.domain.answers import Answer
-from unspool.errors import InputError, UnreachableError
+from unspool.client.service import UNREADABLE, Service
+from unspool.errors import InputError, UnreachableError, UnspoolError
+from unspool.streaming import ResponseStream
 from unspool.threads import get_cancellation
 
 MAX_EVENT_BYTES = 64_000_000  # an answer comes with the chunks that it cites
-
-
-class _Reading:
-    """State of an answer that is being read."""
-
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._events = EventReader(most=MAX_EVENT_BYTES)
-        self.answer: Answer | None = None
-
-    def feed(self, data: bytes) -> list[str]:
-        """Return the pieces of text in some bytes."""
-        try:
-            return [piece for event in self._events.feed(data) for piece in self._read_event(event)]
-        except TooLongError as error:
-            raise self._service.strange("with an event that does not end") from error
-
-    def finish(self) -> None:
-        """Raise `UnreachableError` if the answer is incomplete."""
-        if self.answer is None:
-            raise UnreachableError(
-                f"{self._service} broke off in the middle of its answer; ask again"
-            )
-
-    def _read_event(self, event: Event) -> Iterator[str]:
-        try:
-            data = json.loads(event.data)
-            if event.name == "text":
-                yield str(data["text"])
-            elif event.name == "answer":
-                self.answer = parsing.answer(data)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise self._service.strange("with an event that cannot be read") from error
-        if event.name == "error":
-            raise self._service.error_of(httpx2.Response(500, content=event.data.encode()))
 
 
 class RemoteAnswerStream:
@@ -65,27 +28,27 @@ class RemoteAnswerStream:
     block, and dropping the object. A thread that waits for a piece then gets an `InputError`.
     """
 
-    def __init__(self, sender: Sender, call: Call[Any]) -> None:
-        self._is_over = True  # until it has begun
-        self._reading = _Reading(sender.service)
-        self._stream = sender.stream(call)
+    def __init__(self, service: Service, call: Call[Any]) -> None:
+        self._is_over = True  # until the service has accepted
+        self._answers: list[Answer] = []
+        self._stream = service.stream(call)
         get_cancellation().register(self._stream.close)
-        # which does not know this object: once it is dropped, it is gone
-        self._pieces = _pieces(self._stream, self._reading)
-        next(self._pieces)  # nothing but that the service has found what it will answer from
+        # The generator has no reference to this object, so that dropping the object ends both.
+        self._pieces = _read_pieces(self._stream, service, self._answers)
+        next(self._pieces)
         self._is_over = False
 
     @property
     def answer(self) -> Answer:
         """The whole answer. Before the end, an `InputError`."""
-        if self._reading.answer is None:
+        if not self._answers:
             state = (
                 "was closed before its end; ask again"
                 if self._is_over
                 else "is not at its end; iterate over its text first"
             )
             raise InputError(f"the answer {state}")
-        return self._reading.answer
+        return self._answers[-1]
 
     def __iter__(self) -> Iterator[str]:
         return self
@@ -95,15 +58,14 @@ class RemoteAnswerStream:
             raise StopIteration
         try:
             return next(self._pieces)
-        except CancelledError:
+        except BaseException as error:
             self._is_over = True
-            raise InputError("the answer was closed while it was written; ask again") from None
-        except BaseException:
-            self._is_over = True
+            if isinstance(error, CancelledError):
+                raise InputError("the answer was closed while it was written; ask again") from None
             raise
 
     def close(self) -> None:
-        """End it. What has been written is lost, unless it was the whole."""
+        """End the request. The text so far is lost, unless it was complete."""
         self._is_over = True
         self._stream.close()
         try:
@@ -123,14 +85,30 @@ class RemoteAnswerStream:
         self.close()
 
     def __del__(self) -> None:
-        if not self._is_over:  # somebody left a loop over it
+        if not self._is_over:  # the caller left a loop over it
             self.close()
 
 
-def _pieces(stream: Stream, reading: _Reading) -> Generator[str, None, None]:
-    """Nothing, as soon as the service has accepted; then the text as it comes."""
-    coming = iter(stream)
-    yield next(coming, b"").decode()
-    for data in coming:
-        yield from reading.feed(data)
-    reading.finish()
+def _read_pieces(
+    stream: ResponseStream, service: Service, answers: list[Answer]
+) -> Generator[str, None, None]:
+    """Yield an empty text when the service accepts, then the text, and append the answer."""
+    chunks = iter(stream)
+    yield next(chunks, b"").decode()
+    reader = EventReader(most=MAX_EVENT_BYTES)
+    for data in chunks:
+        try:
+            for event in reader.feed(data):
+                if event.name == "text":
+                    yield str(json.loads(event.data)["text"])
+                elif event.name == "answer":
+                    answers.append(wire.decode(Answer, json.loads(event.data)))
+                elif event.name == "error":
+                    raise service.error_of(httpx2.Response(500, content=event.data.encode()))
+        except UNREADABLE as error:
+            if isinstance(error, UnspoolError):
+                raise
+            state = "does not end" if isinstance(error, TooLongError) else "cannot be read"
+            raise service.build_protocol_error(f"with an event that {state}") from error
+    if not answers:
+        raise UnreachableError(f"{service} broke off in the middle of its answer; ask again")

@@ -1,4 +1,4 @@
-"""Measuring search quality on a test set, with the same code that serves users."""
+"""Evaluation of search quality on a test set, with the code that serves users."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from unspool.errors import InputError
 from unspool.evaluation import beir, metrics
 from unspool.settings import Settings
 
-DEPTH = 100  # hits asked for: as many as a user's search ranks without being asked for more
+DEPTH = 100  # hits of a query: as many as a search ranks by default
 _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What was measured.
+    """Results of an evaluation.
 
-    Quality is by document: a document counts at the rank of its first chunk.
+    Quality is measured by document: a document has the rank of its first chunk.
     """
 
     name: str
@@ -51,52 +51,47 @@ def evaluate(
     server: str = "",
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
-    """Index a test set into a catalog of its own, ask every query, and compare with the judgements.
+    """Index a test set into a temporary catalog, search every query, and compare the results with
+    the judgements.
 
-    The catalog is a temporary file or, with the address of a `server`, a temporary schema there.
+    The catalog is a file or, with the address of a `server`, a schema there.
     """
-    asked = beir.questions(folder)
-    if not asked:
-        raise InputError(
-            f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are "
-            f"those of queries.jsonl"
-        )
-    tell = on_progress or (lambda progress: None)
-    with _temporary(server) as address:
+    asked = beir.read_questions(folder)
+    report = on_progress or (lambda progress: None)
+    with _create_catalog(server) as address:
         own = settings.with_arguments(
             {"database": address, "database_read": "", "project": "", "window": 0}
         )
         with Corpus(own) as corpus:
             started = time.monotonic()
-            names = _fill(corpus, folder, tell)
+            names = _fill(corpus, folder, report)
             corpus.refresh()
             index_seconds = time.monotonic() - started
-            rows: list[tuple[float, float, float, float]] = []
-            times: list[float] = []
+            rows: list[tuple[float, ...]] = []
             for number, question in enumerate(asked, 1):
                 begun = time.perf_counter()
-                ranking = _ranking(corpus, question, names, alpha)
-                times.append(time.perf_counter() - begun)
-                rows.append(_score(ranking, question))
-                tell(Progress(task="asking", done=number, total=len(asked)))
-            ndcg, recall_10, recall_100, mrr = (fmean(column) for column in zip(*rows, strict=True))
+                ranking = _rank(corpus, question, names, alpha)
+                rows.append((time.perf_counter() - begun, *_score(ranking, question)))
+                report(Progress(task="asking", done=number, total=len(asked)))
+            times, *scores = zip(*rows, strict=True)
+            ndcg, recall_10, recall_100, mrr = (round(fmean(column), 4) for column in scores)
             return Evaluation(
                 name=folder.resolve().name,
                 documents=len(names),
                 chunks=corpus.count(),
                 queries=len(asked),
-                ndcg_10=round(ndcg, 4),
-                recall_10=round(recall_10, 4),
-                recall_100=round(recall_100, 4),
-                mrr=round(mrr, 4),
+                ndcg_10=ndcg,
+                recall_10=recall_10,
+                recall_100=recall_100,
+                mrr=mrr,
                 index_seconds=round(index_seconds, 2),
                 search_ms=round(1000 * median(times), 2),
             )
 
 
 @contextmanager
-def _temporary(server: str) -> Iterator[str]:
-    """The address of a catalog that is gone afterwards."""
+def _create_catalog(server: str) -> Iterator[str]:
+    """Yield the address of a catalog that is deleted afterwards."""
     if not server:
         with tempfile.TemporaryDirectory(prefix="unspool-eval-") as folder:
             yield f"sqlite:///{folder}/eval.db"
@@ -118,32 +113,26 @@ def _temporary(server: str) -> Iterator[str]:
         postgres.drop_catalog(address, options=DatabaseOptions())
 
 
-def _fill(corpus: Corpus, folder: Path, tell: OnProgress) -> dict[tuple[str, str], str]:
+def _fill(corpus: Corpus, folder: Path, report: OnProgress) -> dict[tuple[str, str], str]:
     names: dict[tuple[str, str], str] = {}
     waiting: dict[str, list[Document]] = defaultdict(list)
     turns: dict[tuple[str, str], list[beir.Turn]] = defaultdict(list)
-    for item in beir.documents(folder):
+    for item in beir.read_documents(folder):
         if isinstance(item, beir.Turn):
             turns[item.project, item.conversation].append(item)
             continue
-        if (item.project, item.path) in names:
+        document = item.document
+        place = document.project, document.path
+        if place in names:
             raise InputError(
-                f"two documents in {folder} are called {item.path!r} in project "
-                f"{item.project!r}; give each its own path"
+                f"two documents in {folder} are called {document.path!r} in project "
+                f"{document.project!r}; give each its own path"
             )
-        names[(item.project, item.path)] = item.id
-        document = Document(
-            project=item.project,
-            path=item.path,
-            title=item.title,
-            text=item.text,
-            language=item.language or _language(item),
-            metadata=item.metadata,
-        )
-        waiting[item.project].append(document)
-        if len(waiting[item.project]) >= _BATCH:
-            corpus.put(*waiting.pop(item.project))
-            tell(Progress(task="indexing", done=len(names), total=0))
+        names[place] = item.id
+        waiting[document.project].append(document)
+        if len(waiting[document.project]) >= _BATCH:
+            corpus.put(*waiting.pop(document.project))
+            report(Progress(task="indexing", done=len(names), total=0))
     for documents in waiting.values():
         corpus.put(*documents)
     for (project, conversation), said in turns.items():
@@ -154,21 +143,15 @@ def _fill(corpus: Corpus, folder: Path, tell: OnProgress) -> dict[tuple[str, str
         names |= {
             (project, f"{conversation}:{number}"): turn.id for number, turn in enumerate(said, 1)
         }
-        tell(Progress(task="indexing", done=len(names), total=0))
+        report(Progress(task="indexing", done=len(names), total=0))
     return names
 
 
-def _language(item: beir.Item) -> str:
-    """A set without paths is prose; a path decides by itself."""
-    return "" if "path" in item.metadata else "text"
-
-
-def _ranking(
+def _rank(
     corpus: Corpus, question: beir.Question, names: dict[tuple[str, str], str], alpha: float | None
 ) -> list[str]:
     page = corpus.search(question.text, projects=[question.project], limit=DEPTH, alpha=alpha)
-    # A hit stands for its copies too: it names their places. A message is called by its
-    # conversation and its number.
+    # A hit lists the locations of its copies. The name of a message is its conversation and number.
     places = (
         (hit.chunk.project, hit.chunk.location if hit.chunk.kind is Kind.CHAT else path)
         for hit in page.hits

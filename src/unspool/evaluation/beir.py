@@ -1,9 +1,8 @@
 """Test sets in BEIR layout: `corpus.jsonl`, `queries.jsonl`, `qrels/test.tsv`, plain or gzipped.
 
-Beside BEIR's own fields a document's `metadata` may say project, path and language; a query's
-`metadata.project` says where to search. One that says conversation and turn is a message, with
-speaker and time if it says those: a conversation is a project of its own, and its messages are
-searched among themselves.
+Beside BEIR's own fields, the `metadata` of a document may contain project, path and language. The
+`metadata.project` of a query names the project to search. A document with conversation and turn is
+a message, with an optional speaker and time. Each conversation is a project of its own.
 """
 
 from __future__ import annotations
@@ -12,32 +11,27 @@ import gzip
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 from unspool.domain.conversations import MAX_AUTHOR_LENGTH, Message
+from unspool.domain.documents import Document, to_utc
 from unspool.errors import InputError, NotFoundError
 
 ONE_PROJECT = "eval"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """A document to be found."""
+class Item(NamedTuple):
+    """Document to be found."""
 
     id: str
-    project: str
-    path: str
-    title: str
-    text: str
-    language: str
-    metadata: Mapping[str, Any]
+    document: Document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A message to be found."""
+    """Message to be found."""
 
     id: str
     project: str
@@ -48,7 +42,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A query, the project it is asked in, and the grades of what answers it."""
+    """Query, the project to search, and the grades of relevant documents."""
 
     id: str
     text: str
@@ -56,77 +50,83 @@ class Question:
     grades: Mapping[str, int] = field(default_factory=dict)
 
 
-def documents(folder: Path) -> Iterator[Item | Turn]:
-    """Every document and every message of the corpus, in order."""
-    for record in _records(folder, "corpus"):
+def read_documents(folder: Path) -> Iterator[Item | Turn]:
+    """Yield every document and every message of the corpus, in order."""
+    for record in _read_records(folder, "corpus"):
         metadata = record.get("metadata") or {}
         if "conversation" in metadata and isinstance(metadata.get("turn"), int | float):
-            yield _turn(record, metadata)
+            yield _parse_turn(record, metadata)
             continue
-        kept = {
-            key: value
-            for key, value in metadata.items()
-            if isinstance(value, str | int | float | bool)
-        }
-        yield Item(
-            id=str(record["_id"]),
-            project=_project(metadata),
+        # a set without paths is prose; otherwise the path determines the language
+        language = metadata.get("language") or ("" if "path" in metadata else "text")
+        document = Document(
+            project=_get_project(metadata),
             path=str(metadata.get("path") or record["_id"]),
             title=str(record.get("title") or ""),
             text=str(record.get("text") or ""),
-            language=str(metadata.get("language") or ""),
-            metadata=kept,
+            language=str(language),
+            metadata={
+                key: value
+                for key, value in metadata.items()
+                if isinstance(value, str | int | float | bool)
+            },
         )
+        yield Item(str(record["_id"]), document)
 
 
-def _turn(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> Turn:
+def _parse_turn(record: Mapping[str, Any], metadata: Mapping[str, Any]) -> Turn:
     text = ". ".join(str(part) for part in (record.get("title"), record.get("text")) if part)
     return Turn(
         id=str(record["_id"]),
-        project=_project(metadata),
+        project=_get_project(metadata),
         conversation=str(metadata["conversation"]),
         number=float(metadata["turn"]),
         message=Message(
             text=text,
             author=str(metadata.get("speaker") or "")[:MAX_AUTHOR_LENGTH],
-            at=_time(metadata),
+            at=_parse_time(metadata),
         ),
     )
 
 
-def _time(metadata: Mapping[str, Any]) -> datetime | None:
-    """When a message was said, if that is written so that it can be read."""
+def _parse_time(metadata: Mapping[str, Any]) -> datetime | None:
+    """Return the time of a message, if it has one in ISO format."""
     said = next(
         (str(metadata[name]) for name in ("time", "timestamp", "date", "at") if metadata.get(name)),
         "",
     )
     try:
-        moment = datetime.fromisoformat(said)
+        return to_utc(datetime.fromisoformat(said))
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def questions(folder: Path) -> list[Question]:
-    """Every query that has at least one judgement."""
-    grades = _grades(folder)
-    return [
+def read_questions(folder: Path) -> list[Question]:
+    """Return every query that has a judgement. Raise an error if none has."""
+    grades = _read_grades(folder)
+    found = [
         Question(
             id=str(record["_id"]),
             text=str(record["text"]),
-            project=_project(record.get("metadata") or {}),
+            project=_get_project(record.get("metadata") or {}),
             grades=grades[str(record["_id"])],
         )
-        for record in _records(folder, "queries")
+        for record in _read_records(folder, "queries")
         if str(record["_id"]) in grades
     ]
+    if not found:
+        raise InputError(
+            f"no query in {folder} has a judgement; check that the ids in qrels/test.tsv are "
+            f"those of queries.jsonl"
+        )
+    return found
 
 
-def _project(metadata: Mapping[str, Any]) -> str:
+def _get_project(metadata: Mapping[str, Any]) -> str:
     return str(metadata.get("project") or metadata.get("conversation") or ONE_PROJECT)
 
 
-def _grades(folder: Path) -> dict[str, dict[str, int]]:
+def _read_grades(folder: Path) -> dict[str, dict[str, int]]:
     grades: dict[str, dict[str, int]] = {}
     with _open(folder / "qrels" / "test.tsv") as lines:
         for number, line in enumerate(lines, 1):
@@ -141,7 +141,7 @@ def _grades(folder: Path) -> dict[str, dict[str, int]]:
     return grades
 
 
-def _records(folder: Path, name: str) -> Iterator[dict[str, Any]]:
+def _read_records(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     with _open(folder / f"{name}.jsonl") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():

@@ -1,4 +1,4 @@
-"""nDCG, recall and reciprocal rank. Pure."""
+"""Metrics of a ranking: nDCG, recall and reciprocal rank. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Normalised discounted cumulative gain: 2**grade - 1, discounted by the logarithm of the
-    rank.
+    """Return the normalised discounted cumulative gain: 2**grade - 1, discounted by the logarithm
+    of the rank.
     """
     gain = sum(
         (2 ** grades.get(name, 0) - 1) / math.log2(rank + 2)
@@ -22,11 +22,11 @@ def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
 
 
 def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """The share of what is relevant that is among the first k."""
+    """Return the share of relevant documents that are among the first k."""
     relevant = {name for name, grade in grades.items() if grade > 0}
     return len(relevant.intersection(ranking[:k])) / len(relevant) if relevant else 0.0
 
 
 def reciprocal_rank(ranking: Sequence[str], grades: Mapping[str, int]) -> float:
-    """1 over the rank of the first that is relevant; 0 where none is."""
+    """Return 1 over the rank of the first relevant document; 0 if there is none."""
     return next((1 / rank for rank, name in enumerate(ranking, 1) if grades.get(name, 0) > 0), 0.0)

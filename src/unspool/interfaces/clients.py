@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+import shlex
+import shutil
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from unspool.errors import InputError
+from unspool.errors import ConfigError, InputError, ServiceError
 from unspool.settings.definitions import DEFINITIONS
 
 Entry = Mapping[str, Any]
@@ -18,6 +22,8 @@ Entry = Mapping[str, Any]
 VARIABLES = ("APPDATA", "LOCALAPPDATA", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
 KEY_VARIABLE = DEFINITIONS["key"].variable
 
+# Not measured, only generous: these programs start a runtime of their own first.
+_PROGRAM_TIMEOUT_S = 120
 # The intersection of all clients' rules. VS Code wants a letter first.
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 # Arguments of a command that this program installs, joined by NUL.
@@ -35,6 +41,7 @@ class Client:
     a header. An empty text stands for a missing feature.
     """
 
+    name: str
     label: str
     file: str
     advice: str
@@ -60,8 +67,9 @@ class McpServer:
     advice: tuple[str, ...] = ()
 
 
-CLIENTS = {
-    "claude-code": Client(
+_CLIENTS = (
+    Client(
+        name="claude-code",
         label="Claude Code",
         file="{claude}/.claude.json",
         program="claude",
@@ -70,13 +78,15 @@ CLIENTS = {
         reference="${%s}",
         advice="start a new session; /mcp lists the server",
     ),
-    "claude-desktop": Client(
+    Client(
+        name="claude-desktop",
         label="Claude Desktop",
         file="{desktop}/claude_desktop_config.json",
         url_field="",
         advice="quit Claude Desktop completely and start it again",
     ),
-    "codex": Client(
+    Client(
+        name="codex",
         label="Codex",
         file="{codex}/config.toml",
         program="codex",
@@ -84,21 +94,24 @@ CLIENTS = {
         reference="%s",
         advice="start a new session; /mcp lists the server",
     ),
-    "cursor": Client(
+    Client(
+        name="cursor",
         label="Cursor",
         file="{home}/.cursor/mcp.json",
         command_type="stdio",
         reference="${env:%s}",
         advice="restart Cursor; its settings list the server under MCP",
     ),
-    "gemini": Client(
+    Client(
+        name="gemini",
         label="Gemini CLI",
         file="{home}/.gemini/settings.json",
         url_field="httpUrl",
         reference="${%s}",
         advice="start a new session; /mcp lists the server",
     ),
-    "vscode": Client(
+    Client(
+        name="vscode",
         label="VS Code",
         file="{applications}/Code/User/mcp.json",
         program="code",
@@ -108,20 +121,23 @@ CLIENTS = {
         reference="${env:%s}",
         advice="run 'MCP: List Servers' and start it; VS Code asks once whether to trust it",
     ),
-    "windsurf": Client(
+    Client(
+        name="windsurf",
         label="Windsurf",
         file="{home}/.codeium/windsurf/mcp_config.json",
         url_field="serverUrl",
         reference="${env:%s}",
         advice="refresh the list of MCP servers in Cascade",
     ),
-    "zed": Client(
+    Client(
+        name="zed",
         label="Zed",
         file="{zed}/settings.json",
         key="context_servers",
         advice="open the settings of the Agent Panel; a green dot marks a running server",
     ),
-}
+)
+CLIENTS = {client.name: client for client in _CLIENTS}
 
 
 def check_name(name: str) -> None:
@@ -239,3 +255,96 @@ def format_snippet(client: Client, name: str, server: McpServer) -> str:
     # JSON strings and lists of strings are valid TOML.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items()]
     return "\n".join([f"[{client.key}.{name}]", *lines])
+
+
+def read_text(file: Path) -> str | None:
+    """Return the text of a configuration, or None if there is no file."""
+    try:
+        return file.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{file} cannot be read ({reason}); make it a readable file") from error
+
+
+def parse_content(file: Path, text: str | None, key: str, name: str) -> dict[str, Any]:
+    """Parse a configuration. Reject one that could not be written back with the same meaning."""
+    try:
+        if file.suffix == ".toml":
+            content = tomllib.loads(text or "")
+        else:
+            content = json.loads((text or "").strip() or "{}", object_pairs_hook=_reject_duplicates)
+            json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
+        if not isinstance(content.get(key, {}).get(name, {}), dict):
+            raise TypeError
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        line = f", see line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ConfigError(
+            f"{file} is left as it is: it is not plain {file.suffix[1:].upper()} with an object "
+            f"{key!r}{line}; it may have comments or a mistake; edit it by hand"
+        ) from None
+    return dict(content)
+
+
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        raise ValueError("duplicate key")
+    return unique
+
+
+def format_content(content: dict[str, Any], before: str | None) -> str:
+    """Return a configuration as JSON, with the indentation that the file has."""
+    indentation = re.search(r'\n([ \t]+)"', before or "")
+    unit = indentation[1] if indentation else "  "
+    return json.dumps(content, indent=unit, ensure_ascii=False) + "\n"
+
+
+def write_file(file: Path, text: str, mode: int) -> None:
+    """Replace a file atomically."""
+    import tempfile  # not at the top: every other command would wait for it
+
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
+        draft = Path(folder) / file.name
+        with draft.open("wb") as stream:
+            stream.write(text.encode("utf-8"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.chmod(mode)
+        draft.replace(file)
+
+
+def find_program(client: Client) -> str | None:
+    """Return the client's program on PATH.
+
+    A program in the current folder is not trusted. A batch file is left out, because cmd.exe would
+    interpret its arguments.
+    """
+    found = shutil.which(client.program) if client.program else None
+    is_safe = found and Path(found).is_absolute() and not found.lower().endswith((".cmd", ".bat"))
+    return found if is_safe else None
+
+
+def run_program(arguments: Sequence[str]) -> None:
+    """Run the program of a client."""
+    import subprocess  # not at the top: every other command would wait for it
+
+    try:
+        subprocess.run(
+            arguments,
+            # Programs read settings of their working folder, and the current one is not trusted.
+            cwd=Path.home(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_PROGRAM_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        output = str(getattr(error, "stderr", None) or "").strip()[-500:]
+        raise ServiceError(
+            f"{shlex.join(arguments)} failed ({type(error).__name__}): {output or error}; run it "
+            f"by hand, or give --print for the lines to paste"
+        ) from error

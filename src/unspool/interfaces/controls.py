@@ -1,8 +1,7 @@
-"""Characters that a terminal obeys, or that change the order in which the text around them is
-shown.
+"""Control characters, which a terminal obeys, and characters that reorder the text around them.
 
-Text that was indexed may contain any of them. People see a replacement, programs the same value as
-an escape.
+Indexed text may contain any of them. People see a replacement, programs the same value as an
+escape.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
-"""What a caller from elsewhere may read of an error.
+"""Messages of errors for remote callers.
 
-What the service needs has names and places that only its operator should see.
+Names and addresses of the systems behind a service are for its operator alone.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from unspool.domain.keys import Role
-from unspool.errors import OverdueError, UnspoolError, UnsupportedError
+from unspool.errors import COMMANDS, Hint, OverdueError, UnspoolError, UnsupportedError
 
-LOGGED = 500  # characters of what an error says
+LOGGED = 500  # characters of a message in the log
 
-# Instead of the words of errors that name hosts, folders or addresses of the operator's
+# in place of messages that name hosts, folders or addresses of the operator
 _INSTEAD = {
     "unreachable": (
         "something that the service needs does not answer; try again later, the service's log "
@@ -32,19 +33,20 @@ _INSTEAD = {
 _MISMADE = "the service is not set up for this; the service's log says more"
 
 
-def words(error: UnspoolError, role: Role | None) -> str:
-    """What somebody of a role may read of an error, None where it is not known who asks; the log
-    is told the rest.
+def words(error: UnspoolError, role: Role | None, advice: Mapping[Hint, str] = COMMANDS) -> str:
+    """Return the message of an error for a role; None is an unknown caller.
+
+    A message that this caller may not read is logged instead.
     """
     is_plain = error.http_status < 500 or isinstance(error, OverdueError | UnsupportedError)
     if is_plain or (role is not None and role.allows(Role.ADMIN)):
-        return str(error)
+        return error.explain(advice)
     write_down(error)
     return _INSTEAD.get(error.code, _MISMADE)
 
 
 def write_down(error: UnspoolError) -> None:
-    """Tell the log what an error says; it masks secrets."""
+    """Log the message of an error. The log masks secrets."""
     logging.getLogger("unspool").warning(
         "%s, code %s: %s", type(error).__name__, error.code, str(error)[:LOGGED]
     )

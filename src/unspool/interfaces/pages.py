@@ -2,57 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 
-from unspool.domain.answers import Answer, Citation
-from unspool.domain.queries import Form, Hit, Page, Said
+from unspool import Answer, Chunk, Form, Hit, Page, Said
 from unspool.interfaces.controls import clean
-from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, cells
+from unspool.interfaces.terminal import FAINT, MARK, NAME, PATH, WARN, Line, Span, count_cells
 
 # columns that speakers share; a longer name pushes only its own message to the right
 NAME_CELLS = 24
 
 
-def page(page: Page, *, full: bool = False) -> Iterator[Line]:
-    """Each hit with a header and its lines, a blank line between; the hits of a conversation
-    together, where the best of them stands.
+def render_page(page: Page, *, full: bool = False) -> Iterator[Line]:
+    """Yield each hit with a header and its lines, separated by a blank line.
+
+    The hits of a conversation are together, at the place of the best of them.
     """
-    several = len(page.projects) > 1
-    for index, hits in enumerate(_together(page.hits)):
+    with_project = len(page.projects) > 1
+    for index, hits in enumerate(_group_hits(page.hits)):
         if index:
             yield []
         if hits[0].message is not None:
-            yield from exchange(hits, with_project=several, full=full)
-            continue
-        for hit in hits:
-            yield _header(hit, with_project=several)
-            yield from _body(hit, full=full)
-            if hit.reason:
-                yield [(f"  {hit.reason}", FAINT)]
+            yield from _render_conversation(hits, with_project=with_project, full=full)
+        else:
+            yield from _render_hit(hits[0], with_project=with_project, full=full)
 
 
-def _together(hits: Sequence[Hit]) -> list[list[Hit]]:
+def _group_hits(hits: Sequence[Hit]) -> Iterable[list[Hit]]:
+    """Return the hits of each conversation together, and each other hit by itself."""
     groups: dict[tuple[str, str, int], list[Hit]] = {}
     for index, hit in enumerate(hits):
-        groups.setdefault(
-            (hit.chunk.project, hit.chunk.path, -1 if hit.message is not None else index), []
-        ).append(hit)
-    return list(groups.values())
+        number = index if hit.message is None else -1
+        groups.setdefault((hit.chunk.project, hit.chunk.path, number), []).append(hit)
+    return groups.values()
 
 
-def exchange(
-    hits: Sequence[Hit], *, with_project: bool = False, full: bool = False
-) -> Iterator[Line]:
-    """The hits of one conversation in the order in which they were said, with what was said
-    around them.
-    """
+def _render_hit(hit: Hit, *, with_project: bool, full: bool) -> Iterator[Line]:
+    """Yield the header of a hit, its lines with their numbers, and its reason."""
+    others = f" and {len(hit.copies) - 1} more" if len(hit.copies) > 1 else ""
+    yield [
+        *_render_place(hit, with_project=with_project),
+        (f"  {hit.score:.3f}", FAINT),
+        ("  changed" if hit.changed else "", WARN),
+        ("  stale" if hit.stale else "", WARN),
+        (f"  also in {hit.copies[0]}{others}" if hit.copies else "", FAINT),
+    ]
+    first, rows = _split_rows(hit, full=full)
+    width = len(str(first + len(rows) - 1))
+    yield from ([(f"  {n:>{width}}  ", FAINT), *row] for n, row in enumerate(rows, first))
+    if hit.reason:
+        yield [(f"  {hit.reason}", FAINT)]
+
+
+def _render_place(hit: Hit, *, with_project: bool) -> Line:
+    chunk = hit.chunk
+    return [
+        (chunk.path, PATH),
+        (f":{chunk.lines}", FAINT),
+        *_render_title(chunk, hit.within or chunk.title, with_project=with_project),
+    ]
+
+
+def _render_title(chunk: Chunk, title: str, *, with_project: bool) -> Line:
+    return [
+        (f"  {title}" if title else "", NAME),
+        (f"  [{chunk.project}]" if with_project else "", FAINT),
+    ]
+
+
+def _render_conversation(hits: Sequence[Hit], *, with_project: bool, full: bool) -> Iterator[Line]:
+    """Yield the hits of one conversation in its order, with the messages around them."""
     chunk = hits[0].chunk
-    head: Line = [(chunk.path, PATH)]
-    if chunk.title:
-        head += [("  ", ""), (chunk.title, NAME)]
-    if with_project:
-        head += [("  ", ""), (f"[{chunk.project}]", FAINT)]
-    yield head
+    yield [(chunk.path, PATH), *_render_title(chunk, chunk.title, with_project=with_project)]
     lines: list[tuple[tuple[int, int], Said, Hit | None]] = []
     for hit in hits:
         assert hit.message is not None
@@ -60,7 +81,7 @@ def exchange(
         lines += [((said.number, 0), said, None) for said in (*hit.before, *hit.after)]
     lines.sort(key=lambda one: one[0])
     width = max(len(str(said.number)) for _, said, _ in lines)
-    name = min(max(cells(clean(said.speaker)) for _, said, _ in lines), NAME_CELLS)
+    name = min(max(count_cells(clean(said.speaker)) for _, said, _ in lines), NAME_CELLS)
     hours = "%H:%M  " if any(said.at is not None for _, said, _ in lines) else ""
     last, day = None, None
     for (number, _), said, found in lines:
@@ -69,89 +90,55 @@ def exchange(
             yield [(f"  {'':>{width}}  {day.isoformat()} (UTC)", FAINT)]
         elif last is not None and number > last + 1:
             yield [(f"  {'':>{width}}  ...", FAINT)]
-        yield from _said(said, found, width, name, hours, full=full)
         last = number
+        speaker = said.speaker + " " * (name - count_cells(clean(said.speaker)))
+        clock = " " * len(hours) if said.at is None else said.at.strftime(hours)
+        start = (f"{said.number:>{width}}", f"  {speaker}  ", clock)
+        if found is None:
+            yield [(f"  {''.join(start)}{said.text}", FAINT)]
+        else:
+            margin = " " * (width + name + 6 + len(clock))
+            yield from _render_message(found, start, margin, full=full)
 
 
-def _said(
-    said: Said, hit: Hit | None, width: int, name: int, hours: str, *, full: bool
+def _render_message(
+    hit: Hit, start: tuple[str, str, str], margin: str, *, full: bool
 ) -> Iterator[Line]:
-    speaker = said.speaker + " " * (name - cells(clean(said.speaker)))
-    clock = " " * len(hours) if said.at is None else said.at.strftime(hours)
-    margin = " " * (width + name + 6 + len(clock))
-    if hit is None:
-        yield [(f"  {said.number:>{width}}  {speaker}  {clock}{said.text}", FAINT)]
-        return
-    start: Line = [
+    """Yield a message that is a hit. `start` is its number, speaker and time."""
+    first, *rest = _split_rows(hit, full=full)[1] or [[]]
+    number, speaker, clock = start
+    yield [
         ("> ", MARK),
-        (f"{said.number:>{width}}", FAINT),
-        (f"  {speaker}  ", NAME),
+        (number, FAINT),
+        (speaker, NAME),
         (clock, FAINT),
+        *first,
+        (f"  {hit.score:.3f}", FAINT),
+        ("  changed" if hit.changed else "", WARN),
     ]
-    score: Line = [(f"  {hit.score:.3f}", FAINT), *([("  changed", WARN)] if hit.changed else [])]
-    if hit.form is Form.LOCATION:
-        yield [*start, *score]
-        return
-    text, marks = hit.snippet.text, hit.snippet.marks
-    if full and hit.form is Form.WHOLE:
-        text, marks = hit.chunk.text, _moved(hit)
-    position = 0
-    for index, row in enumerate(text.split("\n")):
-        inside = [
-            (max(a - position, 0), min(b - position, len(row)))
-            for a, b in marks
-            if a < position + len(row) and b > position
-        ]
-        yield [
-            *([(margin, "")] if index else start),
-            *_marked(row.removesuffix("\r"), inside),
-            *([] if index else score),
-        ]
-        position += len(row) + 1
+    yield from ([(margin, ""), *row] for row in rest)
     if hit.reason:
         yield [(f"{margin}{hit.reason}", FAINT)]
 
 
-def _header(hit: Hit, *, with_project: bool) -> Line:
-    chunk = hit.chunk
-    place = chunk.symbol or " > ".join(chunk.headings) or chunk.title
-    line: Line = [(chunk.path, PATH), (f":{chunk.lines}", FAINT)]
-    if place:
-        line += [("  ", ""), (place, NAME)]
-    if with_project:
-        line += [("  ", ""), (f"[{chunk.project}]", FAINT)]
-    line += [("  ", ""), (f"{hit.score:.3f}", FAINT)]
-    if hit.changed:
-        line.append(("  changed", WARN))
-    if hit.stale:
-        line.append(("  stale", WARN))
-    if hit.copies:
-        others = f" and {len(hit.copies) - 1} more" if len(hit.copies) > 1 else ""
-        line.append((f"  also in {hit.copies[0]}{others}", FAINT))
-    return line
-
-
-def _body(hit: Hit, *, full: bool) -> Iterator[Line]:
+def _split_rows(hit: Hit, *, full: bool) -> tuple[int, list[Line]]:
+    """Return the number of the first line of a hit's text, and its lines with marked matches."""
     if hit.form is Form.LOCATION:
-        return
+        return 1, []
     text, first, marks = hit.snippet.text, hit.snippet.first_line, hit.snippet.marks
     if full and hit.form is Form.WHOLE:
-        text, first, marks = hit.chunk.text, hit.chunk.lines.first, _moved(hit)
-    rows = text.split("\n")
-    width = len(str(first + len(rows) - 1))
-    position = 0
-    for number, row in enumerate(rows, first):
-        inside = [
-            (max(a - position, 0), min(b - position, len(row)))
-            for a, b in marks
-            if a < position + len(row) and b > position
-        ]
-        yield [(f"  {number:>{width}}  ", FAINT), *_marked(row.removesuffix("\r"), inside)]
-        position += len(row) + 1
+        marks = _move_marks(hit)
+        text, first = hit.chunk.text, hit.chunk.lines.first
+    rows: list[Line] = [[]]
+    for part, style in _mark_spans(text.removesuffix("\r"), marks):
+        start, *others = re.split("\r?\n", part)
+        rows[-1].append((start, style))
+        rows += [[(row, style)] for row in others]
+    return first, rows
 
 
-def _moved(hit: Hit) -> tuple[tuple[int, int], ...]:
-    """The snippet's marks as positions in the whole chunk."""
+def _move_marks(hit: Hit) -> tuple[tuple[int, int], ...]:
+    """Return the marks of the snippet as positions in the whole chunk."""
     start = 0
     for _ in range(hit.snippet.first_line - hit.chunk.lines.first):
         start = hit.chunk.text.find("\n", start) + 1
@@ -159,19 +146,17 @@ def _moved(hit: Hit) -> tuple[tuple[int, int], ...]:
     return tuple((a + offset, b + offset) for a, b in hit.snippet.marks) if offset >= 0 else ()
 
 
-def _marked(row: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
+def _mark_spans(text: str, marks: Sequence[tuple[int, int]]) -> Iterator[Span]:
     position = 0
     for begin, end in marks:
-        yield row[position:begin], ""
-        yield row[begin:end], MARK
+        yield text[position:begin], ""
+        yield text[begin:end], MARK
         position = end
-    yield row[position:], ""
+    yield text[position:], ""
 
 
-def after_answer(answer: Answer) -> Iterator[Line]:
-    """What follows the text of an answer: the sources it cites; where there is no model, what
-    one would be shown.
-    """
+def render_sources(answer: Answer) -> Iterator[Line]:
+    """Yield the sources that an answer cites; without a model, the context for one."""
     if answer.found and not answer.model:
         yield from ([(row.removesuffix("\r"), "")] for row in answer.context.split("\n"))
         return
@@ -179,14 +164,6 @@ def after_answer(answer: Answer) -> Iterator[Line]:
         yield []
     if answer.citations:
         yield []
-    several = len({one.project for one in answer.citations}) > 1
-    yield from (_source(one, with_project=several) for one in answer.citations)
-
-
-def _source(citation: Citation, *, with_project: bool) -> Line:
-    chunk = citation.hit.chunk
-    place = citation.hit.within or chunk.title
-    line: Line = [(f"[{citation.number}] ", ""), (chunk.path, PATH), (f":{chunk.lines}", FAINT)]
-    if place:
-        line += [("  ", ""), (place, NAME)]
-    return [*line, (f"  [{chunk.project}]", FAINT)] if with_project else line
+    with_project = len({one.project for one in answer.citations}) > 1
+    for one in answer.citations:
+        yield [(f"[{one.number}] ", ""), *_render_place(one.hit, with_project=with_project)]

@@ -1,23 +1,16 @@
-"""The command line.
-
-`main` is the command `unspool`; the modules beside it hold the commands by theme.
-"""
+"""The command line. `main` is the command `unspool`; the modules contain the commands by theme."""
 
 from __future__ import annotations
 
 from unspool.interfaces.cli import (
-    asking,
-    history,
     indexing,
     installing,
-    keys,
     looking,
     maintenance,
-    remembering,
     searching,
     serving,
     trusting,
 )
-from unspool.interfaces.cli.door import main
+from unspool.interfaces.cli.commands import main
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""Filters as people type them: `language=python,go`, `modified>=2026-01-01`,
+"""Filters on the command line: `language=python,go`, `modified>=2026-01-01`,
 `metadata.year!=2024`.
 """
 
@@ -15,43 +15,36 @@ from unspool.errors import FilterError
 _CONDITION = re.compile(r"\s*([^=!<>\s]+)\s*(==|!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
 _OPERATORS = {"=": "eq", "==": "eq", "!=": "not", ">=": "ge", "<=": "le", ">": "gt", "<": "lt"}
 _QUOTED = re.compile(r"\"(.*)\"|'(.*)'", re.DOTALL)
-_WHOLE, _BROKEN = (
-    re.compile(r"[+-]?\d{1,18}"),
-    re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?", re.IGNORECASE),
-)
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+|\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
-def combined(
-    conditions: Sequence[str],
-    whole: str | None,
-    *,
-    languages: Sequence[str] = (),
-    paths: Sequence[str] = (),
-    kinds: Sequence[str] = (),
-) -> dict[str, Any] | None:
-    """The one filter that all of them make together; None where there is none."""
-    parts = [condition(text) for text in conditions]
+def parse_options(
+    conditions: Sequence[str], whole: str | None, *, path: Sequence[str], **fields: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the filters of --where, --filter, --path and other fields.
+
+    A value of `fields` may contain several between commas.
+    """
+    parts = [parse_condition(text) for text in conditions]
     if whole is not None:
-        parts.append(_object(whole))
-    for field, values in (
-        ("language", _split(languages)),
-        ("path", list(paths)),
-        ("kind", _split(kinds)),
-    ):
-        if values:
-            parts.append({field: values})
-    return together(parts)
+        parts.append(_parse_object(whole))
+    split = {
+        field: [part.strip() for value in values for part in value.split(",")]
+        for field, values in fields.items()
+    }
+    return parts + [{field: list(some)} for field, some in (split | {"path": path}).items() if some]
 
 
-def together(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """A filter that holds where every part does."""
+def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return a filter for chunks that match every part; None without parts."""
     return None if not parts else parts[0] if len(parts) == 1 else {"all": list(parts)}
 
 
-def condition(text: str) -> dict[str, Any]:
-    """One condition.
+def parse_condition(text: str) -> dict[str, Any]:
+    """Return the filter of a condition.
 
-    Values between commas mean any of them; quotes make one string of whatever they hold.
+    Commas separate values of which any may match. Quotes make one string of their content.
     """
     match = _CONDITION.fullmatch(text)
     if match is None:
@@ -60,35 +53,27 @@ def condition(text: str) -> dict[str, Any]:
         )
     field, sign, value = match.groups()
     quoted = _QUOTED.fullmatch(value)
-    typed = field.startswith("metadata.")
     if quoted:
         return {field: {_OPERATORS[sign]: quoted.group(1) or quoted.group(2) or ""}}
-    values = [_scalar(part.strip()) if typed else part.strip() for part in value.split(",")]
+    parse = _parse_scalar if field.startswith("metadata.") else str
+    values = [parse(part.strip()) for part in value.split(",")]
     return {field: {_OPERATORS[sign]: values[0] if len(values) == 1 else values}}
 
 
-def _scalar(text: str) -> Scalar:
+def _parse_scalar(text: str) -> Scalar:
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
-    if _WHOLE.fullmatch(text):
+    if _INTEGER.fullmatch(text):
         return int(text)
-    return float(text) if _BROKEN.fullmatch(text) else text
+    return float(text) if _DECIMAL.fullmatch(text) else text
 
 
-def _object(text: str) -> dict[str, Any]:
+def _parse_object(text: str) -> dict[str, Any]:
+    cure = 'give an object such as {"language": "python"}'
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise FilterError(
-            f'--filter is not JSON ({str(error)[:80]}); give an object such as {{"language": '
-            f'"python"}}'
-        ) from None
+        raise FilterError(f"--filter is not JSON ({str(error)[:80]}); {cure}") from None
     if not isinstance(value, dict):
-        raise FilterError(
-            f'--filter is a {type(value).__name__}; give an object such as {{"language": "python"}}'
-        )
+        raise FilterError(f"--filter is a {type(value).__name__}; {cure}")
     return value
-
-
-def _split(values: Sequence[str]) -> list[str]:
-    return [part.strip() for value in values for part in value.split(",")]

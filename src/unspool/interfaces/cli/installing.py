@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
-import re
 import shlex
 import shutil
 import stat
 import sys
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import click
@@ -22,16 +18,16 @@ import click
 from unspool.domain.documents import check_project, storable
 from unspool.errors import ConfigError, ConflictError, InputError, ServiceError, UnspoolError
 from unspool.interfaces import clients, terminal
-from unspool.interfaces.cli.door import (
+from unspool.interfaces.cli.commands import (
     ADDRESSES,
     command,
     load_settings,
     note,
     print_json,
     report_error,
+    show,
 )
-from unspool.interfaces.cli.looking import show
-from unspool.interfaces.cli.mcp import mcp
+from unspool.interfaces.cli.serving import mcp
 from unspool.interfaces.clients import CLIENTS, KEY_VARIABLE, Client, McpServer
 from unspool.settings import read_locations
 from unspool.settings.definitions import DEFINITIONS
@@ -39,15 +35,13 @@ from unspool.settings.masking import redact_address
 
 DECLINED = 1
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# Not measured, only generous: these programs start a runtime of their own first.
-_PROGRAM_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """Planned change of a configuration, by the client's program or by a new text of its file."""
 
-    client_name: str
+    client: Client
     name: str
     file: Path
     action: str  # add, replace, remove or none
@@ -117,31 +111,31 @@ def install(
     """
     clients.check_name(name)
     server = _describe_server(flags["database"], projects, read_only, url, no_key)
-    names = [client_name] if client_name else _detect_clients()
+    found = [CLIENTS[client_name]] if client_name else _detect_clients()
     codes = [0]
-    for one in names:
+    for client in found:
         try:
             if only_print:
-                _print_snippet(one, name, server, as_json=as_json)
+                _print_snippet(client, name, server, as_json=as_json)
             else:
-                change = _plan_change(one, name, server, undo=undo)
+                change = _plan_change(client, name, server, undo=undo)
                 codes.append(_confirm_change(change, server, as_json=as_json, yes=yes))
         except UnspoolError as error:
             if isinstance(error, ConfigError) and not undo:
-                click.echo(clients.format_snippet(CLIENTS[one], name, server), err=True)
-            if len(names) == 1:
+                click.echo(clients.format_snippet(client, name, server), err=True)
+            if len(found) == 1:
                 raise
             report_error(error.code, str(error), as_json=as_json)
             codes.append(error.exit_code)
     return max(codes)
 
 
-def _detect_clients() -> list[str]:
+def _detect_clients() -> list[Client]:
     """Return the clients that are installed: their program, or their configuration, exists."""
     found = [
-        name
-        for name, client in CLIENTS.items()
-        if _find_program(client)
+        client
+        for client in CLIENTS.values()
+        if clients.find_program(client)
         # Without a program, the folder is the only trace of a client that has no servers yet.
         or (_locate_file(client) if client.program else _locate_file(client).parent).exists()
     ]
@@ -159,17 +153,6 @@ def _locate_file(client: Client) -> Path:
         variables=read_locations(clients.VARIABLES),
     )
     return Path(os.path.realpath(file))
-
-
-def _find_program(client: Client) -> str | None:
-    """Return the client's program on PATH.
-
-    A program in the current folder is not trusted. A batch file is left out, because cmd.exe would
-    interpret its arguments.
-    """
-    found = shutil.which(client.program) if client.program else None
-    is_safe = found and Path(found).is_absolute() and not found.lower().endswith((".cmd", ".bat"))
-    return found if is_safe else None
 
 
 # The server
@@ -275,12 +258,11 @@ def _describe_service(url: str, no_key: bool) -> McpServer:
 # The change
 
 
-def _plan_change(client_name: str, name: str, server: McpServer, *, undo: bool) -> Change:
-    client = CLIENTS[client_name]
+def _plan_change(client: Client, name: str, server: McpServer, *, undo: bool) -> Change:
     file = _locate_file(client)
     wanted = clients.build_entry(client, server)
-    before = _read_text(file)
-    content = _parse_content(file, before, client.key, name)
+    before = clients.read_text(file)
+    content = clients.parse_content(file, before, client.key, name)
     servers = content.setdefault(client.key, {})
     found = servers.pop(name, None)
     action = "none" if undo else "add"
@@ -294,10 +276,10 @@ def _plan_change(client_name: str, name: str, server: McpServer, *, undo: bool) 
         action = "remove" if undo else "none" if is_current else "replace"
     if not undo:
         servers[name] = wanted
-    program = _find_program(client)
+    program = clients.find_program(client)
     arguments = clients.build_commands(client, name, server, action) if program else []
     commands = [[str(program), *one] for one in arguments]
-    change = Change(client_name=client_name, name=name, file=file, action=action, commands=commands)
+    change = Change(client=client, name=name, file=file, action=action, commands=commands)
     if action == "none" or commands:
         return change
     if file.suffix == ".toml" or (
@@ -307,50 +289,7 @@ def _plan_change(client_name: str, name: str, server: McpServer, *, undo: bool) 
             f"{file} is not changed: no executable `{client.program}` is on PATH to do it; install "
             f"{client.label} with its command, or edit the file by hand"
         )
-    return replace(change, before=before, after=_format_content(content, before))
-
-
-def _read_text(file: Path) -> str | None:
-    try:
-        return file.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{file} cannot be read ({reason}); make it a readable file") from error
-
-
-def _parse_content(file: Path, text: str | None, key: str, name: str) -> dict[str, Any]:
-    """Parse a configuration. Reject one that could not be written back with the same meaning."""
-    try:
-        if file.suffix == ".toml":
-            content = tomllib.loads(text or "")
-        else:
-            content = json.loads((text or "").strip() or "{}", object_pairs_hook=_reject_duplicates)
-            json.dumps(content, allow_nan=False, ensure_ascii=False).encode()
-        if not isinstance(content.get(key, {}).get(name, {}), dict):
-            raise TypeError
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        line = f", see line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ConfigError(
-            f"{file} is left as it is: it is not plain {file.suffix[1:].upper()} with an object "
-            f"{key!r}{line}; it may have comments or a mistake; edit it by hand"
-        ) from None
-    return dict(content)
-
-
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    unique = dict(pairs)
-    if len(unique) != len(pairs):
-        raise ValueError("duplicate key")
-    return unique
-
-
-def _format_content(content: dict[str, Any], before: str | None) -> str:
-    """Return a configuration as JSON, with the indentation that the file has."""
-    indentation = re.search(r'\n([ \t]+)"', before or "")
-    unit = indentation[1] if indentation else "  "
-    return json.dumps(content, indent=unit, ensure_ascii=False) + "\n"
+    return replace(change, before=before, after=clients.format_content(content, before))
 
 
 def _confirm_change(change: Change, server: McpServer, *, as_json: bool, yes: bool) -> int:
@@ -372,7 +311,7 @@ def _confirm_change(change: Change, server: McpServer, *, as_json: bool, yes: bo
     if as_json:
         print_json(
             {
-                "client": change.client_name,
+                "client": change.client.name,
                 "name": change.name,
                 "file": str(change.file),
                 "action": change.action,
@@ -384,7 +323,7 @@ def _confirm_change(change: Change, server: McpServer, *, as_json: bool, yes: bo
     elif backup:
         show([[("backup: ", ""), (str(backup), terminal.PATH)]])
     if change.action in ("add", "replace"):
-        for one in (*server.advice, CLIENTS[change.client_name].advice):
+        for one in (*server.advice, change.client.advice):
             note(one)
     return 0
 
@@ -392,11 +331,11 @@ def _confirm_change(change: Change, server: McpServer, *, as_json: bool, yes: bo
 def _apply_change(change: Change) -> Path | None:
     """Make a change. Return the backup of a file that was edited."""
     for one in change.commands:
-        _run_program(one)
+        clients.run_program(one)
     file, before = change.file, change.before
     if change.after is None:
         return None
-    if _read_text(file) != before:
+    if clients.read_text(file) != before:
         raise ConflictError(
             f"{file} was changed meanwhile and is left as it is; give the command again"
         )
@@ -406,8 +345,8 @@ def _apply_change(change: Change) -> Path | None:
         # Only the owner may read a new file: clients store keys of other services there.
         mode = stat.S_IMODE(file.stat().st_mode) if backup else 0o600
         if backup:
-            _write_file(backup, before or "", mode)
-        _write_file(file, change.after, mode)
+            clients.write_file(backup, before or "", mode)
+        clients.write_file(file, change.after, mode)
     except OSError as error:
         raise ServiceError(
             f"{file} cannot be written ({error.strerror}); make it and its folder writable"
@@ -415,51 +354,13 @@ def _apply_change(change: Change) -> Path | None:
     return backup
 
 
-def _run_program(arguments: Sequence[str]) -> None:
-    import subprocess  # not at the top: every other command would wait for it
-
-    try:
-        subprocess.run(
-            arguments,
-            # Programs read settings of their working folder, and the current one is not trusted.
-            cwd=Path.home(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_PROGRAM_TIMEOUT_S,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        output = str(getattr(error, "stderr", None) or "").strip()[-500:]
-        raise ServiceError(
-            f"{shlex.join(arguments)} failed ({type(error).__name__}): {output or error}; run it "
-            f"by hand, or give --print for the lines to paste"
-        ) from error
-
-
-def _write_file(file: Path, text: str, mode: int) -> None:
-    """Replace a file atomically."""
-    import tempfile  # not at the top: every other command would wait for it
-
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=f".{file.name}.") as folder:
-        draft = Path(folder) / file.name
-        with draft.open("wb") as stream:
-            stream.write(text.encode("utf-8"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.chmod(mode)
-        draft.replace(file)
-
-
 # Output
 
 
-def _print_snippet(client_name: str, name: str, server: McpServer, *, as_json: bool) -> None:
-    client = CLIENTS[client_name]
+def _print_snippet(client: Client, name: str, server: McpServer, *, as_json: bool) -> None:
     file, snippet = _locate_file(client), clients.format_snippet(client, name, server)
     if as_json:
-        print_json({"client": client_name, "file": str(file), "snippet": snippet})
+        print_json({"client": client.name, "file": str(file), "snippet": snippet})
     else:
         note(f"{client.label}: put these lines into {file}")
         click.echo(snippet)
@@ -480,7 +381,6 @@ def _compute_difference(change: Change) -> list[str]:
 def _show_change(change: Change, difference: Sequence[str]) -> None:
     styles = {"+": terminal.GOOD, "-": terminal.BAD, "@": terminal.NAME}
     action = {"none": "nothing to change"}.get(change.action, f"{change.action} {change.name!r}")
-    label = CLIENTS[change.client_name].label
-    show([[(f"{label}: {action} in ", ""), (str(change.file), terminal.PATH)]])
+    show([[(f"{change.client.label}: {action} in ", ""), (str(change.file), terminal.PATH)]])
     lines = [[(line, styles.get(line[:1], ""))] for line in difference]
     show([*lines, *([(shlex.join(one), terminal.GOOD)] for one in change.commands)])

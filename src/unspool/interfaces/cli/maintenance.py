@@ -1,4 +1,4 @@
-"""Commands that look after the corpus: forget, doctor, repair, reembed, migrate, eval."""
+"""Commands that maintain the corpus: forget, doctor, repair, reembed, move, migrate, eval."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import sys
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
-from unspool.domain.reports import ReembedPlan
+from unspool import ReembedPlan, Settings, moving, switching, wire
 from unspool.errors import ConfigError, InputError
-from unspool.interfaces import render, terminal
-from unspool.interfaces.cli.door import color, command, load_settings, note, opened, print_json
-from unspool.interfaces.cli.looking import show
-from unspool.interfaces.cli.places import stored
+from unspool.interfaces import terminal
+from unspool.interfaces.cli.commands import (
+    Flags,
+    command,
+    load_settings,
+    note,
+    open_corpus,
+    show,
+    show_result,
+)
+from unspool.interfaces.cli.places import find_document
 from unspool.interfaces.cli.progress import Bar
 
-if TYPE_CHECKING:
-    from unspool.domain.reports import Check
-    from unspool.settings import Settings
-
-UNWELL = 2
+CHECK_FAILED = 2
+DECLINED = 1
 
 
 @command(
     "forget",
-    "Remove a document or a project",
+    "Delete a document or a project",
     examples=("unspool forget --project notes draft.md", "unspool forget --project notes --all"),
 )
 @click.argument("path", required=False)
@@ -36,30 +39,23 @@ UNWELL = 2
     "-p",
     required=True,
     metavar="NAME",
-    help="The project to forget, or the one that holds the PATH.",
+    help="The project to delete, or the project of PATH.",
 )
-@click.option("--all", "everything", is_flag=True, help="The whole project, without a question.")
-def forget(
-    flags: dict[str, str | None], as_json: bool, path: str | None, project: str, everything: bool
-) -> None:
-    """Remove a document, or with --all a whole project, from the corpus; no file on disk is
-    touched.
+@click.option("--all", "everything", is_flag=True, help="The whole project, without asking.")
+def forget(flags: Flags, as_json: bool, path: str | None, project: str, everything: bool) -> None:
+    """Delete a document, or with --all a whole project, from the corpus. No file on disk is
+    deleted.
     """
     if everything == (path is not None):
         raise click.UsageError("name either the PATH of a document or --all for the whole project")
-    with opened(flags) as corpus:
+    with open_corpus(flags) as corpus:
         if path is not None and not corpus.documents(project=project, path=path):
-            path = stored(corpus, path, project)[1]
+            path = find_document(corpus, path, project)[1]
         count = corpus.forget(project=project, path=path)
-    if as_json:
-        print_json({"project": project, "path": path, "documents": count})
-        return
-    what = (
-        f"project {project} with {count} documents"
-        if path is None
-        else f"{path} of project {project}"
-    )
-    show([[("forgotten: ", ""), (what, terminal.NAME)]])
+    documents = terminal.pluralize(count, "document")
+    whole, single = f"project {project} with {documents}", f"{path} of project {project}"
+    line = [("forgotten: ", ""), (whole if path is None else single, terminal.NAME)]
+    show_result({"project": project, "path": path, "documents": count}, [line], as_json=as_json)
 
 
 @command(
@@ -67,127 +63,123 @@ def forget(
     "Check everything, change nothing",
     examples=("unspool doctor", "unspool doctor --json"),
 )
-def doctor(flags: dict[str, str | None], as_json: bool) -> int:
-    """Check the installation, the catalog and the index, and say how to cure what is wrong;
-    nothing is changed.
+def diagnose(flags: Flags, as_json: bool) -> int:
+    """Check the installation, the catalog and the index, and report the cure of each problem.
+    Nothing is changed.
     """
     from unspool import diagnosis
 
     try:
-        settings = load_settings(flags)
+        checks = diagnosis.diagnose(load_settings(flags))
     except ConfigError as error:
-        found: list[Check] = diagnosis.diagnose_without_settings(error)
-    else:
-        found = diagnosis.diagnose(settings)
-    if as_json:
-        print_json(render.checks(found))
-    else:
-        show(terminal.checks(found))
-    return 0 if all(one.ok for one in found) else UNWELL
+        checks = diagnosis.diagnose_without_settings(error)
+    is_ok = all(one.ok for one in checks)
+    show_result({"ok": is_ok, "checks": checks}, terminal.render_checks(checks), as_json=as_json)
+    return 0 if is_ok else CHECK_FAILED
 
 
 @command(
     "repair",
-    "Rebuild what is missing or damaged",
+    "Rebuild missing and damaged parts of the index",
     examples=("unspool repair", "unspool repair --database sqlite:///notes.db"),
 )
-def repair(flags: dict[str, str | None], as_json: bool) -> None:
+def repair(flags: Flags, as_json: bool) -> None:
     """Bring the index up to date, and rebuild missing or damaged parts."""
-    with opened(flags) as corpus, Bar() as bar:
+    with open_corpus(flags) as corpus, Bar() as bar:
         repaired = corpus.refresh(on_progress=bar)
         projects = corpus.status()
-    if as_json:
-        print_json(
-            {"projects": [render.project_status(one) for one in projects], "repaired": repaired}
-        )
-        return
-    show([[(one, "")] for one in repaired])
-    show(
-        [
-            [
-                ("repaired: ", ""),
-                (
-                    f"{len(projects)} projects, {sum(one.chunks for one in projects)} chunks",
-                    terminal.NAME,
-                ),
-            ]
-        ]
-    )
+    chunks = terminal.pluralize(sum(one.chunks for one in projects), "chunk")
+    counts = f"{terminal.pluralize(len(projects), 'project')}, {chunks}"
+    lines = [*([(one, "")] for one in repaired), [("repaired: ", ""), (counts, terminal.NAME)]]
+    show_result({"projects": projects, "repaired": repaired}, lines, as_json=as_json)
 
 
 @command(
     "reembed",
-    "Go over to another embedder",
+    "Switch to another embedder",
     examples=(
         "unspool reembed --embedder onnx:models/all-MiniLM-L6-v2",
         "unspool reembed --embedder static --yes --drop-old",
     ),
     takes=("embedder", "database"),
 )
-@click.option("--yes", is_flag=True, help="Yes, whatever it costs.")
+@click.option("--yes", is_flag=True, help="Do not ask, whatever it costs.")
 @click.option(
     "--drop-old",
     is_flag=True,
-    help=(
-        "Forget the vectors of every embedder but the one in use; without it they are kept to go "
-        "back to."
-    ),
+    help="Delete the vectors of every embedder but the active one. Without it they are kept, to "
+    "switch back.",
 )
-def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bool) -> int:
-    """Embed everything that is stored with another embedder, and go over to it in one step.
-    Searches go on meanwhile, and an attempt that was interrupted goes on where it was when the
-    command is given again."""
-    from unspool.switching import drop_old as drop
-    from unspool.switching import reembed as go_over
-
+def reembed(flags: Flags, as_json: bool, yes: bool, drop_old: bool) -> int:
+    """Embed everything that is stored with another embedder, and switch to it in one step. Searches
+    continue meanwhile. If it is interrupted, the same command resumes it.
+    """
     settings = load_settings(flags)
     if settings.origins["embedder"] == "default" and not drop_old:
         raise click.UsageError(
-            "name the embedder to go over to: --embedder NAME, or UNSPOOL_EMBEDDER"
+            "name the embedder to switch to: --embedder NAME, or UNSPOOL_EMBEDDER"
         )
-    # what a variable names is not gone over to by the way
+    # only a flag switches here: a variable may name the embedder of another catalog
     if drop_old and flags["embedder"] is None:
-        dropped = drop(settings=settings)
-        if as_json:
-            print_json({"dropped": dropped})
-        else:
-            show(
-                [
-                    [
-                        ("forgotten: ", ""),
-                        (", ".join(dropped) or "nothing, there are no others", terminal.NAME),
-                    ]
-                ]
-            )
-        return 0
+        dropped = switching.drop_old(settings=settings)
+        names = ", ".join(dropped) or "nothing, there are no others"
+        line = [("deleted: ", ""), (names, terminal.NAME)]
+        return show_result({"dropped": dropped}, [line], as_json=as_json)
     plans: list[ReembedPlan] = []
 
     def confirm(plan: ReembedPlan) -> bool:
         plans.append(plan)
-        if not as_json:
-            terminal.Screen(sys.stderr, color=color()).write(terminal.reembed_plan(plan))
-        if yes or plan.is_done:
-            return True
-        if as_json or not sys.stdin.isatty():
-            raise click.UsageError("nobody can be asked here; give --yes if this is meant")
-        return click.confirm("Go on?", err=True)
+        return _confirm(plan, as_json=as_json, yes=yes)
 
     with Bar() as bar:
-        report = go_over(settings=settings, confirm=confirm, drop_old=drop_old, on_progress=bar)
+        report = switching.reembed(
+            settings=settings, confirm=confirm, drop_old=drop_old, on_progress=bar
+        )
     if report is None:
-        return 1
-    if as_json:
-        print_json(render.reembed(plans[0], report))
-        return 0
-    show(terminal.reembed_report(report))
-    for warning in report.warnings:
-        note(warning, kind="warning")
+        return DECLINED
+    result = wire.encode(plans[0]) | wire.encode(report)
+    lines = terminal.render_reembed_report(report)
+    show_result(result, lines, as_json=as_json, report=report)
     if report.before != report.after:
         note(
-            f"set UNSPOOL_EMBEDDER={settings.embedder.name} from now on; what is open already "
-            f"follows by itself"
+            f"set UNSPOOL_EMBEDDER={settings.embedder.name} from now on; open processes switch by "
+            f"themselves"
         )
     return 0
+
+
+def _confirm(plan: ReembedPlan, *, as_json: bool, yes: bool) -> bool:
+    """Show the cost of a switch, and ask."""
+    if not as_json:
+        show(terminal.render_reembed_plan(plan), sys.stderr)
+    if yes or plan.is_done:
+        return True
+    if as_json or not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here; give --yes to confirm")
+    return click.confirm("Continue?", err=True)
+
+
+@command(
+    "move",
+    "Move vectors to another store, or the catalog to another database",
+    examples=("unspool move --to postgresql://me@db/unspool", "unspool move --to catalog"),
+    takes=("database", "vectors_key"),
+)
+@click.option(
+    "--to",
+    required=True,
+    metavar="ADDRESS",
+    help="Store for the vectors, see `unspool stores`, or database for everything. 'catalog' is "
+    "the database of the catalog, for vectors that are elsewhere.",
+)
+def move(flags: Flags, as_json: bool, to: str) -> None:
+    """Fill another vector store or another database, and compare it with the catalog. Nothing is
+    embedded, and the source stays as it is. Searches and writes continue. If it is interrupted, the
+    same command resumes it. Run it again just before you change the setting.
+    """
+    with Bar() as bar:
+        report = moving.move(to=to, settings=load_settings(flags), on_progress=bar)
+    show_result(wire.encode(report), terminal.render_move_report(report), as_json=as_json)
 
 
 @command(
@@ -202,13 +194,11 @@ def reembed(flags: dict[str, str | None], as_json: bool, yes: bool, drop_old: bo
     "--partitions",
     type=int,
     metavar="N",
-    help="Keep chunks on PostgreSQL in N partitions by project; 1 is for whole tables.",
+    help="Store chunks on PostgreSQL in N partitions by project; 1 means whole tables.",
 )
-def migrate(
-    flags: dict[str, str | None], as_json: bool, target: str, yes: bool, partitions: int | None
-) -> None:
-    """Bring the catalog to a REVISION: 'head', the default, is the newest, and 'base' removes
-    every table with all that is in it.
+def migrate(flags: Flags, as_json: bool, target: str, yes: bool, partitions: int | None) -> None:
+    """Bring the catalog to a REVISION. 'head', the default, is the newest. 'base' removes every
+    table with its content.
     """
     from unspool.catalog import Catalog, schema
     from unspool.catalog.database import describe_place
@@ -220,9 +210,7 @@ def migrate(
             f"{', '.join(schema.KNOWN_REVISIONS)}"
         )
     if wanted == "base" and not yes:
-        raise click.UsageError(
-            "'base' removes every table with all that is in it; give --yes if that is meant"
-        )
+        raise click.UsageError("'base' removes every table with its content; give --yes to confirm")
     settings = load_settings(flags)
     place = describe_place(settings.database_address)
     if partitions is not None:
@@ -230,38 +218,20 @@ def migrate(
     before = Catalog.migrate(settings.database_address, wanted, options=settings.database)
     if partitions is not None:
         _partition(settings, partitions)
-    if as_json:
-        print_json({"catalog": place, "before": before, "after": wanted, "partitions": partitions})
-    else:
-        show(
-            [
-                [
-                    (
-                        f"{place}: {before} -> {wanted}"
-                        if before != wanted
-                        else f"{place} is at {wanted} already",
-                        "",
-                    )
-                ]
-            ]
-        )
-        if partitions is not None:
-            show(
-                [
-                    [
-                        (
-                            f"chunks, words and vectors are in {partitions} partitions by project"
-                            if partitions > 1
-                            else "tables are whole",
-                            "",
-                        )
-                    ]
-                ]
-            )
+    is_same = before == wanted
+    lines = [f"{place} is at {wanted} already" if is_same else f"{place}: {before} -> {wanted}"]
+    if partitions is not None:
+        parts = f"chunks, words and vectors are in {partitions} partitions by project"
+        lines.append(parts if partitions > 1 else "tables are whole")
+    show_result(
+        {"catalog": place, "before": before, "after": wanted, "partitions": partitions},
+        [[(line, "")] for line in lines],
+        as_json=as_json,
+    )
 
 
 def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
-    """Refuse what cannot be done before anything is."""
+    """Refuse an impossible partitioning before anything changes."""
     from unspool.catalog import schema
     from unspool.catalog.database import get_engine_name
 
@@ -275,11 +245,11 @@ def _check_partitions(settings: Settings, target: str, partitions: int) -> None:
 
 
 def _partition(settings: Settings, partitions: int) -> None:
-    """Rearrange a catalog's tables, and build anew what went with the old ones."""
+    """Partition the tables of a catalog, and rebuild the indexes that the old tables had."""
     from unspool.catalog import Catalog, projects, spaces
     from unspool.catalog.postgres import PostgresCatalog
     from unspool.index.postgres.partitioning import partition_catalog
-    from unspool.session import make_store_opener
+    from unspool.session import make_index_opener
 
     with (
         closing(Catalog.open(settings.database_address, options=settings.database)) as catalog,
@@ -291,9 +261,9 @@ def _partition(settings: Settings, partitions: int) -> None:
             space, rows = spaces.find_active_space(connection), projects.list_projects(connection)
         if space is None:
             return
-        with closing(make_store_opener(catalog, settings)(space)) as store:
+        with closing(make_index_opener(catalog, settings)(space)) as indexes:
             for row in rows:
-                store.repair(row.id, on_progress=bar)
+                indexes.repair(row.id, on_progress=bar)
 
 
 @command(
@@ -309,34 +279,26 @@ def _partition(settings: Settings, partitions: int) -> None:
     "--server",
     default="",
     metavar="ADDRESS",
-    help="Measure on a PostgreSQL server, in a schema that is gone afterwards.",
+    help="Measure on a PostgreSQL server, in a temporary schema.",
 )
 @click.argument(
     "folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-def evaluate(flags: dict[str, str | None], as_json: bool, folder: Path, server: str) -> None:
+def evaluate(flags: Flags, as_json: bool, folder: Path, server: str) -> int:
     """Measure search quality on a test set in DIR: corpus.jsonl, queries.jsonl and
-    qrels/test.tsv; your own catalog is not touched.
+    qrels/test.tsv. Your own catalog is not used.
     """
-    from unspool.evaluation import evaluate as measure
+    from unspool import evaluation
 
     settings = load_settings(flags)
     with Bar() as bar:
-        values: dict[str, Any] = asdict(
-            measure(
-                folder,
-                settings=settings,
-                alpha=settings.search.alpha,
-                server=server,
-                on_progress=bar,
-            )
+        result = evaluation.evaluate(
+            folder,
+            settings=settings,
+            alpha=settings.search.alpha,
+            server=server,
+            on_progress=bar,
         )
-    if as_json:
-        print_json(values)
-    else:
-        show(
-            terminal.table(
-                ["measure", "value"],
-                [[(name, terminal.NAME), (str(value), "")] for name, value in values.items()],
-            )
-        )
+    values = asdict(result)
+    rows = [[(name, terminal.NAME), (str(value), "")] for name, value in values.items()]
+    return show_result(values, terminal.render_table(["measure", "value"], rows), as_json=as_json)

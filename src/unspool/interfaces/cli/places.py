@@ -1,26 +1,23 @@
-"""Which project, and which stored document, a path on this machine stands for."""
+"""Paths on this machine, and the projects and documents that were indexed from them."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from unspool import Corpus
 from unspool.errors import InputError
-
-if TYPE_CHECKING:
-    from unspool.corpus import Corpus
 
 _PLACE = re.compile(r"(.+?)(?::(\d{1,9})(?:-\d+)?)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A path inside a project: the project's root, and the stored path under it ('' for the root
-    itself).
-    """
+    """Path in a project. `inside` is the stored path, empty for the root of the project."""
 
     project: str
     root: Path
@@ -29,7 +26,7 @@ class Place:
 
     @property
     def condition(self) -> dict[str, Any]:
-        """A filter that keeps what lies at the place."""
+        """Filter that keeps the chunks at this place."""
         if not self.inside:
             return {"project": self.project}
         if not self.is_folder:
@@ -37,8 +34,8 @@ class Place:
         return {"project": self.project, "path": re.sub(r"([\[*?])", r"[\1]", self.inside) + "/**"}
 
 
-def place_of(corpus: Corpus, path: str | Path) -> Place | None:
-    """Where an existing path lies in an indexed project; None if it lies in none."""
+def find_place(corpus: Corpus, path: str | Path) -> Place | None:
+    """Return the place of an existing path in an indexed project; None if it is in none."""
     wanted = Path(path).expanduser().resolve()
     name = corpus.project_of(wanted)
     if name is None:
@@ -48,24 +45,24 @@ def place_of(corpus: Corpus, path: str | Path) -> Place | None:
     return Place(project=name, root=root, inside=inside, is_folder=wanted.is_dir())
 
 
-def source_of(
+def find_source(
     corpus: Corpus, text: str, project: str | None, *, otherwise: str = ""
 ) -> tuple[str | Path, str | None, Place | None]:
-    """What to index for a path or URL, under which name, and where it lies if it is known.
-    `otherwise` names a project that is new.
+    """Return the source to index for a path or URL, its project, and its place if it is known.
 
-    A path inside an indexed project stands for that project: a second one for its part would hold
-    everything twice.
+    A path in an indexed project means that project: another project for a part of it would
+    duplicate the documents. `otherwise` names a new project.
     """
-    known = place_of(corpus, text) if exists(text) else None
+    known = find_place(corpus, text) if exists(text) else None
     if known is not None and project in (None, known.project):
         return known.root, known.project, known
     return text, project or otherwise or None, None
 
 
-def default_projects(corpus: Corpus, named: Sequence[str]) -> list[str] | None:
-    """The projects a command is about: those named, else the setting's, else that of the current
-    folder; None lets the corpus decide.
+def find_default_projects(corpus: Corpus, named: Sequence[str]) -> list[str] | None:
+    """Return the projects named, else that of the settings, else that of the current folder.
+
+    None lets the corpus decide.
     """
     if named:
         return list(named)
@@ -75,23 +72,18 @@ def default_projects(corpus: Corpus, named: Sequence[str]) -> list[str] | None:
     return [here] if here else None
 
 
-def stored(corpus: Corpus, text: str, project: str | None) -> tuple[str | None, str]:
-    """The project and the stored path that a path means: a file on this machine if it lies in a
-    project, else a stored path as it is.
-    """
-    if exists(text):
-        place = place_of(corpus, text)
-        if place is not None and project in (None, place.project):
-            # A project made of a single file holds it under its name.
-            return place.project, place.inside or place.root.name
-    if project is None:
-        names = default_projects(corpus, ())
-        project = names[0] if names else None
-    return project, text
+def find_document(corpus: Corpus, text: str, project: str | None) -> tuple[str | None, str]:
+    """Return the project and the stored path of a file on this machine, or of a stored path."""
+    _, _, place = find_source(corpus, text, project)
+    if place is not None:
+        # A project made of a single file stores it under its name.
+        return place.project, place.inside or place.root.name
+    names = find_default_projects(corpus, [] if project is None else [project])
+    return names[0] if names else None, text
 
 
 def split_line(text: str) -> tuple[str, int]:
-    """`file:12` or `file:12-20`, as hits and compilers write it; without a line, the first."""
+    """Return the file and the line of `file:12` or `file:12-20`; line 1 by default."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise InputError("the place is empty; give FILE:LINE")
@@ -99,9 +91,10 @@ def split_line(text: str) -> tuple[str, int]:
 
 
 def exists(text: str) -> bool:
-    """Whether there is such a path on this machine."""
-    try:
-        return Path(text).expanduser().exists()
-    # too long, a NUL, an unknown ~user: not a path here, perhaps a stored one
-    except (OSError, ValueError, RuntimeError):
-        return False
+    """Return True if there is such a path on this machine."""
+    return os.path.exists(expand(text))  # noqa: PTH110 - a path may raise for a long text
+
+
+def expand(text: str) -> Path:
+    """Return a path without its tilde. An unknown user stays: a file may have such a name."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - a path raises for an unknown user

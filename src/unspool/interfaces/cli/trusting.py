@@ -1,4 +1,4 @@
-"""Command that reviews and trusts the settings files of a folder: trust."""
+"""Commands about settings: settings, and trust for the settings files of a folder."""
 
 from __future__ import annotations
 
@@ -7,17 +7,45 @@ from pathlib import Path
 import click
 
 from unspool.errors import InputError, NotFoundError
-from unspool.interfaces import render, terminal
-from unspool.interfaces.cli.door import command, note, print_json
-from unspool.interfaces.cli.looking import show
+from unspool.interfaces import terminal
+from unspool.interfaces.cli.commands import (
+    Flags,
+    command,
+    load_settings,
+    note,
+    show_result,
+)
 from unspool.settings import NO_FOLDER, Settings, open_trust_store
 from unspool.settings.definitions import DEFINITIONS, mask_value
 from unspool.settings.files import NAMES, compute_digest, read_files
-from unspool.settings.folders import FolderSettings, accept_all
+from unspool.settings.folders import FolderSettings, accept_settings
 from unspool.settings.trust import FolderState, ReviewedSetting, TrustedFolder
 
 # by the address that a key is sent to
 _KEYS = {"database": "key", "embedder_url": "embedder_key", "answer_url": "answer_key"}
+
+
+@command(
+    "settings",
+    "Show every setting and its origin",
+    examples=("unspool settings", "unspool settings --limit 5 --json"),
+    takes=tuple(DEFINITIONS),
+)
+def show_settings(flags: Flags, as_json: bool) -> None:
+    """Show every setting, its value and its origin: a flag, the environment, .env, unspool.toml or
+    the default. Settings of a folder that is not trusted are listed below, with the reason why they
+    are ignored.
+    """
+    loaded = load_settings(flags)
+    names = ("name", "value", "origin", "about")
+    show_result(
+        {
+            "settings": [dict(zip(names, row, strict=True)) for row in loaded.rows()],
+            "ignored": loaded.ignored,
+        },
+        terminal.render_settings(loaded.rows(), loaded.ignored),
+        as_json=as_json,
+    )
 
 
 @command(
@@ -33,7 +61,8 @@ _KEYS = {"database": "key", "embedder_url": "embedder_key", "answer_url": "answe
 def trust(as_json: bool, folder: Path, dry_run: bool, revoke: bool, show_list: bool) -> None:
     """Show what unspool.toml and .env in FOLDER set, and let all of it count from now on. By
     default FOLDER is the current folder. If one of the files changes, the folder has to be trusted
-    again."""
+    again.
+    """
     if dry_run + revoke + show_list > 1:
         raise click.UsageError(
             "--dry-run, --revoke and --list exclude each other; give one of them"
@@ -59,31 +88,21 @@ def _trust(folder: Path, as_json: bool, *, dry_run: bool) -> None:
         raise NotFoundError(
             f"{folder} contains no {' and no '.join(NAMES)}; there is nothing to trust"
         )
-    found = accept_all(folder, files)
     environment = Settings.load(folder=NO_FOLDER)
-    reviewed = _review(found, environment)
+    reviewed = _review(accept_settings(folder, files), environment)
     if not dry_run:
         open_trust_store().add(folder, compute_digest(files))
-    if as_json:
-        print_json(render.trust(folder, reviewed, is_trusted=not dry_run))
-        return
-    show(terminal.reviewed_settings(reviewed))
+    applied = {one.name: one.value for one in reviewed if one.state == "applies"}
     for address, key in _KEYS.items():
-        if environment.get(key) and any(
-            one.name == address and one.state == "applies" and one.value.startswith("http")
-            for one in reviewed
-        ):
+        if environment.get(key) and applied.get(address, "").startswith("http"):
             note(f"your {key} will be sent to the {address} that this folder names", kind="warning")
-    count = sum(one.state == "applies" for one in reviewed)
-    verb = "would apply" if dry_run else "apply"
-    show(
-        [
-            [
-                ("not trusted: " if dry_run else "trusted: ", ""),
-                (str(folder), terminal.PATH),
-                (f", {count} settings {verb}", ""),
-            ]
-        ]
+    label, state = ("not trusted: ", "would take effect") if dry_run else ("trusted: ", "in effect")
+    count = terminal.pluralize(sum(one.state == "applies" for one in reviewed), "setting")
+    line = [(label, ""), (str(folder), terminal.PATH), (f", {count} {state}", "")]
+    show_result(
+        {"folder": str(folder), "trusted": not dry_run, "settings": reviewed},
+        [*terminal.render_reviewed_settings(reviewed), line],
+        as_json=as_json,
     )
 
 
@@ -107,23 +126,26 @@ def _revoke(folder: Path, as_json: bool) -> None:
         raise NotFoundError(
             f"{folder} is not trusted; `unspool trust --list` shows the folders that are"
         )
-    if as_json:
-        print_json(render.trust(folder, [], is_trusted=False))
-    else:
-        show([[("no longer trusted: ", ""), (str(folder), terminal.PATH)]])
+    result = {"folder": str(folder), "trusted": False, "settings": []}
+    line = [("no longer trusted: ", ""), (str(folder), terminal.PATH)]
+    show_result(result, [line], as_json=as_json)
 
 
 def _list_folders(as_json: bool) -> None:
-    folders = [(one, _state(one)) for one in open_trust_store().entries().values()]
-    if as_json:
-        print_json(render.trusted_folders(folders))
-    elif folders:
-        show(terminal.trusted_folders(folders))
-    else:
-        note("no folder is trusted")
+    folders = [(one, _find_state(one)) for one in open_trust_store().entries().values()]
+    rows = [
+        {"folder": one.folder, "state": state, "trusted_at": one.trusted_at}
+        for one, state in folders
+    ]
+    show_result(
+        {"folders": rows},
+        terminal.render_trusted_folders(folders),
+        as_json=as_json,
+        nothing="" if folders else "no folder is trusted",
+    )
 
 
-def _state(entry: TrustedFolder) -> FolderState:
+def _find_state(entry: TrustedFolder) -> FolderState:
     folder = Path(entry.folder)
     if not folder.is_dir():
         return FolderState.MISSING

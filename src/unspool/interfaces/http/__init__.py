@@ -1,4 +1,4 @@
-"""The HTTP door: FastAPI on uvicorn, over a `View` for each request.
+"""The HTTP door: FastAPI on uvicorn, over a scoped corpus for each request.
 
 Importing it imports neither.
 """

@@ -1,6 +1,4 @@
-"""What stands in the address of a request: names in its path, and what follows the question
-mark.
-"""
+"""Parameters in the address of a request: names in its path, and its query string."""
 
 from __future__ import annotations
 
@@ -45,78 +43,79 @@ ChunkId = Annotated[
 ]
 
 
-class Asked(BaseModel):
-    """What may follow a question mark; anything else is refused."""
+class QueryString(BaseModel):
+    """Query string. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class DocumentsAsked(Asked):
-    """Which documents are listed."""
+class DocumentsQuery(QueryString):
+    """Query string of a list of documents."""
 
     status: Literal["pending", "indexing", "indexed", "failed", "stale"] | None = Field(
-        default=None, description="only those that stand so"
+        default=None, description="only documents with this status"
     )
     after: DocumentPath | None = Field(
-        default=None, description="only those behind this path: the `next` of the page before"
+        default=None, description="only documents after this path: the `next` of the previous page"
     )
-    limit: Annotated[Limit, Digits] = Field(default=100, description="how many")
+    limit: Annotated[Limit, Digits] = Field(default=100, description="maximum number")
 
 
-class LinesAsked(Asked):
-    """Which lines of a document are given."""
+class LinesQuery(QueryString):
+    """Query string of the text of a document."""
 
     first: Annotated[Number, Digits] = Field(
         default=1, description="the first line; of a conversation, the first message"
     )
     last: Annotated[Number, Digits] | None = Field(
-        default=None, description="the last one, itself included; unset, that of the document"
+        default=None,
+        description="the last line, inclusive; by default the last one of the document",
     )
 
 
-class ConversationsAsked(Asked):
-    """Which conversations are listed."""
+class ConversationsQuery(QueryString):
+    """Query string of a list of conversations."""
 
     skip: Annotated[Count, Digits] = Field(
-        default=0, description="how many to leave out, of those that began last"
+        default=0, description="number of newest conversations to leave out"
     )
-    limit: Annotated[Limit, Digits] = Field(default=100, description="how many")
+    limit: Annotated[Limit, Digits] = Field(default=100, description="maximum number")
 
 
-class MessagesAsked(Asked):
-    """Which messages of a conversation are given."""
+class MessagesQuery(QueryString):
+    """Query string of a conversation."""
 
     last: Annotated[int, Field(strict=True, ge=0, le=FAR), Digits] | None = Field(
-        default=None, description="only the last so many; unset, all"
+        default=None, description="number of last messages; by default all"
     )
 
 
-class RecordsAsked(Asked):
-    """Which records of a stream an agent is given."""
+class RecordsQuery(QueryString):
+    """Query string of records for agents."""
 
     limit: Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE), Digits] = Field(
-        default=PAGE, description="how many"
+        default=PAGE, description="maximum number"
     )
     offset: Annotated[int, Field(strict=True, ge=0, le=MAX_OFFSET), Digits] = Field(
-        default=0, description="how many newer ones to leave out"
+        default=0, description="number of newest records to leave out"
     )
     full: Annotated[bool, Field(strict=True), Truth] = Field(
-        default=False, description="bodies are whole, also those that repeat"
+        default=False, description="return whole bodies, even repeated ones"
     )
 
 
-class WholeRecordsAsked(Asked):
-    """Which records of a stream a program is given."""
+class WholeRecordsQuery(QueryString):
+    """Query string of records for programs."""
 
     limit: Annotated[int, Field(strict=True, ge=1, le=MAX_READ), Digits] = Field(
-        default=READ, description="how many"
+        default=READ, description="maximum number"
     )
     offset: Annotated[int, Field(strict=True, ge=0, le=MAX_OFFSET), Digits] = Field(
-        default=0, description="how many newer ones to leave out"
+        default=0, description="number of newest records to leave out"
     )
 
 
-class JobsAsked(Asked):
-    """Which jobs are listed."""
+class JobsQuery(QueryString):
+    """Query string of a list of jobs."""
 
-    limit: Annotated[Limit, Digits] = Field(default=100, description="how many, newest first")
+    limit: Annotated[Limit, Digits] = Field(default=100, description="maximum number, newest first")

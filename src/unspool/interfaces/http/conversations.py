@@ -1,4 +1,4 @@
-"""What was said: saved, continued, read, listed, removed."""
+"""Operations on conversations and their messages."""
 
 from __future__ import annotations
 
@@ -6,181 +6,148 @@ from typing import Annotated
 
 from fastapi import Query
 
+from unspool import wire
+from unspool.domain.conversations import Conversation, ConversationRecord
+from unspool.domain.documents import Chunk
+from unspool.domain.reports import RememberReport
 from unspool.errors import NotFoundError
-from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
 from unspool.interfaces.http.addresses import (
     ChunkId,
     ConversationId,
-    ConversationsAsked,
-    MessagesAsked,
+    ConversationsQuery,
+    MessagesQuery,
     Project,
 )
-from unspool.interfaces.http.responses import JsonResponse
-from unspool.interfaces.http.routing import gives, router
-from unspool.interfaces.http.service import Asking
-from unspool.views import View
+from unspool.interfaces.http.routing import create_router, list_responses
+from unspool.interfaces.http.service import CurrentCaller, read, write
 
-routes = router("conversations")
+routes = create_router("conversations")
 _ALL = "/projects/{project}/conversations"
 _ONE = _ALL + "/{id}"
 
 
 @routes.get(
     _ALL,
-    operation_id="list_conversations",
     summary="List conversations",
-    responses=gives(shapes.Conversations, 404),
+    responses=list_responses({"conversations": list[ConversationRecord], "count": int}, 404),
 )
-async def list_conversations(
-    asking: Asking, project: Project, asked: Annotated[ConversationsAsked, Query()]
-) -> JsonResponse:
-    """Conversations without their messages, those that began last first."""
-
-    def listed(view: View) -> shapes.Conversations:
-        found = view.conversations.list(project=project, skip=asked.skip, limit=asked.limit)
-        count = view.conversations.count(project=project)
-        if not count:
-            view.check_project(project)
-        return {"conversations": [render.conversation_record(one) for one in found], "count": count}
-
-    return await asking.json(listed)
+@read
+def list_conversations(
+    caller: CurrentCaller, project: Project, query: Annotated[ConversationsQuery, Query()]
+) -> wire.Json:
+    """Return conversations without their messages, newest first."""
+    found = caller.corpus.conversations.list(project=project, skip=query.skip, limit=query.limit)
+    count = caller.corpus.conversations.count(project=project)
+    if not count:
+        caller.corpus.count(project=project)  # rejects an unknown project
+    return wire.encode({"conversations": found, "count": count})
 
 
 @routes.post(
     _ALL,
-    operation_id="save_conversations",
     summary="Save conversations",
-    responses=gives(shapes.RememberReport, 404, body=True),
+    responses=list_responses(RememberReport, 404, body=True),
 )
-async def save_conversations(
-    asking: Asking, project: Project, body: requests.ConversationsRequest
-) -> JsonResponse:
-    """Store conversations, all or none: those of the same id are replaced, and only messages
-    that are new or changed are embedded.
+@write
+def save_conversations(
+    caller: CurrentCaller, project: Project, body: requests.ConversationsBody
+) -> wire.Json:
+    """Store conversations, all or none, replacing those of the same id.
+
+    Only new or changed messages are embedded.
     """
-    return await asking.written(
-        lambda view: render.remember_report(view.conversations.save(*body.values(project)))
-    )
+    return wire.encode(caller.corpus.conversations.save(*body.create(project)))
 
 
-@routes.get(
-    _ONE,
-    operation_id="get_conversation",
-    summary="Read a conversation",
-    responses=gives(shapes.Conversation, 404),
-)
-async def get_conversation(
-    asking: Asking, project: Project, id: ConversationId, asked: Annotated[MessagesAsked, Query()]
-) -> JsonResponse:
-    """A conversation with its messages in order, or the last so many of them."""
-
-    def found(view: View) -> shapes.Conversation:
-        one = view.conversations.get(id, project=project, last=asked.last)
-        if one is None:
-            raise _missing(id, project)
-        return render.conversation(one)
-
-    return await asking.json(found)
+@routes.get(_ONE, summary="Read a conversation", responses=list_responses(Conversation, 404))
+@read
+def get_conversation(
+    caller: CurrentCaller,
+    project: Project,
+    id: ConversationId,
+    query: Annotated[MessagesQuery, Query()],
+) -> wire.Json:
+    """Return a conversation with its messages in order, or with only the last ones."""
+    found = caller.corpus.conversations.get(id, project=project, last=query.last)
+    if found is None:
+        raise _create_missing_error(id, project)
+    return wire.encode(found)
 
 
 @routes.put(
     _ONE,
-    operation_id="put_conversation",
     summary="Save a conversation",
-    responses=gives(shapes.RememberReport, 404, body=True),
+    responses=list_responses(RememberReport, 404, body=True),
 )
-async def put_conversation(
-    asking: Asking, project: Project, id: ConversationId, body: requests.GivenConversation
-) -> JsonResponse:
+@write
+def put_conversation(
+    caller: CurrentCaller, project: Project, id: ConversationId, body: requests.GivenConversation
+) -> wire.Json:
     """Store a conversation, replacing the one of the same id."""
-    return await asking.written(
-        lambda view: render.remember_report(view.conversations.save(body.value(project, id)))
-    )
+    return wire.encode(caller.corpus.conversations.save(body.create(project, id)))
 
 
 @routes.delete(
-    _ONE,
-    operation_id="delete_conversation",
-    summary="Remove a conversation",
-    responses=gives(shapes.Forgotten, 404),
+    _ONE, summary="Remove a conversation", responses=list_responses({"forgotten": int}, 404)
 )
-async def delete_conversation(asking: Asking, project: Project, id: ConversationId) -> JsonResponse:
+@write
+def delete_conversation(caller: CurrentCaller, project: Project, id: ConversationId) -> wire.Json:
     """Remove a conversation with everything under it."""
-
-    def removed(view: View) -> shapes.Forgotten:
-        if not view.conversations.delete(id, project=project):
-            raise _missing(id, project)
-        return {"forgotten": 1}
-
-    return await asking.written(removed)
+    if not caller.corpus.conversations.delete(id, project=project):
+        raise _create_missing_error(id, project)
+    return {"forgotten": 1}
 
 
 @routes.post(
     _ONE + "/messages",
-    operation_id="append_messages",
     summary="Continue a conversation",
-    responses=gives(shapes.RememberReport, 404, body=True),
+    responses=list_responses(RememberReport, 404, body=True),
 )
-async def append_messages(
-    asking: Asking, project: Project, id: ConversationId, body: requests.MessagesRequest
-) -> JsonResponse:
-    """Store messages behind a conversation's last; one that does not exist begins with them.
+@write
+def append_messages(
+    caller: CurrentCaller, project: Project, id: ConversationId, body: requests.MessagesBody
+) -> wire.Json:
+    """Store messages after a conversation's last. A missing conversation is created.
 
-    A message that is there by its id is left out.
+    A message whose id exists already is left out.
     """
-
-    def appended(view: View) -> shapes.RememberReport:
-        return render.remember_report(
-            view.conversations.append(id, *requests.values_of(body.messages), project=project)
-        )
-
-    return await asking.written(appended)
+    messages = requests.create_messages(body.messages)
+    return wire.encode(caller.corpus.conversations.append(id, *messages, project=project))
 
 
 @routes.get(
     _ONE + "/chunks",
-    operation_id="list_chunks",
     summary="List a conversation's chunks",
-    responses=gives(shapes.Chunks, 404),
+    responses=list_responses({"chunks": list[Chunk]}, 404),
 )
-async def list_chunks(asking: Asking, project: Project, id: ConversationId) -> JsonResponse:
-    """What is searched of a conversation, in order: a chunk for each message, several for a long
-    one.
-    """
-
-    def found(view: View) -> shapes.Chunks:
-        if not view.conversations.exists(id, project=project):
-            raise _missing(id, project)
-        return {
-            "chunks": [render.chunk(one) for one in view.conversations.chunks(id, project=project)]
-        }
-
-    return await asking.json(found)
+@read
+def list_chunks(caller: CurrentCaller, project: Project, id: ConversationId) -> wire.Json:
+    """Return the chunks of a conversation in order. A long message has several."""
+    if not caller.corpus.conversations.exists(id, project=project):
+        raise _create_missing_error(id, project)
+    found = caller.corpus.conversations.chunks(id, project=project)
+    return wire.encode({"chunks": found})
 
 
 @routes.get(
     "/projects/{project}/chunks/{chunk}",
-    operation_id="get_chunk",
     summary="Read a chunk",
-    responses=gives(shapes.Chunk, 404),
+    responses=list_responses(Chunk, 404),
 )
-async def get_chunk(asking: Asking, project: Project, chunk: ChunkId) -> JsonResponse:
-    """A chunk of a conversation by its id, as a hit with `full` names it."""
-
-    def found(view: View) -> shapes.Chunk:
-        one = view.conversations.chunk(int(chunk), project=project)
-        if one is None:
-            raise NotFoundError(
-                f"no chunk {chunk} among the conversations of project {project!r}; search again, "
-                f"it may have been rewritten"
-            )
-        return render.chunk(one)
-
-    return await asking.json(found)
+@read
+def get_chunk(caller: CurrentCaller, project: Project, chunk: ChunkId) -> wire.Json:
+    """Return a chunk of a conversation by its id, which a hit with `full` contains."""
+    found = caller.corpus.conversations.chunk(int(chunk), project=project)
+    if found is None:
+        raise NotFoundError(
+            f"no chunk {chunk} among the conversations of project {project!r}; search again, "
+            f"it may have been rewritten"
+        )
+    return wire.encode(found)
 
 
-def _missing(id_: str, project: str) -> NotFoundError:
+def _create_missing_error(id_: str, project: str) -> NotFoundError:
     return NotFoundError(
         f"no conversation {id_[:80]!r} in project {project!r}; the list of conversations names them"
     )

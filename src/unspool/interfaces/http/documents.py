@@ -1,4 +1,4 @@
-"""Projects and their documents: listed, read, stored, removed."""
+"""Operations on projects and their documents."""
 
 from __future__ import annotations
 
@@ -6,139 +6,115 @@ from typing import Annotated
 
 from fastapi import Query
 
+from unspool import wire
+from unspool.domain.documents import DocumentRecord, Passage
+from unspool.domain.reports import IndexReport, ProjectStatus
 from unspool.errors import ConflictError
-from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
-from unspool.interfaces.http.addresses import Document, DocumentsAsked, LinesAsked, Project
-from unspool.interfaces.http.responses import JsonResponse, fitting
-from unspool.interfaces.http.routing import gives, router
-from unspool.interfaces.http.service import Asking
-from unspool.views import View
+from unspool.interfaces.http.addresses import Document, DocumentsQuery, LinesQuery, Project
+from unspool.interfaces.http.responses import fit_page
+from unspool.interfaces.http.routing import create_router, list_responses
+from unspool.interfaces.http.service import CurrentCaller, read, write
 
-projects = router("projects")
-routes = router("documents")
+projects = create_router("projects")
+routes = create_router("documents")
+_PROJECT = "/projects/{project}"
+_ALL = _PROJECT + "/documents"
+_ONE = _ALL + "/{path:path}"
 
 
 @projects.get(
     "/projects",
-    operation_id="list_projects",
     summary="List projects",
-    responses=gives(shapes.Projects),
+    responses=list_responses({"projects": list[ProjectStatus]}),
 )
-async def list_projects(asking: Asking) -> JsonResponse:
-    """Every project that the key can see, with its counts."""
-    return await asking.json(
-        lambda view: {"projects": [render.project_status(one) for one in view.status()]}
-    )
+@read
+def list_projects(caller: CurrentCaller) -> wire.Json:
+    """Return every project that the key can see, with its counts."""
+    return wire.encode({"projects": caller.corpus.status()})
 
 
-@projects.get(
-    "/projects/{project}",
-    operation_id="get_project",
-    summary="Look at a project",
-    responses=gives(shapes.ProjectStatus, 404),
-)
-async def get_project(asking: Asking, project: Project) -> JsonResponse:
-    """A project with its counts. `root` is told to admins alone."""
-    return await asking.json(lambda view: render.project_status(view.status(project=project)[0]))
+@projects.get(_PROJECT, summary="Look at a project", responses=list_responses(ProjectStatus, 404))
+@read
+def get_project(caller: CurrentCaller, project: Project) -> wire.Json:
+    """Return a project with its counts. Only admins see `root`."""
+    return wire.encode(caller.corpus.status(project=project)[0])
 
 
 @projects.delete(
-    "/projects/{project}",
-    operation_id="delete_project",
-    summary="Remove a project",
-    responses=gives(shapes.Forgotten, 404),
+    _PROJECT, summary="Remove a project", responses=list_responses({"forgotten": int}, 404)
 )
-async def delete_project(asking: Asking, project: Project) -> JsonResponse:
+@write
+def delete_project(caller: CurrentCaller, project: Project) -> wire.Json:
     """Remove a project with everything in it; for admins."""
-    return await asking.written(lambda view: {"forgotten": view.forget(project=project)})
+    return {"forgotten": caller.corpus.forget(project=project)}
 
 
 @routes.get(
-    "/projects/{project}/documents",
-    operation_id="list_documents",
+    _ALL,
     summary="List documents",
-    responses=gives(shapes.Documents, 404),
+    responses=list_responses({"documents": list[DocumentRecord], "next": str | None}, 404),
 )
-async def list_documents(
-    asking: Asking, project: Project, asked: Annotated[DocumentsAsked, Query()]
-) -> JsonResponse:
-    """What is known of each document, by path, up to 8 MB of it; `next` is what to give as
-    `after` for the next ones.
+@read
+def list_documents(
+    caller: CurrentCaller, project: Project, query: Annotated[DocumentsQuery, Query()]
+) -> wire.Json:
+    """Return the record of each document, by path, up to 8 MB. `next` is the `after` of the next
+    page.
     """
-
-    def listed(view: View) -> shapes.Documents:
-        found = view.documents(
-            project=project, status=asked.status, after=asked.after, limit=asked.limit
-        )
-        shown = list(fitting(map(render.document, found)))
-        is_last = len(shown) == len(found) < asked.limit or not found
-        return {"documents": shown, "next": None if is_last else found[len(shown) - 1].path}
-
-    return await asking.json(listed)
+    found = caller.corpus.documents(
+        project=project, status=query.status, after=query.after, limit=query.limit
+    )
+    records = list(fit_page(map(wire.encode, found)))
+    is_last = len(records) == len(found) < query.limit or not found
+    return {"documents": records, "next": None if is_last else found[len(records) - 1].path}
 
 
-@routes.put(
-    "/projects/{project}/documents",
-    operation_id="put_documents",
-    summary="Store documents",
-    responses=gives(shapes.IndexReport, 404, body=True),
-)
-async def put_documents(
-    asking: Asking, project: Project, body: requests.DocumentsRequest
-) -> JsonResponse:
+@routes.put(_ALL, summary="Store documents", responses=list_responses(IndexReport, 404, body=True))
+@write
+def put_documents(
+    caller: CurrentCaller, project: Project, body: requests.DocumentsBody
+) -> wire.Json:
     """Store documents given as text, all or none, replacing those of the same path.
 
-    They are findable when this returns.
+    Searches find them when this returns.
     """
-    return await asking.written(lambda view: render.index_report(view.put(*body.values(project))))
+    return wire.encode(caller.corpus.put(*body.create(project)))
 
 
 @routes.get(
-    "/projects/{project}/documents/{path:path}",
-    operation_id="get_document",
+    _ONE,
     summary="Read a document",
-    responses=gives(shapes.DocumentText, 404),
+    responses=list_responses({"document": DocumentRecord, "passage": Passage}, 404),
 )
-async def get_document(
-    asking: Asking, project: Project, path: Document, asked: Annotated[LinesAsked, Query()]
-) -> JsonResponse:
-    """What is known of a document, and the text of some of its lines, as it was indexed: secrets
-    are masked.
+@read
+def get_document(
+    caller: CurrentCaller, project: Project, path: Document, query: Annotated[LinesQuery, Query()]
+) -> wire.Json:
+    """Return the record of a document, and the text of some of its lines as indexed, with secrets
+    masked.
     """
-    if asked.last is not None and asked.last < asked.first:
+    if query.last is not None and query.last < query.first:
         raise ConflictError(
-            f"line {asked.last} is before line {asked.first}; give the first line and then the last"
+            f"line {query.last} is before line {query.first}; give the first line and then the last"
         )
-
-    def found(view: View) -> shapes.DocumentText:
-        record, passage = view.passage(path, project=project, first=asked.first, last=asked.last)
-        return {"document": render.document(record), "passage": render.passage(passage)}
-
-    return await asking.json(found)
-
-
-@routes.put(
-    "/projects/{project}/documents/{path:path}",
-    operation_id="put_document",
-    summary="Store a document",
-    responses=gives(shapes.IndexReport, 404, body=True),
-)
-async def put_document(
-    asking: Asking, project: Project, path: Document, body: requests.GivenDocument
-) -> JsonResponse:
-    """Store a document given as text, replacing the one of the same path."""
-    return await asking.written(
-        lambda view: render.index_report(view.put(body.value(project, path)))
+    record, passage = caller.corpus.passage(
+        path, project=project, first=query.first, last=query.last
     )
+    return wire.encode({"document": record, "passage": passage})
 
 
-@routes.delete(
-    "/projects/{project}/documents/{path:path}",
-    operation_id="delete_document",
-    summary="Remove a document",
-    responses=gives(shapes.Forgotten, 404),
-)
-async def delete_document(asking: Asking, project: Project, path: Document) -> JsonResponse:
+@routes.put(_ONE, summary="Store a document", responses=list_responses(IndexReport, 404, body=True))
+@write
+def put_document(
+    caller: CurrentCaller, project: Project, path: Document, body: requests.GivenDocument
+) -> wire.Json:
+    """Store a document given as text, replacing the one of the same path."""
+    return wire.encode(caller.corpus.put(body.create(project, path)))
+
+
+@routes.delete(_ONE, summary="Remove a document", responses=list_responses({"forgotten": int}, 404))
+@write
+def delete_document(caller: CurrentCaller, project: Project, path: Document) -> wire.Json:
     """Remove a document."""
-    return await asking.written(lambda view: {"forgotten": view.forget(project=project, path=path)})
+    return {"forgotten": caller.corpus.forget(project=project, path=path)}

@@ -1,17 +1,19 @@
-"""Every error as a response of one shape: `{"error": {"code", "message", "request_id"}}`, with
-the status that its class names.
+"""Errors as responses of one shape: `{"error": {"code", "message", "request_id"}}`, with the
+status of their class.
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Scope
 
 from unspool.domain.keys import Role
@@ -23,21 +25,19 @@ from unspool.errors import (
     UnreachableError,
     UnspoolError,
 )
-from unspool.interfaces import disclosure, render
+from unspool.interfaces import disclosure
 from unspool.interfaces.http.responses import JsonResponse
+from unspool.observability import Observer
 from unspool.observability.context import request_id
 
-if TYPE_CHECKING:
-    from unspool.interfaces.http.service import Service
-
 SHOWN = 60  # characters of a value in a message
-CALLER = "unspool.caller"  # where a request's scope has its `Caller`
-GONE = 499  # the status that proxies record for a client that has disconnected
-BUG = "this is a bug in unspool; its log says more under this request id"
+CALLER = "unspool.caller"  # key of the `ApiCaller` in the scope of a request
+BUG = "this is a bug in unspool; its log has the details under this request id"
+STOPPING = "the service is stopping; try again in a moment"
 
 
 class HostError(AccessError):
-    """The request was made to a name that is none of the service's."""
+    """The request names a host that is not the service."""
 
     code = "host"
     http_status = 421
@@ -50,10 +50,14 @@ class OriginError(AccessError):
 
 
 class MethodError(InputError):
-    """The address exists, and is not to be called like this."""
+    """The address does not support the method."""
 
     code = "method"
     http_status = 405
+
+    def __init__(self, method: str, allowed: str) -> None:
+        super().__init__(f"{method} is not possible at this address; use {allowed}")
+        self.allowed = allowed
 
 
 class MediaTypeError(InputError):
@@ -71,137 +75,112 @@ class SlowError(InputError):
 
 
 class BugError(UnspoolError):
-    """Something else than an `UnspoolError` was raised."""
+    """The service raised an unexpected exception."""
 
     code = "bug"
 
 
 class DownError(UnreachableError):
-    """The service itself stops, or cannot work. Its words are the door's own."""
+    """The service stops or cannot work. Its message contains no secrets."""
 
 
-def stopping() -> DownError:
-    """What is said to whoever is still waiting when the service stops."""
-    return DownError("the service is stopping; try again in a moment")
+async def reraise(_: Request, error: Exception) -> JsonResponse:
+    """Raise FastAPI's own errors again, for `middleware.RequestMiddleware` to convert."""
+    raise error
 
 
-def role_of(scope: Scope) -> Role | None:
-    """The role of whoever asks; None where `Admission` has not found out."""
-    caller = scope.get(CALLER)
-    return None if caller is None else caller.view.scope.role
+def convert(error: BaseException, scope: Scope) -> UnspoolError:
+    """Return the error of ours for an exception that ended a request."""
+    match error:
+        case UnspoolError():
+            return error
+        case asyncio.CancelledError():
+            return DownError(STOPPING)
+        case RequestValidationError():
+            return describe_invalid(error.errors(), _list_body_fields(scope))
+        case HTTPException(status_code=404):
+            return NotFoundError(
+                "no operation has this address; /openapi.json lists the operations"
+            )
+        case HTTPException(status_code=405):
+            allowed = {method for route in find_routes(scope) for method in route.methods or ()}
+            return MethodError(scope["method"], ", ".join(sorted(allowed)))
+    bug = BugError(BUG)
+    bug.__cause__ = error
+    return bug
 
 
-def response(
-    error: UnspoolError, service: Service, scope: Scope, *, headers: Mapping[str, str] | None = None
-) -> JsonResponse:
-    """The answer to a request that ended with an error, which whoever watches is told of."""
-    service.observer.error(error.code, error.__cause__ if isinstance(error, BugError) else None)
+def report(error: UnspoolError, observer: Observer, role: Role | None) -> dict[str, Any]:
+    """Report an error to the observer, and return the JSON for a caller of a role."""
+    observer.error(error.code, error.__cause__ if isinstance(error, BugError) else None)
+    return create_body(error, role)
+
+
+def create_response(error: BaseException, scope: Scope) -> JsonResponse:
+    """Report an exception, and return the response to the request that it ended."""
+    own = convert(error, scope)
+    role = scope[CALLER].corpus.scope.role if CALLER in scope else None
     return JsonResponse(
-        body(error, role_of(scope)),
-        status_code=error.http_status,
-        headers={**_headers(error), **(headers or {})},
+        report(own, scope["app"].state.service.observer, role),
+        status_code=own.http_status,
+        headers=_list_headers(own, scope),
     )
 
 
-def body(error: UnspoolError, role: Role | None = None) -> dict[str, Any]:
-    """What is said of an error to somebody of a role."""
-    words = str(error) if isinstance(error, DownError | BugError) else disclosure.words(error, role)
-    shape = render.error(error.code, words)
-    return {"error": {**shape["error"], "request_id": request_id.get()}}
+def create_body(error: UnspoolError, role: Role | None = None) -> dict[str, Any]:
+    """Return an error as JSON, with what a caller of a role may read of it."""
+    is_safe = isinstance(error, DownError | BugError)
+    message = str(error) if is_safe else disclosure.words(error, role)
+    return {"error": {"code": error.code, "message": message, "request_id": request_id.get()}}
 
 
-def _headers(error: UnspoolError) -> dict[str, str]:
+def _list_headers(error: UnspoolError, scope: Scope) -> dict[str, str]:
     headers: dict[str, str] = {}
     if isinstance(error, UnauthenticatedError):
         headers["WWW-Authenticate"] = 'Bearer realm="unspool"'
+    # a client that waits for "100 Continue" may send the body or a next request
+    if isinstance(error, SlowError) or "expect" in Headers(scope=scope):
+        headers["Connection"] = "close"
+    if isinstance(error, MethodError):
+        headers["Allow"] = error.allowed
     wait = getattr(error, "retry_after", None)
     if wait is not None:
         headers["Retry-After"] = str(max(1, math.ceil(wait)))
     return headers
 
 
-# What FastAPI calls
+def find_routes(scope: Scope) -> Iterator[Route]:
+    """Yield the routes at the address of a request, for whatever method."""
+    routes: Sequence[Route] = scope["app"].state.table
+    return (route for route in routes if route.path_regex.match(scope["path"]))
 
 
-async def on_error(request: Request, error: Exception) -> JsonResponse:
-    """For everything that unspool raises."""
-    assert isinstance(error, UnspoolError)
-    return response(error, request.app.state.service, request.scope)
-
-
-async def on_invalid(request: Request, error: Exception) -> JsonResponse:
-    """For what does not fit the schema."""
-    assert isinstance(error, RequestValidationError)
-    return response(
-        invalid(error.errors(), _names(request)), request.app.state.service, request.scope
-    )
-
-
-async def on_disconnect(request: Request, error: Exception) -> Response:
-    """Return the response for a client that has disconnected, which only metrics and logs see."""
-    return Response(status_code=GONE)
-
-
-async def on_http(request: Request, error: Exception) -> JsonResponse:
-    """For what the router refuses."""
-    assert isinstance(error, HTTPException)
-    service = request.app.state.service
-    if error.status_code == 405:
-        allowed = ", ".join(sorted(_methods(request)))
-        refused = MethodError(f"{request.method} is not possible here; it may be {allowed}")
-        return response(refused, service, request.scope, headers={"Allow": allowed})
-    if error.status_code == 404:
-        return response(
-            NotFoundError("there is nothing at this address; /openapi.json lists what there is"),
-            service,
-            request.scope,
-        )
-    # only what is wrong with a body's JSON is left
-    wrong = InputError(f"{error.detail}; /openapi.json says what is taken")
-    return response(wrong, service, request.scope)
-
-
-def _methods(request: Request) -> set[str]:
-    """Every method that the address can be called with, whichever route it is."""
-    path = request.scope["path"]
-    found = (route for route in request.app.state.table if route.path_regex.match(path))
-    return {method for route in found for method in route.methods or ()}
-
-
-def invalid_json(error: ValueError) -> HTTPException:
-    """For a body that is no JSON. FastAPI lets nothing else through where it reads a body."""
-    return HTTPException(422, f"the body is not JSON in UTF-8 ({str(error)[:SHOWN]})")
-
-
-def too_much(what: str) -> HTTPException:
-    """For a body that is JSON, and more of it than any request needs."""
-    return HTTPException(422, what)
-
-
-def _names(request: Request) -> Sequence[str]:
-    """What the body of a request may name."""
-    field = getattr(request.scope.get("route"), "body_field", None)
+def _list_body_fields(scope: Scope) -> list[str]:
+    """Return the names that the body of a request may contain."""
+    field = getattr(scope.get("route"), "body_field", None)
     return [] if field is None else list(getattr(field.field_info.annotation, "model_fields", ()))
 
 
-def invalid(found: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> InputError:
-    """The first thing that is wrong with a request: where it stands, what it is, and the cure.
+def describe_invalid(
+    problems: Sequence[Mapping[str, Any]], names: Sequence[str] = ()
+) -> InputError:
+    """Return the error for the first problem of a request: its place, its value and the cure.
 
-    Values are shown by their beginning alone.
+    Of a value, only the beginning is shown.
     """
-    first = found[0]
+    first = problems[0]
     cause = (first.get("ctx") or {}).get("error")
-    where = _place(first["loc"])
+    place = _describe_place(first["loc"])
     if isinstance(cause, InputError):
-        return type(cause)(f"{where}: {cause}")
+        return type(cause)(f"{place}: {cause}")
     if first["type"] == "extra_forbidden" and names and tuple(first["loc"][:-1]) == ("body",):
-        return InputError(f"{where} is not known; it may have {', '.join(names)}")
-    more = f"; {len(found) - 1} more like it" if len(found) > 1 else ""
-    return InputError(f"{where} {_complaint(first)}{more}")
+        return InputError(f"{place} is not known; known names are {', '.join(names)}")
+    more = f"; {len(problems) - 1} more errors" if len(problems) > 1 else ""
+    return InputError(f"{place} {_describe_problem(first)}{more}")
 
 
-def _place(location: Sequence[str | int]) -> str:
-    """`where.path` of the body, `limit` of the query: as the caller wrote it."""
+def _describe_place(location: Sequence[str | int]) -> str:
+    """Return the name of a value as the caller wrote it, such as `where.path of the body`."""
     kind, *rest = location or ("body",)
     name = "".join(
         f"[{part}]" if isinstance(part, int) else f".{str(part)[:SHOWN]}" for part in rest
@@ -229,26 +208,28 @@ _CURES = {
     "too_long": "give at most {max_length} of them",
     "literal_error": "give {expected}",
     "string_pattern_mismatch": (
-        "it may not be blank, nor hold NUL or whatever else its pattern in /openapi.json leaves out"
+        "it may not be blank, nor contain NUL or other characters outside of its pattern in "
+        "/openapi.json"
     ),
 }
 
 
-def _complaint(problem: Mapping[str, Any]) -> str:
+def _describe_problem(problem: Mapping[str, Any]) -> str:
     kind = problem["type"]
     if kind == "missing":
         return "is missing; give it"
     if kind == "extra_forbidden":
-        return "is not known; leave it out, /openapi.json lists what is taken"
+        return "is not known; leave it out, /openapi.json lists the known names"
     cure = (
         _CURES[kind].format(**(problem.get("ctx") or {}))
         if kind in _CURES
         else str(problem["msg"])[:200]
     )
-    return f"is {_shown(problem.get('input'))}; {cure}"
+    return f"is {_shorten(problem.get('input'))}; {cure}"
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
+    """Return a value for a message, or its kind if it is large."""
     if isinstance(value, str):
         return (
             repr(value)

@@ -1,7 +1,4 @@
-"""What may stand in a request, value by value.
-
-The published schema says exactly what is enforced.
-"""
+"""Types of the values in requests. The published schema states exactly what is enforced."""
 
 from __future__ import annotations
 
@@ -13,7 +10,6 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    StrictBool,
     StrictFloat,
     StrictInt,
     WithJsonSchema,
@@ -21,12 +17,12 @@ from pydantic import (
 from pydantic_core import PydanticCustomError, to_json
 
 from unspool.domain.conversations import MAX_AUTHOR_LENGTH, MAX_MESSAGE_ID_LENGTH
-from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, MAX_PATH_LENGTH
+from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, MAX_PATH_LENGTH, freeze_metadata
 from unspool.domain.history import MAX_STREAM_LENGTH
 from unspool.domain.queries import MAX_QUERY_CHARACTERS
+from unspool.errors import InputError
 
-# What Python's str.strip() takes away; the word for it, \s, means something else to every reader of
-# patterns.
+# characters that Python's str.strip() removes; \s differs between dialects of patterns
 SPACE = r"\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 SOME = rf"[^{SPACE}]"
 WHOLE = r"^[^\x00]*$"
@@ -36,36 +32,36 @@ PROJECT_OR_ALL = rf"^(\*|[^{_NAME}{SPACE}]([^{_NAME}]*[^{_NAME}{SPACE}])?)$"
 _CONTROL = r"\x00-\x1f\x7f-\x9f"
 STREAM = rf"^[^{_CONTROL}{SPACE}]([^{_CONTROL}]*[^{_CONTROL}{SPACE}])?$"
 _LINE = r"^[^\x00\n]*$"
-_DAY = (
-    r"(0[13578]|1[02])-(0[1-9]|[12]\d|3[01])|(0[469]|11)-(0[1-9]|[12]\d|30)|02-(0[1-9]|1\d|2[0-8])"
+# the format excludes dates that do not exist; the years keep every offset within range
+_YEAR = "(1[789]|2[01])[0-9]{2}"
+DAY = {"type": "string", "format": "date", "pattern": f"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}$"}
+MOMENT = (
+    rf"^{_YEAR}-[0-9]{{2}}-[0-9]{{2}}T[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?"
+    r"(Z|[+-][0-9]{2}:[0-9]{2})$"
 )
-_LEAP = r"((1[789]|2[01])(0[48]|[2468][048]|[13579][26])|2000)-02-29"
-CLOCK = r"([01]\d|2[0-3]):[0-5]\d"
-DATE = rf"((1[789]|2[01])\d\d-({_DAY})|{_LEAP})".replace(r"\d", "[0-9]")
-MOMENT = rf"^{DATE}T{CLOCK}:[0-5]\d(\.\d{{1,6}})?(Z|[+-]{CLOCK})$".replace(r"\d", "[0-9]")
+TIME = {"type": "string", "format": "date-time", "pattern": MOMENT}
 FAR = 2**31 - 1
 MAX_TITLE = 1_000
 MAX_URL = 4_096
 MAX_METADATA_BYTES = 65_536
-# in one object of a body; only metadata and filters have names that callers make up
+# in one object of a body; only metadata and filters have names that callers choose
 MAX_NAMES = 1_000
-_ENDS = (re.compile(MOMENT), re.compile(WHOLE))
 
 
-def _moment(value: Any) -> datetime:
-    if not isinstance(value, str) or not _ENDS[0].match(value):
-        raise PydanticCustomError(
-            "moment",
-            "give a time with its offset, from the years 1700 to 2199, such as "
-            "2026-01-31T12:00:00Z",
-        )
-    return datetime.fromisoformat(value)
+def _parse_time(value: Any) -> datetime:
+    try:
+        if isinstance(value, str) and re.match(MOMENT, value):
+            return datetime.fromisoformat(value)
+    except ValueError:
+        pass  # a day or an hour that does not exist
+    raise PydanticCustomError(
+        "moment",
+        "give a time with its offset, from the years 1700 to 2199, such as 2026-01-31T12:00:00Z",
+    )
 
 
-def _decoded(value: Any) -> Any:
-    """A name in a path, with the slashes and line breaks that belong to it: `middleware.Paths`
-    left those and percent signs as they came.
-    """
+def _decode_name(value: Any) -> Any:
+    """Decode the slashes, line breaks and percent signs that `middleware.decode_path` left."""
     return (
         value.replace("%2F", "/").replace("%0A", "\n").replace("%25", "%")
         if isinstance(value, str)
@@ -73,8 +69,8 @@ def _decoded(value: Any) -> Any:
     )
 
 
-def _digits(value: Any) -> Any:
-    """A number in a query. Python would also take signs, underscores and blanks."""
+def _parse_digits(value: Any) -> Any:
+    """Parse a number in a query. Python would also accept underscores and spaces."""
     if isinstance(value, str):
         if not re.fullmatch(r"-?[0-9]{1,19}", value):
             raise PydanticCustomError("digits", "give a whole number")
@@ -82,42 +78,20 @@ def _digits(value: Any) -> Any:
     return value
 
 
-def _whole(value: Any) -> Any:
-    """A number in JSON, where 1.0 is a whole one, too."""
+def _convert_whole(value: Any) -> Any:
+    """Convert a float such as 1.0, which JSON Schema counts as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _truth(value: Any) -> Any:
+def _parse_truth(value: Any) -> Any:
     return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
 
 
-def _flat(metadata: dict[str, Any]) -> dict[str, Any]:
-    for key, value in metadata.items():
-        if not 1 <= len(key) <= MAX_NAME_LENGTH or "\x00" in key:
-            raise PydanticCustomError(
-                "metadata_key", f"give each key 1 to {MAX_NAME_LENGTH} characters without NUL"
-            )
-        if not (
-            value is True
-            or value is False
-            or _is_number(value)
-            or (isinstance(value, str) and _ENDS[1].match(value))
-        ):
-            raise PydanticCustomError(
-                "metadata_value",
-                "give strings without NUL, booleans, or numbers between -2**63 and 2**63",
-            )
+def _check_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    freeze_metadata(metadata)
     if len(to_json(metadata)) > MAX_METADATA_BYTES:
-        raise PydanticCustomError(
-            "metadata_size", f"give at most {MAX_METADATA_BYTES} bytes of JSON"
-        )
+        raise InputError(f"metadata is too large; give at most {MAX_METADATA_BYTES} bytes of JSON")
     return metadata
-
-
-def _is_number(value: object) -> bool:
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_NUMBER
-    )
 
 
 _SCALAR = {
@@ -135,7 +109,6 @@ ProjectOrAll = Annotated[
 Projects = Annotated[list[ProjectOrAll], Field(fail_fast=True, min_length=1, max_length=1_000)]
 DocumentPath = Annotated[str, Field(min_length=1, max_length=MAX_PATH_LENGTH, pattern=WHOLE)]
 StreamName = Annotated[str, Field(min_length=1, max_length=MAX_STREAM_LENGTH, pattern=STREAM)]
-Text = Annotated[str, Field()]
 Title = Annotated[str, Field(max_length=MAX_TITLE, pattern=WHOLE)]
 Url = Annotated[str, Field(max_length=MAX_URL, pattern=WHOLE)]
 Query = Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS, pattern=SOME)]
@@ -143,20 +116,19 @@ SomeText = Annotated[str, Field(min_length=1, pattern=SOME)]
 Language = Annotated[str, Field(max_length=40, pattern=WHOLE)]
 Author = Annotated[str, Field(max_length=MAX_AUTHOR_LENGTH, pattern=_LINE)]
 MessageId = Annotated[str, Field(max_length=MAX_MESSAGE_ID_LENGTH, pattern=_LINE)]
-Whole = BeforeValidator(_whole)
+Whole = BeforeValidator(_convert_whole)
 Number = Annotated[StrictInt, Field(ge=1, le=FAR), Whole]
 Count = Annotated[StrictInt, Field(ge=0, le=FAR), Whole]
 Limit = Annotated[StrictInt, Field(ge=1, le=1_000), Whole]
 Coordinate = Annotated[StrictFloat, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
-Flag = StrictBool
 Moment = Annotated[
     datetime,
-    BeforeValidator(_moment),
-    WithJsonSchema({"type": "string", "format": "date-time", "pattern": MOMENT}),
+    BeforeValidator(_parse_time),
+    WithJsonSchema(TIME),
 ]
 Metadata = Annotated[
     dict[str, Any],
-    AfterValidator(_flat),
+    AfterValidator(_check_metadata),
     WithJsonSchema(
         {
             "type": "object",
@@ -172,7 +144,7 @@ Metadata = Annotated[
     ),
 ]
 
-# The same in a query or in a path, where everything is text
-Decoded = BeforeValidator(_decoded)
-Digits = BeforeValidator(_digits)
-Truth = BeforeValidator(_truth)
+# for queries and paths, where every value is text
+Decoded = BeforeValidator(_decode_name)
+Digits = BeforeValidator(_parse_digits)
+Truth = BeforeValidator(_parse_truth)

@@ -1,6 +1,4 @@
-"""Filters in a request: any object that `domain.filters` understands, and the schema that says
-which those are.
-"""
+"""Filters in requests: objects that `domain.filters` parses, and their schema."""
 
 from __future__ import annotations
 
@@ -10,30 +8,25 @@ from pydantic import AfterValidator, WithJsonSchema
 
 from unspool.domain import filters
 from unspool.domain.documents import MAX_NAME_LENGTH, MAX_NUMBER, Kind
-from unspool.interfaces.http.fields import CLOCK, DATE, MAX_NAMES, WHOLE
+from unspool.interfaces.http.fields import DAY, MAX_NAMES, TIME, WHOLE
 
-# stands where the published schema refers to `Filter`, which pydantic knows nothing of
+# replaced in the published schema by a reference to `Filter`, which pydantic does not know
 PLACE = "x-filter"
 _REFERENCE = "#/components/schemas/"
-_TIME = rf"^{DATE}(T{CLOCK}(:[0-5][0-9](\.[0-9]{{1,6}})?)?(Z|[+-]{CLOCK})?)?$".replace(
-    r"\d", "[0-9]"
-)
 
 
-def _checked(where: dict[str, Any]) -> dict[str, Any]:
+def _check_filter(where: dict[str, Any]) -> dict[str, Any]:
     filters.parse(where)
     return where
 
 
-Where = Annotated[dict[str, Any], AfterValidator(_checked), WithJsonSchema({PLACE: True})]
+Where = Annotated[dict[str, Any], AfterValidator(_check_filter), WithJsonSchema({PLACE: True})]
 
 
 def _one_or_more(
     value: dict[str, Any], *, ranges: bool = False, most: int = filters.MAX_LISTED
 ) -> dict[str, Any]:
-    """What a field may be compared with: a value, a list of which one is to hold, or operators
-    with either.
-    """
+    """Return the schema of a comparison: a value, a list of values, or operators on either."""
     several = {"anyOf": [value, {"type": "array", "items": value, "maxItems": most}]}
     operators = {
         **dict.fromkeys(("eq", "in", "not"), several),
@@ -65,7 +58,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Filter": {
         "type": "object",
         "description": (
-            "What a hit must be. Several fields must all hold; a path is a glob, `*` within a "
+            "Conditions that a hit must match, all of them. A path is a glob, `*` within a "
             "folder and `**` across folders."
         ),
         "properties": {
@@ -109,17 +102,15 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         **_one_or_more(_WORD, most=filters.MAX_PATTERNS),
     },
     "FilterKinds": {
-        "description": "What sort of text it is.",
+        "description": "Kind of text.",
         **_one_or_more({"type": "string", "enum": [kind.value for kind in Kind]}),
     },
     "FilterTimes": {
-        "description": "A day, all of it, or a time; without an offset it is UTC.",
-        **_one_or_more(
-            {"type": "string", "pattern": _TIME}, ranges=True, most=filters.MAX_PATTERNS
-        ),
+        "description": "A whole day, or a time; without an offset it is UTC.",
+        **_one_or_more({"anyOf": [DAY, TIME]}, ranges=True, most=filters.MAX_PATTERNS),
     },
     "FilterScalars": {
-        "description": "A value of a document's own metadata.",
+        "description": "A value of the metadata of a document.",
         **_one_or_more(_SCALAR, ranges=True),
     },
 }

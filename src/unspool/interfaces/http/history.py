@@ -1,4 +1,4 @@
-"""Histories of responses: what came back from an endpoint, a job or a tool."""
+"""Operations on streams: histories of responses of an endpoint, a job or a tool."""
 
 from __future__ import annotations
 
@@ -7,143 +7,124 @@ from typing import Annotated
 
 from fastapi import Query
 
-from unspool.domain.history import MAX_OFFSET, Record
+from unspool import wire
+from unspool.corpus import Corpus
+from unspool.domain.history import MAX_OFFSET, HistoryPage, Record, StreamStatus
 from unspool.errors import NotFoundError
-from unspool.interfaces import render, shapes
 from unspool.interfaces.http import requests
-from unspool.interfaces.http.addresses import Project, RecordsAsked, Stream, WholeRecordsAsked
-from unspool.interfaces.http.responses import JsonResponse, fitting
-from unspool.interfaces.http.routing import gives, router
-from unspool.interfaces.http.service import Asking
-from unspool.views import HistoryView, View
+from unspool.interfaces.http.addresses import Project, RecordsQuery, Stream, WholeRecordsQuery
+from unspool.interfaces.http.responses import fit_page
+from unspool.interfaces.http.routing import create_router, list_responses
+from unspool.interfaces.http.service import CurrentCaller, read, write
+from unspool.memory.history import History
 
-routes = router("history")
-AT_ONCE = 10  # records that are read, each up to 10 MB
+routes = create_router("history")
+READ_AT_ONCE = 10  # records, each up to 10 MB
 _ALL = "/projects/{project}/streams"
 _ONE = _ALL + "/{stream}"
 
 
 @routes.get(
-    _ALL, operation_id="list_streams", summary="List streams", responses=gives(shapes.Streams, 404)
+    _ALL, summary="List streams", responses=list_responses({"streams": list[StreamStatus]}, 404)
 )
-async def list_streams(asking: Asking, project: Project) -> JsonResponse:
-    """The streams of a project, by name, with how many records each has."""
-
-    def found(view: View) -> shapes.Streams:
-        there = view.streams(project=project)
-        if not there:
-            view.check_project(project)
-        return render.streams(there)
-
-    return await asking.json(found)
+@read
+def list_streams(caller: CurrentCaller, project: Project) -> wire.Json:
+    """Return the streams of a project, by name, with the number of records of each."""
+    found = caller.corpus.streams(project=project)
+    if not found:
+        caller.corpus.count(project=project)  # rejects an unknown project
+    return wire.encode({"streams": found})
 
 
 @routes.get(
     _ONE,
-    operation_id="read_stream",
     summary="Read whole records",
-    responses=gives(shapes.Records, 404),
+    responses=list_responses({"records": list[Record], "count": int, "next": int | None}, 404),
 )
-async def read_stream(
-    asking: Asking, project: Project, stream: Stream, asked: Annotated[WholeRecordsAsked, Query()]
-) -> JsonResponse:
-    """Records with their whole bodies, newest first, up to 8 MB of them; for programs.
+@read
+def read_stream(
+    caller: CurrentCaller,
+    project: Project,
+    stream: Stream,
+    query: Annotated[WholeRecordsQuery, Query()],
+) -> wire.Json:
+    """Return records with their whole bodies, newest first, up to 8 MB; for programs.
 
-    `next` is the `offset` of the following ones.
+    `next` is the `offset` of the next page.
     """
-
-    def found(view: View) -> shapes.Records:
-        history = _kept(view, project, stream)
-        shown = list(fitting(map(render.record, _newest(history, asked.limit, asked.offset))))
-        count, following = history.count(), asked.offset + len(shown)
-        return {
-            "records": shown,
-            "count": count,
-            "next": following if shown and following < min(count, MAX_OFFSET + 1) else None,
-        }
-
-    return await asking.json(found)
+    history = _find_stream(caller.corpus, project, stream)
+    newest = _read_newest(history, query.limit, query.offset)
+    records = list(fit_page(wire.encode(record, full=True) for record in newest))
+    count, following = history.count(), query.offset + len(records)
+    has_more = records and following < min(count, MAX_OFFSET + 1)
+    return {"records": records, "count": count, "next": following if has_more else None}
 
 
-@routes.delete(
-    _ONE,
-    operation_id="clear_stream",
-    summary="Remove a stream",
-    responses=gives(shapes.Cleared, 404),
-)
-async def clear_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
-    """Remove every record of a stream; the next one is number 1."""
-    return await asking.written(lambda view: {"cleared": _kept(view, project, stream).clear()})
+@routes.delete(_ONE, summary="Remove a stream", responses=list_responses({"cleared": int}, 404))
+@write
+def clear_stream(caller: CurrentCaller, project: Project, stream: Stream) -> wire.Json:
+    """Remove every record of a stream. The next record is number 1."""
+    return {"cleared": _find_stream(caller.corpus, project, stream).clear()}
 
 
 @routes.get(
-    _ONE + "/records",
-    operation_id="list_records",
-    summary="Look at records",
-    responses=gives(shapes.HistoryPage, 404),
+    _ONE + "/records", summary="Look at records", responses=list_responses(HistoryPage, 404)
 )
-async def list_records(
-    asking: Asking, project: Project, stream: Stream, asked: Annotated[RecordsAsked, Query()]
-) -> JsonResponse:
-    """A few records for an agent, newest first: long bodies are cut, repeated ones only flagged."""
-
-    def found(view: View) -> shapes.HistoryPage:
-        return render.history_page(
-            _kept(view, project, stream).page(asked.limit, asked.offset, full=asked.full)
-        )
-
-    return await asking.json(found)
-
-
-@routes.post(
-    _ONE + "/records",
-    operation_id="append_record",
-    summary="Keep a response",
-    responses=gives(shapes.Appended, 404, body=True),
-)
-async def append_record(
-    asking: Asking, project: Project, stream: Stream, body: requests.RecordRequest
-) -> JsonResponse:
-    """Add a response to a stream, which is made if there is none.
-
-    Secrets in it are masked before it is stored.
+@read
+def list_records(
+    caller: CurrentCaller, project: Project, stream: Stream, query: Annotated[RecordsQuery, Query()]
+) -> wire.Json:
+    """Return a few records for an agent, newest first. Long bodies are cut, repeated ones only
+    flagged.
     """
-    return await asking.written(
-        lambda view: render.appended(
-            view.history(stream, project=project).append(body.body, body.at)
-        )
-    )
+    history = _find_stream(caller.corpus, project, stream)
+    return wire.encode(history.page(query.limit, query.offset, full=query.full))
 
 
 @routes.post(
-    _ONE + "/prune",
-    operation_id="prune_stream",
-    summary="Remove old records",
-    responses=gives(shapes.Cleared, 404),
+    _ONE + "/records",
+    summary="Keep a response",
+    responses=list_responses({"appended": Record}, 404, body=True),
 )
-async def prune_stream(asking: Asking, project: Project, stream: Stream) -> JsonResponse:
-    """Remove every record that is past what the settings keep."""
-    return await asking.written(lambda view: {"cleared": _kept(view, project, stream).prune()})
+@write
+def append_record(
+    caller: CurrentCaller, project: Project, stream: Stream, body: requests.RecordBody
+) -> wire.Json:
+    """Add a response to a stream, which is created if it does not exist.
+
+    Secrets in the response are masked before it is stored.
+    """
+    history = caller.corpus.history(stream, project=project)
+    return wire.encode({"appended": history.append(body.body, body.at)})
 
 
-def _kept(view: View, project: str, stream: str) -> HistoryView:
-    """A stream that there is, also one of whose records none is to be read any more."""
-    if not view.has_stream(stream, project=project):
+@routes.post(
+    _ONE + "/prune", summary="Remove old records", responses=list_responses({"cleared": int}, 404)
+)
+@write
+def prune_stream(caller: CurrentCaller, project: Project, stream: Stream) -> wire.Json:
+    """Remove every record that is older than the settings keep."""
+    return {"cleared": _find_stream(caller.corpus, project, stream).prune()}
+
+
+def _find_stream(corpus: Corpus, project: str, stream: str) -> History:
+    """Return a stream that exists, even if all of its records have expired."""
+    if not corpus.has_stream(stream, project=project):
         raise NotFoundError(
             f"no stream {stream[:80]!r} in project {project!r}; the list of streams names them"
         )
-    return view.history(stream, project=project)
+    return corpus.history(stream, project=project)
 
 
-def _newest(history: HistoryView, limit: int, offset: int) -> Iterator[Record]:
-    """Records as they are wanted, a few at a time: a stream may hold more than there is memory.
+def _read_newest(history: History, limit: int, offset: int) -> Iterator[Record]:
+    """Yield records, newest first. A few are read at a time, because a stream may exceed memory.
 
-    One that comes in the meantime shifts the others.
+    A record that arrives meanwhile shifts the others.
     """
-    given, last = 0, None
-    while given < limit and offset + given <= MAX_OFFSET:
-        some = history.read(min(AT_ONCE, limit - given), offset + given)
-        if not some:
+    count, last = 0, None
+    while count < limit and offset + count <= MAX_OFFSET:
+        records = history.read(min(READ_AT_ONCE, limit - count), offset + count)
+        if not records:
             return
-        yield from (one for one in some if last is None or one.number < last)
-        given, last = given + len(some), some[-1].number
+        yield from (record for record in records if last is None or record.number < last)
+        count, last = count + len(records), records[-1].number

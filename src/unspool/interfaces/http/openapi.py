@@ -1,39 +1,37 @@
-"""The published description of the service: what FastAPI makes of the routes, with filters,
-keys, headers, codes of errors and examples.
+"""OpenAPI description of the service: FastAPI's, with filters, keys, headers, codes of errors and
+examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import TypeAdapter
 from starlette.requests import Request
 
-from unspool import errors
+from unspool import errors, wire
 from unspool.interfaces.http import errors as own
-from unspool.interfaces.http.admission import PUBLIC
-from unspool.interfaces.http.examples import EXAMPLES, error_example
+from unspool.interfaces.http.authentication import PUBLIC
 from unspool.interfaces.http.filtering import PLACE
 from unspool.interfaces.http.filtering import SCHEMAS as FILTERS
-from unspool.interfaces.http.responses import JsonResponse, encoded
-from unspool.interfaces.http.routing import SHAPES
+from unspool.interfaces.http.responses import JsonResponse, encode
+from unspool.interfaces.http.routing import SCHEMAS
 
-ABOUT = """Search in what is indexed, page by page, within a token budget; documents, conversations and responses are stored and read.
+ABOUT = """Search indexed texts, page by page, within a token budget. Store and read documents, conversations and responses.
 
-Errors have one shape: `{"error": {"code", "message", "request_id"}}`. Codes keep their meaning, messages are for people."""  # noqa: E501
+Errors have one shape: `{"error": {"code", "message", "request_id"}}`. Codes are stable, messages are for people."""  # noqa: E501
 TAGS = {
-    "search": "Find chunks by meaning and by word",
-    "answers": "Answers from what is found",
-    "projects": "What there is",
-    "documents": "Texts by their paths",
+    "search": "Search by meaning and by word",
+    "answers": "Answers from the results of a search",
+    "projects": "Projects and their counts",
+    "documents": "Documents by path",
     "jobs": "Indexing in the background",
-    "conversations": "What was said",
-    "history": "What endpoints, jobs and tools responded",
-    "operations": "For those who run the service",
+    "conversations": "Conversations and their messages",
+    "history": "Responses of endpoints, jobs and tools",
+    "operations": "Health, metrics and stores",
 }
 _KEYS = {
     "bearer": {
@@ -45,24 +43,25 @@ _KEYS = {
         "type": "apiKey",
         "in": "header",
         "name": "X-API-Key",
-        "description": "the same in a header of its own",
+        "description": "the same key in another header",
     },
 }
 _HEADERS = {
     "X-Request-ID": {
         "description": (
-            "The request's id: the one that was sent, if it is 1 to 64 letters, digits, dots, "
+            "id of the request: the one that was sent, if it is 1 to 64 letters, digits, dots, "
             "dashes or underscores, else a new one"
         ),
         "schema": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,64}$"},
     },
     "Location": {"description": "the address of the job", "schema": {"type": "string"}},
     "Retry-After": {
-        "description": "in how many seconds to try again",
+        "description": "seconds to wait before the next attempt",
         "schema": {"type": "integer", "minimum": 1},
     },
-    "WWW-Authenticate": {"description": "how a key is shown", "schema": {"type": "string"}},
+    "WWW-Authenticate": {"description": "scheme of authentication", "schema": {"type": "string"}},
 }
+_ERROR = wire.schema({"error": {"code": str, "message": str, "request_id": str}})
 _STARTS = "start_index"  # the operation that answers with a job
 _LINKS = {
     _STARTS: {
@@ -76,34 +75,29 @@ _LINKS = {
 }
 
 
-def publish(app: FastAPI) -> None:
-    """Serve the description at /openapi.json: with the need for a key where there are any."""
-
-    async def description(request: Request) -> JsonResponse:
-        service = request.app.state.service
-        has_keys = await service.brief.run(service.corpus.keys.are_used)
-        # which takes a moment the first time
-        return JsonResponse(await service.parsing.run(_encoded, app, has_keys))
-
-    app.add_route("/openapi.json", description, methods=["GET"], include_in_schema=False)
+async def publish(request: Request) -> JsonResponse:
+    """Respond with the description."""
+    service = request.app.state.service
+    has_keys = await service.lookups.run(service.corpus.keys.are_used)
+    # in a thread, because the first description takes a second
+    return JsonResponse(await service.parsing.run(_encode_description, request.app, has_keys))
 
 
 @lru_cache(maxsize=4)
-def _encoded(app: FastAPI, has_keys: bool) -> bytes:
-    return encoded(described(app, has_keys=has_keys))
+def _encode_description(app: FastAPI, has_keys: bool) -> bytes:
+    return encode(describe(app, has_keys=has_keys))
 
 
-def described(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
-    """The description."""
+def describe(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
+    """Return the description. Operations need a key if any exist."""
     tags = [{"name": name, "description": about} for name, about in TAGS.items()]
     made: dict[str, Any] = get_openapi(
         title=app.title, version=app.version, description=ABOUT, routes=app.routes, tags=tags
     )
     parts = made["components"]
-    parts["schemas"] |= {**_shapes(), **FILTERS}
+    parts["schemas"] |= {**SCHEMAS, **FILTERS, "Error": _ERROR}
     parts["headers"] = _HEADERS
     parts["responses"] = {}
-    _place_filters(made)
     if has_keys:
         parts["securitySchemes"] = _KEYS
     for path, methods in made["paths"].items():
@@ -111,39 +105,23 @@ def described(app: FastAPI, *, has_keys: bool) -> dict[str, Any]:
             if has_keys and path not in PUBLIC:
                 operation["security"] = [{name: []} for name in _KEYS]
             for status, response in operation["responses"].items():
-                if _shape_of(response) == "Error":
-                    parts["responses"].setdefault(_error_name(status), _failure(status, response))
-                    operation["responses"][status] = {
-                        "$ref": f"#/components/responses/{_error_name(status)}"
-                    }
+                if int(status) >= 400:
+                    name = f"Error{status}"
+                    parts["responses"][name] = _describe_error(status)
+                    operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
                 else:
-                    _complete(response, operation["operationId"])
-    return made
+                    _complete_response(response, operation["operationId"])
+    return dict(_place_filters(made))
 
 
-def _shapes() -> dict[str, Any]:
-    """The shapes that routes refer to, and those within them."""
-    adapters = [(name, "validation", TypeAdapter(shape)) for name, shape in SHAPES.items()]
-    _, found = TypeAdapter.json_schemas(adapters, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
-    return dict(found["$defs"])
-
-
-def _shape_of(response: dict[str, Any]) -> str:
-    return str(
-        response.get("content", {}).get("application/json", {}).get("schema", {}).get("$ref", "")
-    ).rpartition("/")[2]
-
-
-def _error_name(status: str) -> str:
-    return "Error" + status
-
-
-def _failure(status: str, response: dict[str, Any]) -> dict[str, Any]:
-    """A response with an error: its codes and headers, and an example."""
-    codes = sorted(codes_of(int(status)))
-    content = {**response["content"]["application/json"], "example": error_example(codes[0])}
+def _describe_error(status: str) -> dict[str, Any]:
+    """Return a response with an error: its codes and headers, and an example."""
+    codes = sorted(list_codes(int(status)))
+    example = wire.example(_ERROR, {})
+    example["error"]["code"] = codes[0]
+    content = {"schema": {"$ref": wire.REFERENCE + "Error"}, "example": example}
     further = {"429": "Retry-After", "503": "Retry-After", "401": "WWW-Authenticate"}.get(status)
-    headers = _referred("X-Request-ID", *([further] if further else []))
+    headers = _refer_headers("X-Request-ID", *([further] if further else []))
     return {
         "description": ", ".join(f"`{code}`" for code in codes),
         "headers": headers,
@@ -151,41 +129,37 @@ def _failure(status: str, response: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _complete(response: dict[str, Any], operation: str) -> None:
-    """A response with its headers, an example, and where it leads."""
-    response["headers"] = _referred("X-Request-ID", *(["Location"] if operation == _STARTS else []))
-    if (name := _shape_of(response)) in EXAMPLES:
-        response["content"]["application/json"]["example"] = EXAMPLES[name]
+def _complete_response(response: dict[str, Any], operation: str) -> None:
+    """Add headers, an example and links to a response."""
+    response["headers"] = _refer_headers(
+        "X-Request-ID", *(["Location"] if operation == _STARTS else [])
+    )
+    # FastAPI would drop the nulls of an example that a route declares
+    content = response.get("content", {}).get("application/json")
+    if content:
+        content["example"] = wire.example(content["schema"], SCHEMAS)
     if operation in _LINKS:
         response["links"] = _LINKS[operation]
 
 
-def _referred(*headers: str) -> dict[str, Any]:
+def _refer_headers(*headers: str) -> dict[str, Any]:
     return {name: {"$ref": f"#/components/headers/{name}"} for name in headers}
 
 
-def codes_of(status: int) -> set[str]:
-    """The codes of errors that a status stands for."""
+def list_codes(status: int) -> set[str]:
+    """Return the codes of errors with a status."""
+    known = [*vars(errors).values(), *vars(own).values()]
     return {
         kind.code
-        for kind in _kinds(errors.UnspoolError)
-        if kind.http_status == status and kind.__module__ in (errors.__name__, own.__name__)
+        for kind in known
+        if isinstance(kind, type)
+        and issubclass(kind, errors.UnspoolError)
+        and kind is not errors.UnspoolError
+        and kind.http_status == status
     }
 
 
-def _kinds(root: type[errors.UnspoolError]) -> Iterator[type[errors.UnspoolError]]:
-    for kind in root.__subclasses__():
-        yield kind
-        yield from _kinds(kind)
-
-
-def _place_filters(node: Any) -> None:
-    """Put the filters' schema where its place is held."""
-    if isinstance(node, dict):
-        if node.pop(PLACE, False):
-            node["$ref"] = "#/components/schemas/Filter"
-        for value in node.values():
-            _place_filters(value)
-    elif isinstance(node, list):
-        for value in node:
-            _place_filters(value)
+def _place_filters(description: dict[str, Any]) -> Any:
+    """Refer to the schema of filters, which pydantic does not know."""
+    reference = '"$ref": "#/components/schemas/Filter"'
+    return json.loads(json.dumps(description).replace(f'"{PLACE}": true', reference))

@@ -1,84 +1,74 @@
-"""What operators look at: whether the service is up, whether it can answer, its metrics, its
-stores.
-"""
+"""Operations for administrators: health, metrics and stores."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
+from unspool import wire
+from unspool.domain.reports import StoreStatus
 from unspool.errors import UnspoolError
-from unspool.interfaces import disclosure, render, shapes
+from unspool.interfaces import disclosure
 from unspool.interfaces.http.errors import DownError
 from unspool.interfaces.http.responses import JsonResponse
-from unspool.interfaces.http.routing import Route, gives, router
-from unspool.interfaces.http.service import Asking
+from unspool.interfaces.http.routing import create_router, list_responses
+from unspool.interfaces.http.service import CurrentCaller, read
 
-routes = router("operations")
-public = APIRouter(tags=["operations"], route_class=Route)
+routes = create_router("operations")
+public = create_router("operations", prefix="")
 _METRICS = {"text/plain": {"schema": {"type": "string"}, "example": "unspool_pages_total 3.0\n"}}
-
-
-class Health(TypedDict):
-    """That the service is there."""
-
-    status: str
 
 
 @public.get(
     "/health",
-    operation_id="health",
-    summary="Is it up",
-    responses=gives(Health, only=(403, 421, 500)),
+    summary="Check the process",
+    responses=list_responses({"status": str}, only=(403, 421, 500)),
 )
 async def health() -> JsonResponse:
-    """Answers as long as the process does."""
+    """Return 200 as long as the process answers."""
     return JsonResponse({"status": "ok"})
 
 
 @public.get(
     "/ready",
-    operation_id="ready",
-    summary="Can it answer",
-    responses=gives(Health, only=(403, 421, 500, 503, 504)),
+    summary="Check the catalog",
+    responses=list_responses({"status": str}, only=(403, 421, 500, 503, 504)),
 )
 async def ready(request: Request) -> JsonResponse:
-    """Answers with 200 if the catalog does."""
+    """Return 200 if the catalog answers."""
     service = request.app.state.service
     try:
-        await service.brief.run(service.corpus.keys.are_used)
-    # its text names the database, which is nobody's business who has no key
+        await service.lookups.run(service.corpus.keys.are_used)
+    # its text names the database, which callers without a key must not see
     except UnspoolError as error:
         disclosure.write_down(error)
-        raise DownError("the catalog does not answer; the service's log says more") from None
+        raise DownError("the catalog does not answer; the service's log has the details") from None
     return JsonResponse({"status": "ready"})
 
 
 @public.get(
     "/metrics",
-    operation_id="metrics",
     summary="Metrics for Prometheus",
     response_class=Response,
-    responses=gives(more=_METRICS),
+    responses=list_responses(more=_METRICS),
 )
-async def metrics(request: Request, asking: Asking) -> Response:
-    """All metrics of all processes of the service; with keys, for those of admins of every
-    project.
+async def metrics(request: Request, caller: CurrentCaller) -> Response:
+    """Return all metrics of all processes of the service. With keys, only admins of every project
+    may read them.
     """
-    service = asking.service
-    asking.view.scope.require_everything("metrics")
-    service.observer.jobs(await service.threads.run(service.jobs.count_by_state))
-    text, media_type = await service.threads.run(
+    service = caller.service
+    caller.corpus.scope.require_everything("metrics")
+    service.observer.jobs(await service.reads.run(service.jobs.count_by_state))
+    text, media_type = await service.reads.run(
         service.observer.metrics, request.headers.get("accept", "")
     )
     return Response(text, media_type=media_type)
 
 
 @routes.get(
-    "/stores", operation_id="list_stores", summary="List stores", responses=gives(shapes.Stores)
+    "/stores", summary="List stores", responses=list_responses({"stores": list[StoreStatus]})
 )
-async def list_stores(asking: Asking) -> JsonResponse:
-    """The stores of vectors, which one is in use, and what it can do."""
-    return await asking.json(lambda view: {"stores": [render.store(one) for one in view.stores()]})
+@read
+def list_stores(caller: CurrentCaller) -> wire.Json:
+    """Return all stores of vectors: capabilities, driver, and what is missing to use each."""
+    return wire.encode({"stores": caller.corpus.stores()})

@@ -1,7 +1,4 @@
-"""The bodies that routes take.
-
-What is not named in one is refused, and so is a value of another type.
-"""
+"""Bodies of requests. Unknown names and values of other types are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ from unspool.interfaces.http.fields import (
     Author,
     Coordinate,
     DocumentPath,
-    Flag,
     Language,
     Limit,
     MessageId,
@@ -33,7 +29,6 @@ from unspool.interfaces.http.fields import (
     Projects,
     Query,
     SomeText,
-    Text,
     Title,
     Url,
     Whole,
@@ -42,17 +37,17 @@ from unspool.interfaces.http.filtering import Where
 from unspool.search.request import MAX_TOTAL_TOKENS
 
 MAX_TOKENS = 10_000_000
-# characters that are embedded or counted at once: they fit into a body however they are written
+# characters to embed or count at once; they fit into a body even if all are escaped
 MAX_TEXT = 500_000
-_PROJECTS = "where to look; '*' is all that the key can see, null the only one there is"
-_WHERE = "what a hit must be"
-_METADATA = "values of your own by name; filters can ask for them"
-_EXPLAIN = "each hit says why it was found"
-_FULL = "each hit carries what is stored of its chunk, for programs"
+_PROJECTS = "projects to search; '*' is all that the key can see, null the only one that exists"
+_WHERE = "filter that hits must match"
+_METADATA = "values by name, for filters"
+_EXPLAIN = "each hit states why it was found"
+_FULL = "each hit has all that is stored of its chunk, for programs"
 
 
 class Body(BaseModel):
-    """A body of a request."""
+    """Body of a request."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -61,174 +56,163 @@ def _example(**values: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
-class SearchRequest(Body):
-    """A query and how it is to be answered; what is not given is as in the settings."""
+class SearchBody(Body):
+    """Query with its options. Missing options are those of the settings."""
 
     model_config = _example(
         query="how are sessions opened", projects=["shop"], limit=5, where={"language": "python"}
     )
-    query: Query = Field(description="what to look for, in words or code")
+    query: Query = Field(description="text to search for, in words or code")
     projects: Projects | None = Field(default=None, description=_PROJECTS)
-    limit: Limit | None = Field(default=None, description="how many hits the page holds")
+    limit: Limit | None = Field(default=None, description="maximum number of hits")
     max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS), Whole] | None = Field(
         default=None, description="token budget of the page, 0 for none"
     )
     alpha: Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)] | None = Field(
-        default=None, description="0 words only, 1 meaning only"
+        default=None, description="from 0, words only, to 1, meaning only"
     )
     where: Where | None = Field(default=None, description=_WHERE)
     min_score: Coordinate | None = Field(
         default=None, description="leave out hits below this score"
     )
-    explain: Flag = Field(default=False, description=_EXPLAIN)
+    explain: bool = Field(default=False, description=_EXPLAIN)
     max_total_tokens: Annotated[int, Field(ge=0, le=MAX_TOTAL_TOKENS), Whole] | None = Field(
         default=None, description="token budget of all pages together"
     )
-    full: Flag = Field(default=False, description=_FULL)
+    full: bool = Field(default=False, description=_FULL)
 
 
-class MoreRequest(Body):
-    """A continuation, and what the next page may take."""
+class MoreBody(Body):
+    """Continuation, with the budget of its page."""
 
     model_config = _example(continuation="Ah0CmZqkYr3mKtkKrnwBCgI")
     continuation: Annotated[str, Field(min_length=18, pattern=r"^[A-Za-z0-9_-]*$")] = Field(
-        description="from the page before"
+        description="of the previous page"
     )
-    limit: Limit | None = Field(default=None, description="how many hits this page holds")
+    limit: Limit | None = Field(default=None, description="maximum number of hits")
     max_tokens: Annotated[int, Field(ge=0, le=MAX_TOKENS), Whole] | None = Field(
         default=None, description="token budget of this page, 0 for none"
     )
-    restart: Flag = Field(
-        default=False, description="where it cannot be followed any more, give the first page again"
+    restart: bool = Field(
+        default=False, description="return the first page again if the continuation has expired"
     )
-    explain: Flag = Field(default=False, description=_EXPLAIN)
-    full: Flag = Field(default=False, description=_FULL)
+    explain: bool = Field(default=False, description=_EXPLAIN)
+    full: bool = Field(default=False, description=_FULL)
 
 
-class RelatedRequest(Body):
-    """A place in a document, of which similar ones are wanted."""
+class RelatedBody(Body):
+    """Line of a document, to find similar chunks."""
 
     model_config = _example(path="src/session.py", line=12, project="shop")
-    path: DocumentPath = Field(description="of the document")
+    path: DocumentPath = Field(description="path of the document")
     line: Number = Field(
-        default=1, description="the line that the place is at; of a conversation, the message"
+        default=1, description="number of the line; in a conversation, of the message"
     )
     project: ProjectName | None = Field(
-        default=None, description="where the document is; null the only one there is"
+        default=None, description="project of the document; null is the only one that exists"
     )
-    limit: Limit | None = Field(default=None, description="how many hits are given")
-    full: Flag = Field(default=False, description=_FULL)
+    limit: Limit | None = Field(default=None, description="maximum number of hits")
+    full: bool = Field(default=False, description=_FULL)
 
 
-class NearestRequest(Body):
-    """A vector, as `/v1/embed` gives it, of which the closest chunks are wanted."""
+class NearestBody(Body):
+    """Vector such as `/v1/embed` returns, to find the closest chunks."""
 
     model_config = _example(vector=[0.1, -0.2, 0.3], k=5, projects=["shop"])
     vector: Annotated[list[Coordinate], Field(fail_fast=True, min_length=1, max_length=16_000)] = (
-        Field(description="of the embedder in use")
+        Field(description="vector of the embedder in use")
     )
     k: Annotated[int, Field(ge=1, le=10_000), Whole] = Field(
-        default=10, description="how many chunks are given"
+        default=10, description="maximum number of chunks"
     )
     projects: Projects | None = Field(default=None, description=_PROJECTS)
     where: Where | None = Field(default=None, description=_WHERE)
-    full: Flag = Field(default=False, description=_FULL)
+    full: bool = Field(default=False, description=_FULL)
 
 
-class EmbedRequest(Body):
-    """A text whose vector is wanted."""
+class EmbedBody(Body):
+    """Text to embed."""
 
     model_config = _example(text="how are sessions opened")
     text: Annotated[SomeText, Field(max_length=MAX_TEXT)] = Field(
-        description="what is embedded as a query"
+        description="text, embedded as a query"
     )
 
 
-class CountTokensRequest(Body):
-    """A text whose tokens are counted."""
+class CountTokensBody(Body):
+    """Text whose tokens are counted."""
 
     model_config = _example(text="how are sessions opened")
-    text: Annotated[Text, Field(max_length=MAX_TEXT)] = Field(description="what is counted")
+    text: Annotated[str, Field(max_length=MAX_TEXT)] = Field(description="text to count")
 
 
 class GivenMessage(Body):
-    """One turn of a conversation. One that has an id is stored once, however often it is sent."""
+    """Message of a conversation. A message with an id is stored once, even if it is sent again."""
 
-    text: Text = Field(description="what was said")
-    author: Author = Field(default="", description="who said it; one line")
+    text: str = Field(description="text of the message")
+    author: Author = Field(default="", description="name of the author, in one line")
     kind: Literal["user", "assistant", "system", "tool"] = Field(
-        default="user", description="what the author is"
+        default="user", description="kind of author"
     )
-    at: Moment | None = Field(default=None, description="when it was said")
-    id: MessageId = Field(
-        default="", description="what tells it from the conversation's other messages"
-    )
+    at: Moment | None = Field(default=None, description="time of the message")
+    id: MessageId = Field(default="", description="unique within the conversation")
 
-    def value(self) -> Message:
-        return Message(
-            text=self.text, author=self.author, kind=AuthorKind(self.kind), at=self.at, id=self.id
-        )
+    def create(self) -> Message:
+        """Return the message as a value of the domain."""
+        return Message(**{**dict(self), "kind": AuthorKind(self.kind)})
 
 
-class AskRequest(Body):
-    """A question. With `stream` the answer comes as server-sent events while it is written."""
+class AskBody(Body):
+    """Question. With `stream` the answer is sent as events while it is written."""
 
     model_config = _example(question="How are sessions opened?", projects=["shop"], stream=False)
-    question: Query = Field(description="what is wanted to be known")
+    question: Query = Field(description="question in words")
     projects: Projects | None = Field(default=None, description=_PROJECTS)
     where: Where | None = Field(default=None, description=_WHERE)
-    limit: Limit | None = Field(default=None, description="how many hits are looked for")
+    limit: Limit | None = Field(default=None, description="maximum number of hits to read")
     conversation: Annotated[list[GivenMessage], Field(fail_fast=True, max_length=1_000)] = Field(
-        default=[], description="what was said before, oldest first"
+        default=[], description="previous messages, oldest first"
     )
-    stream: Flag = Field(
-        default=False, description="answer with events, while the answer is written"
+    stream: bool = Field(
+        default=False, description="respond with events, while the answer is written"
     )
-    full: Flag = Field(default=False, description="each citation carries its hit, for programs")
+    full: bool = Field(default=False, description="each citation has its hit, for programs")
 
 
 class GivenDocument(Body):
-    """A document as text; its name is in the address."""
+    """Document as text. Its path is in the address."""
 
     model_config = _example(
         text="# Sessions\n\nA session is opened by `open()`.\n",
         title="Sessions",
         metadata={"author": "ann"},
     )
-    text: Text = Field(description="the whole document")
-    title: Title = Field(default="", description="empty, the document's first heading")
+    text: str = Field(description="text of the whole document")
+    title: Title = Field(default="", description="title; if empty, the first heading")
     language: Language = Field(
-        default="", description="such as python; empty, the path's ending says it"
+        default="", description="such as python; if empty, derived from the path"
     )
-    modified: Moment | None = Field(default=None, description="when it was written")
+    modified: Moment | None = Field(default=None, description="time of the last change")
     metadata: Metadata = Field(default={}, description=_METADATA)
     version: Annotated[int, Field(ge=0, le=FAR), Whole] | None = Field(
-        default=None, description="the one that this replaces, 0 if it must be new"
+        default=None, description="version to replace; 0 for a new document"
     )
 
-    def value(self, project: str, path: str) -> Document:
-        return Document(
-            project=project,
-            path=path,
-            text=self.text,
-            title=self.title,
-            language=self.language,
-            modified=self.modified,
-            metadata=self.metadata,
-            version=self.version,
-        )
+    def create(self, project: str, path: str) -> Document:
+        """Return the document as a value of the domain."""
+        return Document(**{**dict(self), "project": project, "path": path})
 
 
 class NamedDocument(GivenDocument):
-    """A document as text, with its path."""
+    """Document as text, with its path."""
 
     model_config = _example(
         path="docs/sessions.md", text="# Sessions\n\nA session is opened by `open()`.\n"
     )
-    path: DocumentPath = Field(description="what the document is called in its project")
+    path: DocumentPath = Field(description="path of the document in its project")
 
 
-class DocumentsRequest(Body):
+class DocumentsBody(Body):
     """Documents of one project, stored all or none."""
 
     model_config = _example(
@@ -238,15 +222,16 @@ class DocumentsRequest(Body):
     )
     documents: Annotated[
         list[NamedDocument], Field(fail_fast=True, min_length=1, max_length=1_000)
-    ] = Field(description="up to 1000 of them")
+    ] = Field(description="1 to 1000 items")
 
-    def values(self, project: str) -> list[Document]:
-        _check_once((one.path for one in self.documents), "documents have the path")
-        return [one.value(project, one.path) for one in self.documents]
+    def create(self, project: str) -> list[Document]:
+        """Return the documents as values of the domain."""
+        _check_unique((one.path for one in self.documents), "documents have the path")
+        return [one.create(project, one.path) for one in self.documents]
 
 
 class GivenConversation(Body):
-    """A conversation; its id is in the address."""
+    """Conversation. Its id is in the address."""
 
     model_config = _example(
         title="Sessions",
@@ -257,38 +242,33 @@ class GivenConversation(Body):
     messages: Annotated[list[GivenMessage], Field(fail_fast=True, max_length=100_000)] = Field(
         default=[], description="oldest first"
     )
-    title: Title = Field(default="", description="what it is called")
-    scenario_title: Title = Field(default="", description="what it belongs to")
-    url: Url = Field(default="", description="where it can be read")
+    title: Title = Field(default="", description="title of the conversation")
+    scenario_title: Title = Field(
+        default="", description="title of the scenario that it belongs to"
+    )
+    url: Url = Field(default="", description="address of the original")
     created_at: Moment | None = Field(
-        default=None, description="unset, the time of the first message that has one"
+        default=None, description="by default the time of the first message that has one"
     )
     metadata: Metadata = Field(default={}, description=_METADATA)
 
-    def value(self, project: str, id_: str) -> Conversation:
-        return Conversation(
-            project=project,
-            id=id_,
-            messages=values_of(self.messages),
-            title=self.title,
-            scenario_title=self.scenario_title,
-            url=self.url,
-            created_at=self.created_at,
-            metadata=self.metadata,
-        )
+    def create(self, project: str, id_: str) -> Conversation:
+        """Return the conversation as a value of the domain."""
+        messages = create_messages(self.messages)
+        return Conversation(**{**dict(self), "project": project, "id": id_, "messages": messages})
 
 
 class NamedConversation(GivenConversation):
-    """A conversation with its id."""
+    """Conversation with its id."""
 
     model_config = _example(
         id="support/17", messages=[{"text": "How are sessions opened?", "author": "ann"}]
     )
-    id: DocumentPath = Field(description="what the conversation is called in its project")
+    id: DocumentPath = Field(description="id of the conversation in its project")
 
 
-class ConversationsRequest(Body):
-    """Conversations of one project, stored all or none; those of the same id are replaced."""
+class ConversationsBody(Body):
+    """Conversations of one project, stored all or none. The same ids are replaced."""
 
     model_config = _example(
         conversations=[
@@ -300,15 +280,16 @@ class ConversationsRequest(Body):
     )
     conversations: Annotated[
         list[NamedConversation], Field(fail_fast=True, min_length=1, max_length=1_000)
-    ] = Field(description="up to 1000 of them")
+    ] = Field(description="1 to 1000 items")
 
-    def values(self, project: str) -> list[Conversation]:
-        _check_once((one.id for one in self.conversations), "conversations have the id")
-        return [one.value(project, one.id) for one in self.conversations]
+    def create(self, project: str) -> list[Conversation]:
+        """Return the conversations as values of the domain."""
+        _check_unique((one.id for one in self.conversations), "conversations have the id")
+        return [one.create(project, one.id) for one in self.conversations]
 
 
-class MessagesRequest(Body):
-    """Messages that go behind a conversation's last."""
+class MessagesBody(Body):
+    """Messages to append to a conversation."""
 
     model_config = _example(messages=[{"text": "With open().", "kind": "assistant", "id": "m2"}])
     messages: Annotated[
@@ -316,19 +297,19 @@ class MessagesRequest(Body):
     ] = Field(description="oldest first")
 
 
-class RecordRequest(Body):
-    """A response that is kept."""
+class RecordBody(Body):
+    """Response to store in a stream."""
 
     model_config = _example(body='{"status": "ok"}')
     body: Annotated[str, Field(max_length=MAX_BODY_LENGTH)] = Field(
-        description="the response as text, of any kind"
+        description="response as text of any kind"
     )
-    at: Moment | None = Field(default=None, description="when it was given; null is now")
+    at: Moment | None = Field(default=None, description="time of the response; null is now")
 
 
-class IndexRequest(Body):
-    """What a project is to be brought up to date with: a folder under the service's roots, or a
-    git address; null, where it was indexed from.
+class IndexBody(Body):
+    """Source of a project: a folder under the service's roots, or a git address; null is the
+    source of the last time.
     """
 
     model_config = _example(source="https://github.com/pallets/click", ref="main")
@@ -346,15 +327,15 @@ class IndexRequest(Body):
     )
 
 
-def values_of(messages: Iterable[GivenMessage]) -> tuple[Message, ...]:
-    """Messages as the product has them."""
+def create_messages(messages: Iterable[GivenMessage]) -> tuple[Message, ...]:
+    """Return messages as values of the domain. Raise `ConflictError` if ids repeat."""
     given = tuple(messages)
-    _check_once((one.id for one in given if one.id), "messages have the id")
-    return tuple(one.value() for one in given)
+    _check_unique((one.id for one in given if one.id), "messages have the id")
+    return tuple(one.create() for one in given)
 
 
-def _check_once(names: Iterable[str], what: str) -> None:
-    """Refuse what contradicts itself."""
+def _check_unique(names: Iterable[str], subject: str) -> None:
+    """Raise `ConflictError` if a name repeats."""
     name, count = next(iter(Counter(names).most_common(1)), ("", 0))
     if count > 1:
-        raise ConflictError(f"{count} {what} {name[:80]!r}; give each once")
+        raise ConflictError(f"{count} {subject} {name[:80]!r}; give each once")

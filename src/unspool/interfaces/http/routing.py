@@ -1,6 +1,4 @@
-"""A route of the service: its body is JSON of the one kind, and whatever it raises is one of our
-errors.
-"""
+"""Routes of the service, whose bodies are strict JSON."""
 
 from __future__ import annotations
 
@@ -8,137 +6,118 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response
 
-from unspool.errors import UnspoolError
-from unspool.interfaces import shapes
-from unspool.interfaces.http.errors import BUG, BugError, MediaTypeError, invalid_json, too_much
+from unspool import wire
+from unspool.errors import InputError
+from unspool.interfaces.http.errors import SHOWN, MediaTypeError
 from unspool.interfaces.http.fields import MAX_NAMES
-from unspool.interfaces.http.responses import GoneError
 
-# What any call of the corpus may end with, and what sending a body may
+# errors of any call of the corpus, and of requests with a body
 EVERYWHERE = (401, 403, 409, 421, 422, 429, 500, 501, 502, 503, 504)
 WITH_BODY = (408, 413, 415)
-MAX_PARTS = 1_000_000  # values of a whole body, however they are nested
-# bytes; what is larger is read in a thread, so that others do not wait for it
-READ_AT_ONCE = 100_000
-SHAPES: dict[str, Any] = {}  # that routes refer to
+MAX_PARTS = 1_000_000  # values of a whole body, at all depths
+INLINE_BYTES = 100_000  # a larger body is parsed in a thread, so that other requests do not wait
+SCHEMAS: dict[str, Any] = {}  # of the values in responses, by name
+_SEE = "/openapi.json describes the body"
 
 
 class JsonRequest(Request):
-    """A request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, no depth and no
-    width that would exhaust us.
+    """Request whose body is strict JSON in UTF-8: no NaN, no lone surrogates, and limits of depth
+    and width.
     """
+
+    async def load(self) -> None:
+        """Parse the body before FastAPI does, which would convert our errors."""
+        body = await self.body()
+        kind = self.headers.get("content-type", "").partition(";")[0]
+        if body and kind.strip().lower() != "application/json":
+            raise MediaTypeError(
+                "the body is not sent as JSON; give the header `Content-Type: application/json`"
+            )
+        if len(body) > INLINE_BYTES:
+            self._parsed = await self.app.state.service.parsing.run(parse_body, body)
+        elif body:
+            self._parsed = parse_body(body)
 
     async def json(self) -> Any:
-        body = await self.body()
-        if len(body) <= READ_AT_ONCE:
-            return _read(body)
-        return await self.app.state.service.parsing.run(_read, body)
+        return self._parsed
 
 
-class Route(APIRoute):
-    """A route that lets only `UnspoolError`s out, and reads a body before FastAPI does, whose
-    own errors about it are of another shape.
+class JsonRoute(APIRoute):
+    """Route that parses its body itself and returns responses as they are.
+
+    The name of its function is the id of the operation.
     """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        options["operation_id"] = options.get("operation_id") or endpoint.__name__
+        super().__init__(path, endpoint, **{**options, "response_model": None})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        has_body = self.body_field is not None
 
-        async def run(request: Request) -> Response:
+        async def load_and_handle(request: Request) -> Response:
             own = JsonRequest(request.scope, request.receive)
-            try:
-                if (
-                    has_body
-                    and await own.body()
-                    and not _is_json(own.headers.get("content-type", ""))
-                ):
-                    raise MediaTypeError(
-                        "the body is not sent as JSON; give the header `Content-Type: "
-                        "application/json`"
-                    )
-                return await handle(own)
-            except (UnspoolError, HTTPException, RequestValidationError, GoneError):
-                raise
-            except ClientDisconnect:
-                raise GoneError from None
-            except Exception as error:
-                raise BugError(BUG) from error
+            if self.body_field is not None:
+                await own.load()
+            return await handle(own)
 
-        return run
+        return load_and_handle
 
 
-def _read(body: bytes) -> Any:
-    """What a body says.
+def parse_body(body: bytes) -> Any:
+    """Return the value of a body.
 
-    Each name that is not known would be an error of its own, so that there is a bound to names.
+    The number of names is limited, because each unknown name would be an error of its own.
     """
     try:
         # a cache doubles the time of names that are all different
         whole = from_json(body, allow_inf_nan=False, cache_strings="none")
     except ValueError as error:
-        raise invalid_json(error) from None
+        raise InputError(f"the body is not JSON in UTF-8 ({str(error)[:SHOWN]}); {_SEE}") from None
     left, parts = [whole], 1
     while left:
-        one = left.pop()
-        if isinstance(one, dict) and len(one) > MAX_NAMES:
-            raise too_much(f"an object in the body has {len(one)} names; give at most {MAX_NAMES}")
-        if isinstance(one, dict | list):
-            parts += len(one)
-            if parts > MAX_PARTS:
-                raise too_much(f"the body has more than {MAX_PARTS} values; send it in parts")
-            left.extend(
-                value
-                for value in (one.values() if isinstance(one, dict) else one)
-                if isinstance(value, dict | list)
+        value = left.pop()
+        if isinstance(value, dict) and len(value) > MAX_NAMES:
+            raise InputError(
+                f"an object in the body has {len(value)} names; give at most {MAX_NAMES}; {_SEE}"
             )
+        if isinstance(value, dict | list):
+            parts += len(value)
+            if parts > MAX_PARTS:
+                raise InputError(
+                    f"the body has more than {MAX_PARTS} values; send it in parts; {_SEE}"
+                )
+            children = value.values() if isinstance(value, dict) else value
+            left.extend(child for child in children if isinstance(child, dict | list))
     return whole
 
 
-def _is_json(content_type: str) -> bool:
-    return content_type.partition(";")[0].strip().lower() == "application/json"
+def create_router(tag: str, *, prefix: str = "/v1") -> APIRouter:
+    """Return a router for the operations of one tag."""
+    return APIRouter(prefix=prefix, tags=[tag], route_class=JsonRoute, redirect_slashes=False)
 
 
-def router(tag: str) -> APIRouter:
-    """Routes on one theme."""
-    return APIRouter(prefix="/v1", tags=[tag], route_class=Route, redirect_slashes=False)
-
-
-def gives(
-    shape: Any = None,
+def list_responses(
+    kind: Any = None,
     *statuses: int,
     status: int = 200,
     body: bool = False,
     only: tuple[int, ...] = (),
     more: Mapping[str, Any] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
-    """What an operation answers with, and the errors that it may end with: those of every operation
-    and further ones, or some `only`.
+    """Return the responses of an operation: a value of a type, and its errors.
 
-    By reference: pydantic takes a second to look at every shape of every route, which can wait
-    until somebody asks for the description.
+    The errors are those of every operation and further `statuses`, or `only` some.
     """
     errors = sorted(only or {*EVERYWHERE, *statuses, *(WITH_BODY if body else ())})
     content = {
-        **({} if shape is None else {"application/json": {"schema": refer(shape)}}),
+        **({} if kind is None else {"application/json": {"schema": wire.schema(kind, SCHEMAS)}}),
         **(more or {}),
     }
-    return {
-        status: {"content": content},
-        **{
-            one: {"content": {"application/json": {"schema": refer(shapes.Error)}}}
-            for one in errors
-        },
-    }
-
-
-def refer(shape: Any) -> dict[str, str]:
-    """A reference to a shape, which the description is going to hold then."""
-    SHAPES[shape.__name__] = shape
-    return {"$ref": f"#/components/schemas/{shape.__name__}"}
+    # `openapi.describe` adds the codes of errors
+    return {status: {"content": content}, **{error: {} for error in errors}}

@@ -1,6 +1,4 @@
-"""Running the service: what must be so before it listens, the socket, one process or several,
-and a quiet end.
-"""
+"""Start of the service: its checks, its socket, and one process or several."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ from datetime import UTC, datetime
 from types import FrameType
 
 from unspool.corpus import Corpus
-from unspool.corpus import open as open_corpus
 from unspool.errors import ConfigError, MissingDependencyError, ServiceError
 from unspool.observability import shared_metrics
 from unspool.processes import isolated_children
@@ -21,15 +18,17 @@ from unspool.settings.masking import redact_address
 
 try:
     import uvicorn
+    from fastapi import FastAPI
     from uvicorn.config import STARTUP_FAILURE
     from uvicorn.supervisors import Multiprocess
 
-    from unspool.interfaces.http.app import App
-    from unspool.interfaces.http.middleware import is_loopback
-    from unspool.interfaces.http.protocol import BoundedProtocol
+    from unspool.interfaces.http.app import create_app
+    from unspool.interfaces.http.hosts import is_loopback
+    from unspool.interfaces.http.protocol import KEEP_ALIVE_S, LimitedProtocol
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] not in (
         "uvicorn",
+        "httptools",
         "fastapi",
         "starlette",
         "pydantic",
@@ -41,18 +40,16 @@ except ModuleNotFoundError as error:
     ) from error
 
 BACKLOG = 2048
-# longer than a client keeps a connection it does not use, so that it is not closed under a request
-KEEP_ALIVE_S = 30
-_FACTORY = "unspool.interfaces.http.app:from_environment"
+_FACTORY = "unspool.interfaces.http.app:create_from_environment"
 _REASONS = {
     errno.EADDRINUSE: "is in use by another program; stop that, or choose another port with --port",
     errno.EACCES: "may not be used by this user; choose a port above 1023 with --port",
-    errno.EADDRNOTAVAIL: "is no address of this machine; choose one with --host, such as 127.0.0.1",
+    errno.EADDRNOTAVAIL: "is not an address of this machine; choose one with --host",
 }
 
 
-class Server(uvicorn.Server):
-    """uvicorn's server. A signal that it has obeyed is over: the process ends with 0."""
+class HttpServer(uvicorn.Server):
+    """uvicorn's server. A process that a signal has stopped ends with 0."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
@@ -61,12 +58,12 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None]) -> None:
-    """Serve until told to stop."""
-    listening = bound(settings)
+    """Serve until a signal stops the process."""
+    listening = bind(settings)
     try:
-        with open_corpus(settings=settings) as corpus:
-            about = checked(corpus, without_keys=without_keys)
-        # whoever connects from now on waits until a process is up, and is not refused
+        with Corpus(settings) as corpus:
+            about = check(corpus, without_keys=without_keys)
+        # from here on, connections wait for a process instead of being refused
         listening.listen(BACKLOG)
         host, port = listening.getsockname()[:2]
         say(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}, {about}")
@@ -78,21 +75,23 @@ def serve(settings: Settings, *, without_keys: bool, say: Callable[[str], None])
 
 def _run(settings: Settings, listening: socket.socket) -> None:
     if settings.serve.workers == 1:
-        Server(config(settings, App(settings, owns_process=True))).run(sockets=[listening])
+        HttpServer(create_config(settings, create_app(settings, owns_process=True))).run(
+            sockets=[listening]
+        )
         return
     with export_settings(settings), isolated_children():
-        workers = Multiprocess(config(settings, _FACTORY), sockets=[listening])
+        workers = Multiprocess(create_config(settings, _FACTORY), sockets=[listening])
         workers.run()
     if any(process.exitcode == STARTUP_FAILURE for process in workers.processes):
-        raise ServiceError("the processes of the service could not start; the log above says why")
+        raise ServiceError("the processes of the service could not start; see the log above")
 
 
-def config(settings: Settings, app: App | str) -> uvicorn.Config:
-    """How uvicorn serves the application."""
+def create_config(settings: Settings, app: FastAPI | str) -> uvicorn.Config:
+    """Return uvicorn's configuration for an application."""
     return uvicorn.Config(
         app,
         factory=isinstance(app, str),
-        http=BoundedProtocol,
+        http=LimitedProtocol,
         ws="none",
         lifespan="on",
         interface="asgi3",
@@ -106,8 +105,8 @@ def config(settings: Settings, app: App | str) -> uvicorn.Config:
     )
 
 
-def bound(settings: Settings) -> socket.socket:
-    """A socket that has the address, or an error that says why none can."""
+def bind(settings: Settings) -> socket.socket:
+    """Return a socket at the address. Raise `ConfigError` with the reason if that is impossible."""
     host, port = settings.serve.host.strip("[]"), settings.serve.port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -129,17 +128,17 @@ def bound(settings: Settings) -> socket.socket:
     return made
 
 
-def checked(corpus: Corpus, *, without_keys: bool) -> str:
-    """What is served and to whom.
+def check(corpus: Corpus, *, without_keys: bool) -> str:
+    """Return a description of the catalog and its keys.
 
-    Other machines are let in only with keys, or by somebody who has said so twice.
+    Raise `ConfigError` if other machines could connect without a key, unless `without_keys`.
     """
     settings = corpus.settings
     now = datetime.now(UTC)
     has_keys, valid = corpus.keys.are_used(), sum(key.is_valid(now) for key in corpus.keys.list())
     if not has_keys and not without_keys and not is_loopback(settings.serve.host):
         raise ConfigError(
-            f"serve_host is {settings.serve.host}, where other machines reach it, and there are "
+            f"serve_host is {settings.serve.host}, which other machines can reach, and there are "
             f"no keys; make one with `unspool key create "
             "--project NAME`, or listen on 127.0.0.1, or give --without-keys twice to let "
             "everybody in"
@@ -147,6 +146,6 @@ def checked(corpus: Corpus, *, without_keys: bool) -> str:
     counted = (
         f"{valid} {'key' if valid == 1 else 'keys'}"
         if has_keys
-        else "no keys: everybody who reaches it may do everything"
+        else "no keys: everybody who can connect may do everything"
     )
     return f"catalog {redact_address(settings.database_address)}, {counted}"

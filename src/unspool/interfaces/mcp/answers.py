@@ -1,28 +1,26 @@
-"""What a tool hands back: text for models that read text, the same as values for those that read
-JSON. Pure.
+"""Answers of the tools: values for clients that forward JSON, text for those that forward text.
 
-Clients forward one or the other to the model, never both, and none says which: each has to be
-enough by itself. Values that say nothing are left out.
+Clients forward one form or the other to the model, never both, and none says which. So each form
+is complete. Values that are empty, zero or false are left out. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
+from unspool import wire
 from unspool.domain.continuations import MAX_CHARACTERS
 from unspool.domain.documents import Kind, Lines, Passage, Status
 from unspool.domain.history import HistoryPage, StreamStatus
 from unspool.domain.queries import Page
 from unspool.domain.reports import IndexReport, ProjectStatus, RememberReport
-from unspool.interfaces import render
-from unspool.interfaces.mcp import text as words
-from unspool.interfaces.mcp.showing import Count, Shown
+from unspool.interfaces.mcp.excerpts import Count, Hits
+from unspool.interfaces.mcp.text import join_line, render_text
 
 # from here on another search is better than the next page: one session of 50 calls spent 42 630
-# tokens on reading on
+# tokens on further pages
 MANY_PAGES = 3
 MAX_NOTES, MAX_NOTE = 4, 240
 FAILURES = 3
@@ -32,33 +30,42 @@ NAMES, MAX_VALUE = 5, 60  # projects in an advice, characters of a condition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """One answer in both forms."""
+class ToolAnswer:
+    """Answer of a tool.
 
-    text: str
+    The text follows from the values, the rank of the first hit and the unit of a document.
+    """
+
     values: dict[str, Any]
+    first_rank: int = 1
+    unit: str = "lines"
+
+    @property
+    def text(self) -> str:
+        """The text form."""
+        return render_text(self.values, first_rank=self.first_rank, unit=self.unit)
 
     def tokens(self, count: Count) -> int:
-        """What the larger of the two costs the model that reads it."""
-        return max(count(self.text), count(render.line(self.values)))
+        """Return the tokens of the larger form."""
+        return max(count(self.text), count(wire.write_line(self.values)))
 
 
-def page(
+def build_page(
     page: Page,
-    seen: Sequence[Shown],
+    hits: Hits,
     *,
     notes: Sequence[str] = (),
     end: str = ALL,
-    conditions: Mapping[str, str] = MappingProxyType({}),
-) -> Answer:
-    """The first so many hits of a page. Where that is not all of them, what it will cost with the
-    continuation that leads to the others.
+    conditions: Mapping[str, str] | None = None,
+) -> ToolAnswer:
+    """Answer with the first hits of a page.
 
-    A continuation that carries its ranking has thousands of characters. No model should pay for
+    If hits are left out, a stand-in has the length of the continuation that will lead to them. A
+    continuation that contains its ranking has thousands of characters. No model should pay for
     them and copy them, so it is left out.
     """
-    is_part = len(seen) < len(page.hits)
-    remaining = page.remaining + len(page.hits) - len(seen)
+    is_part = len(hits) < len(page.hits)
+    remaining = page.remaining + len(page.hits) - len(hits)
     continuation = page.continuation or (_STAND_IN if is_part else None)
     if continuation is not None and len(continuation) > MAX_CHARACTERS:
         continuation = None
@@ -66,38 +73,27 @@ def page(
             f"{remaining} further hits have no page of their own here; a larger limit, a larger "
             f"max_tokens or other words show more"
         )
-    advice = _advice(page, continuation is not None, end, conditions)
-    told = _notes((*notes, *page.warnings, *page.notes))
-    ending = words.notes(told)
-    if continuation is not None:
-        ending.append(
-            f"more: {remaining} further hits, each less relevant; "
-            f'more(continuation="{continuation}") gives the next page'
-        )
-    if advice:
-        ending.append(f"stop: {advice}" if continuation is not None else f"end: {advice}")
     values = {
-        "hits": [_hit(one) for one in seen],
+        "hits": hits,
         "page": page.number if page.number > 1 else 0,
         "remaining": remaining,
         "continuation": continuation,
-        "advice": advice,
-        "notes": told,
+        "advice": _advise(page, continuation is not None, end, conditions or {}),
+        "notes": _shorten_notes(*notes, *page.warnings, *page.notes),
     }
-    return Answer(
-        text=words.page(seen, ending, first_rank=page.hits[0].rank if page.hits else 1),
-        values=_lean(values, "hits"),
+    return ToolAnswer(
+        values=_drop_empty(values, "hits"), first_rank=page.hits[0].rank if page.hits else 1
     )
 
 
-def _advice(page: Page, goes_on: bool, end: str, conditions: Mapping[str, str]) -> str:
+def _advise(page: Page, has_more: bool, end: str, conditions: Mapping[str, str]) -> str:
     if not page.hits:
         if page.number > 1:
             return "there is nothing more"
         if not page.projects:
             return "there is nothing to find yet"
-        return _nothing(page.projects, conditions)
-    if not goes_on:
+        return _advise_other_words(page.projects, conditions)
+    if not has_more:
         return end
     if page.relevance_dropped:
         return (
@@ -106,16 +102,16 @@ def _advice(page: Page, goes_on: bool, end: str, conditions: Mapping[str, str]) 
         )
     if page.number >= MANY_PAGES:
         return (
-            f"this is page {page.number}; what is not found by now is found sooner by another "
-            f"search than by reading on"
+            f"this is page {page.number}; another search finds what is missing sooner than "
+            f"further pages"
         )
     return ""
 
 
-def _nothing(projects: Sequence[str], conditions: Mapping[str, str]) -> str:
-    where = ", ".join(projects[:NAMES]) + (
-        f" and {len(projects) - NAMES} other projects" if len(projects) > NAMES else ""
-    )
+def _advise_other_words(projects: Sequence[str], conditions: Mapping[str, str]) -> str:
+    where = ", ".join(projects[:NAMES])
+    if len(projects) > NAMES:
+        where += f" and {len(projects) - NAMES} other projects"
     if not conditions:
         return f"nothing found in {where}; try other words, or list_projects"
     asked = " and ".join(
@@ -128,55 +124,31 @@ def _nothing(projects: Sequence[str], conditions: Mapping[str, str]) -> str:
     )
 
 
-def _hit(one: Shown) -> dict[str, Any]:
-    values = {
-        "at": one.at,
-        "project": one.project,
-        "within": one.within,
-        "shown": "" if one.lines is None else str(one.lines),
-        "text": one.text,
-        "also": list(one.also),
-        "changed": one.is_changed,
-        "stale": one.is_stale,
-    }
-    return _lean(values)
-
-
-def passage(
+def build_passage(
     passage: Passage,
     text: str,
     lines: Lines,
     *,
-    upto: int,
+    last: int,
     with_project: bool = False,
     notes: Sequence[str] = (),
-) -> Answer:
-    """Lines of a document.
-
-    `upto` is the last line that was asked for: where it was not reached, the answer says how to go
-    on.
-    """
-    follows = f"{passage.path}:{Lines(lines.last + 1, upto)}" if lines.last < upto else ""
-    told = _notes(notes)
-    ending = [
-        *words.notes(told),
-        *([words.line(f'more: read(path="{follows}") goes on')] if follows else []),
-    ]
+) -> ToolAnswer:
+    """Answer with lines of a document. If they end before `last`, say where to continue."""
     values = {
         "at": f"{passage.path}:{lines}",
         "project": passage.project if with_project else "",
-        "title": passage.title if passage.kind is Kind.CHAT else "",
+        "title": passage.title if passage.title != passage.path else "",
         "of": passage.last_line,
         "text": text,
-        "next": follows,
-        "notes": told,
+        "next": f"{passage.path}:{Lines(lines.last + 1, last)}" if lines.last < last else "",
+        "notes": _shorten_notes(*notes),
     }
-    return Answer(text=words.passage(passage, text, lines, ending), values=_lean(values, "text"))
+    unit = "messages" if passage.kind is Kind.CHAT else "lines"
+    return ToolAnswer(values=_drop_empty(values, "text"), unit=unit)
 
 
-def history(page: HistoryPage, *, notes: Sequence[str] = ()) -> Answer:
-    """Records of a stream."""
-    told = _notes(notes)
+def build_history(page: HistoryPage, *, notes: Sequence[str] = ()) -> ToolAnswer:
+    """Answer with records of a stream."""
     records = [
         {
             "number": one.number,
@@ -187,146 +159,119 @@ def history(page: HistoryPage, *, notes: Sequence[str] = ()) -> Answer:
         }
         for one in page.records
     ]
+    empty = "" if records else "no older records" if page.offset else "no records"
     values = {
         "stream": page.stream,
-        "records": [_lean(one, "body") for one in records],
+        "records": [_drop_empty(one, "body") for one in records],
         "has_more": page.has_more,
         "next": page.next,
-        "notes": told,
+        "notes": _shorten_notes(empty, *notes),
     }
-    return Answer(
-        text=words.history(page, words.notes(told)), values=_lean(values, "records", "has_more")
-    )
+    return ToolAnswer(values=_drop_empty(values, "records", "has_more"))
 
 
-def streams(
-    found: Sequence[StreamStatus], *, offset: int = 0, left: int = 0, notes: Sequence[str] = ()
-) -> Answer:
-    """Streams behind the first `offset`; `left` others follow them."""
-    told = _notes(notes)
-    follows = f"{left} further streams: offset={offset + len(found)}" if left else ""
-    rows = [{"stream": one.stream, "project": one.project, "records": one.records} for one in found]
-    values = {"streams": rows, "has_more": left > 0, "next": follows, "notes": told}
-    ending = [*words.notes(told), *([f"more: {follows}"] if follows else [])]
-    return Answer(
-        text=words.streams(found, ending, is_start=not offset),
-        values=_lean(values, "streams", "has_more"),
-    )
+def build_streams(
+    found: Sequence[StreamStatus], size: int, *, offset: int = 0, notes: Sequence[str] = ()
+) -> ToolAnswer:
+    """Answer with the first streams after an offset."""
+    left = len(found) - size
+    empty = "" if found else "no further streams" if offset else "no streams of responses yet"
+    values = {
+        "streams": [
+            {"stream": one.stream, "project": one.project, "records": one.records}
+            for one in found[:size]
+        ],
+        "has_more": left > 0,
+        "next": f"{left} further streams: offset={offset + size}" if left else "",
+        "notes": _shorten_notes(empty, *notes),
+    }
+    return ToolAnswer(values=_drop_empty(values, "streams", "has_more"))
 
 
-def projects(
-    found: Sequence[ProjectStatus], *, after: str = "", notes: Sequence[str] = ()
-) -> Answer:
-    """The projects there are. `after` is the last of them where others follow."""
-    told = _notes(notes)
-    rows, lines = [], []
-    for one in found:
-        documents, failed = sum(one.documents.values()), one.documents.get(Status.FAILED, 0)
-        pending = sum(
-            one.documents.get(status, 0)
-            for status in (Status.PENDING, Status.INDEXING, Status.STALE)
-        )
-        rows.append(
-            _lean(
-                {
-                    "name": one.name,
-                    "documents": documents,
-                    "pending": pending,
-                    "failed": failed,
-                    "chunks": one.chunks,
-                    "root": one.root,
-                },
-                "documents",
-                "chunks",
-            )
-        )
-        line = f"{one.name}: {documents} documents, {one.chunks} chunks"
-        lines.append(
-            words.line(
-                line
-                + (f", {pending} not indexed yet" if pending else "")
-                + (f", {failed} failed" if failed else "")
-                + (f", from {one.root}" if one.root else "")
-            )
-        )
-    ending = [
-        *words.notes(told),
-        *([f'more: list_projects(after="{after}") gives the next ones'] if after else []),
-    ]
-    text = "\n".join(
-        [*(lines or ["nothing is indexed yet" if not after else "no further projects"]), *ending]
-    )
-    return Answer(
-        text=text, values=_lean({"projects": rows, "after": after, "notes": told}, "projects")
-    )
+def build_projects(
+    found: Sequence[ProjectStatus], size: int, *, after: str = "", notes: Sequence[str] = ()
+) -> ToolAnswer:
+    """Answer with the first projects after the one called `after`."""
+    empty = "" if found else "no further projects" if after else "nothing is indexed yet"
+    values = {
+        "projects": [_describe_project(one) for one in found[:size]],
+        "after": found[size - 1].name if size < len(found) else "",
+        "notes": _shorten_notes(empty, *notes),
+    }
+    return ToolAnswer(values=_drop_empty(values, "projects"))
 
 
-def remembered(report: RememberReport, conversation: str, *, notes: Sequence[str] = ()) -> Answer:
-    """What became of something to remember."""
-    masked = [f"{len(report.masked)} secrets were masked"] if report.masked else []
-    told = _notes((*notes, *masked, *report.warnings))
-    line = (
-        f"remembered in {conversation!r} of project {report.project!r}"
-        if report.messages
-        else f"{conversation!r} holds that already; nothing changed"
-    )
+def _describe_project(project: ProjectStatus) -> dict[str, Any]:
+    documents = project.documents
+    values = {
+        "name": project.name,
+        "documents": sum(documents.values()),
+        "pending": sum(
+            documents.get(status, 0) for status in (Status.PENDING, Status.INDEXING, Status.STALE)
+        ),
+        "failed": documents.get(Status.FAILED, 0),
+        "chunks": project.chunks,
+        "root": project.root,
+    }
+    return _drop_empty(values, "documents", "chunks")
+
+
+def build_memory(
+    report: RememberReport, conversation: str, *, notes: Sequence[str] = ()
+) -> ToolAnswer:
+    """Answer with the result of `remember`."""
     values = {
         "project": report.project,
         "conversation": conversation,
         "new": report.messages,
-        "notes": told,
+        "notes": _shorten_notes(
+            *notes,
+            "" if report.messages else "this text was stored before; nothing changed",
+            _note_count(len(report.masked), "secret", "masked"),
+            *report.warnings,
+        ),
     }
-    return Answer(text="\n".join([line, *words.notes(told)]), values=_lean(values, "new"))
+    return ToolAnswer(values=_drop_empty(values, "new"))
 
 
-def indexed(report: IndexReport, *, notes: Sequence[str] = ()) -> Answer:
-    """What an indexing run did."""
-    masked = [f"{len(report.masked)} secrets were masked"] if report.masked else []
-    skipped = [f"{sum(report.skipped.values())} files were left out"] if report.skipped else []
-    busy = [f"{report.busy} documents are being indexed by another run"] if report.busy else []
-    told = _notes((*notes, *masked, *skipped, *busy, *report.warnings))
-    failures = [
-        words.line(f"{one.path}: {one.error}")[:MAX_NOTE] for one in report.failures[:FAILURES]
-    ]
-    counts = {
-        "added": report.added,
-        "updated": report.updated,
-        "unchanged": report.unchanged,
-        "removed": report.removed,
-        "failed": report.failed,
-    }
-    line = f"{report.project}: " + ", ".join(
-        f"{count} {what}" for what, count in counts.items() if count or what == "added"
-    )
-    text = "\n".join(
-        [
-            f"{line}; {report.chunks} chunks in {report.seconds:.1f} s",
-            *(f"failed: {one}" for one in failures),
-            *words.notes(told),
-        ]
-    )
+def build_run(report: IndexReport, *, notes: Sequence[str] = ()) -> ToolAnswer:
+    """Answer with the result of an indexing run."""
+    counts = ("added", "updated", "unchanged", "removed", "failed", "chunks", "seconds")
     values = {
         "project": report.project,
-        **counts,
-        "chunks": report.chunks,
-        "seconds": report.seconds,
-        "failures": failures,
-        "notes": told,
+        **{name: getattr(report, name) for name in counts},
+        "failures": [
+            join_line(f"{one.path}: {one.error}")[:MAX_NOTE] for one in report.failures[:FAILURES]
+        ],
+        "notes": _shorten_notes(
+            *notes,
+            _note_count(len(report.masked), "secret", "masked"),
+            _note_count(sum(report.skipped.values()), "file", "left out"),
+            _note_count(report.busy, "document", "left to another run"),
+            *report.warnings,
+        ),
     }
-    return Answer(text=text, values=_lean(values, *counts, "chunks", "seconds"))
+    return ToolAnswer(values=_drop_empty(values, *counts))
 
 
-def _notes(found: Sequence[str]) -> list[str]:
-    """A few of them, none longer than a sentence or two."""
-    lines = [" ".join(one.split()) for one in dict.fromkeys(found)]
+def _note_count(count: int, noun: str, verb: str) -> str:
+    if not count:
+        return ""
+    return f"1 {noun} was {verb}" if count == 1 else f"{count} {noun}s were {verb}"
+
+
+def _shorten_notes(*found: str) -> list[str]:
+    """Return the first notes, each without line breaks and cut to a sentence or two."""
+    lines = [" ".join(one.split()) for one in dict.fromkeys(found) if one]
     return [
         one if len(one) <= MAX_NOTE else one[: MAX_NOTE - 3] + "..." for one in lines[:MAX_NOTES]
     ]
 
 
-def _lean(values: dict[str, Any], *kept: str) -> dict[str, Any]:
-    """Values without what is empty, zero or false; some are kept as they are, unless there are
-    none at all.
+def _drop_empty(values: dict[str, Any], *kept: str) -> dict[str, Any]:
+    """Return values without those that are empty, zero or false, except `kept`.
+
+    None is always dropped.
     """
     return {
         name: value

@@ -1,5 +1,6 @@
-"""The MCP server as an ASGI app: streamable HTTP without sessions, so that any of several
-processes can answer any request.
+"""The MCP server as an ASGI application: streamable HTTP without sessions.
+
+So any of several processes can answer any request.
 """
 
 from __future__ import annotations
@@ -9,81 +10,77 @@ from contextlib import AbstractAsyncContextManager
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from mcp_types import INVALID_REQUEST
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from unspool.corpus import Corpus
 from unspool.interfaces.mcp.messages import MessageError, decode_message
-from unspool.interfaces.mcp.server import Caller, Context, Door
+from unspool.interfaces.mcp.server import Context, McpCaller, RequestHandler
 from unspool.observability import Observer
 from unspool.settings import Settings
-from unspool.views import View
 
 
 class McpApp:
-    """The application mounted at `/mcp`. It serves inside of `running()`, which can be entered
-    once.
+    """Application mounted at `/mcp`. It serves inside of `running()`, which can be entered once.
 
-    Who asks and from where is checked before a request gets here: Host, Origin, key and body.
-    `view_of` gives the view of a request's key; it is asked for every message, with the very
-    request that carried it, so that no request can see what another may.
+    The routes before it check Host, Origin, key and size. `corpus_of` returns the corpus that the
+    key of a request may see. It is called for every message, with the request that carried it.
     """
 
     def __init__(
         self,
-        view_of: Callable[[Request], View],
+        corpus_of: Callable[[Request], Corpus],
         settings: Settings,
         observer: Observer | None = None,
     ) -> None:
-        def admit(ctx: Context) -> Caller:
+        def admit(ctx: Context) -> McpCaller:
             assert isinstance(ctx.request, Request)
-            return Caller(view=view_of(ctx.request))
+            return McpCaller(corpus=corpus_of(ctx.request))
 
         self._sessions = StreamableHTTPSessionManager(
-            Door(admit, max_tokens=settings.mcp.max_tokens, observer=observer).server(),
+            RequestHandler(
+                admit, max_tokens=settings.mcp.max_tokens, observer=observer
+            ).build_server(),
             stateless=True,
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=settings.serve.max_body_bytes,
         )
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """The time in which requests are answered."""
+        """Return the context in which requests are answered."""
         return self._sessions.run()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        # without sessions there is nothing to listen to, and none to end
-        if scope["method"] != "POST":
-            refused = {
-                "code": INVALID_REQUEST,
-                "message": "messages are sent by POST; there is no session to listen to, and none to end",  # noqa: E501
-            }
-            answer = {"jsonrpc": "2.0", "id": None, "error": refused}
-            await JSONResponse(answer, status_code=405, headers={"Allow": "POST"})(
-                scope, receive, send
-            )
-            return
-        body = await Request(scope, receive).body()
+        is_post = scope["method"] == "POST"
         try:
-            # the SDK answers some invalid requests as if they were notifications
+            if not is_post:
+                reason = "there are no sessions to listen to or to end; send messages by POST"
+                raise MessageError(reason)
+            body = await Request(scope, receive).body()
+            # The SDK answers some invalid requests as if they were notifications.
             decode_message(body)
         except MessageError as error:
-            content = error.response.model_dump_json(exclude_unset=True)
-            response = Response(content, status_code=400, media_type="application/json")
+            response = Response(
+                error.response.model_dump_json(exclude_unset=True),
+                status_code=400 if is_post else 405,
+                headers=None if is_post else {"Allow": "POST"},
+                media_type="application/json",
+            )
             await response(scope, receive, send)
             return
-        # Spaces around a header's value are no part of it, and not every server takes them away;
-        # the SDK compares values with the body.
+        # The SDK compares values of headers with the body, and not every server removes the spaces
+        # around them.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         replay = _replay_body(body, receive)
         await self._sessions.handle_request({**scope, "headers": headers}, replay, send)
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives a body that was read already, and then whatever comes."""
+    """Return a `receive` that first returns a body that was read already."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:

@@ -1,8 +1,7 @@
-"""Which folders an agent may have indexed. What is outside of them does not exist for it.
+"""Folders that an agent may index. Paths outside of them behave as if they did not exist.
 
-Over stdio the client and this process belong to the same user: the client's roots say what the user
-works on. Over HTTP a client's word counts for nothing, and only the roots that the operator
-configured are open.
+Over stdio, client and server belong to the same user, and the roots of the client are trusted. Over
+HTTP, only the roots in the server's settings count.
 """
 
 from __future__ import annotations
@@ -13,48 +12,44 @@ from urllib.parse import unquote, urlsplit
 
 from unspool.errors import ForbiddenError
 
+# Path.resolve raises these for a NUL, an unknown ~user, or links in a circle.
+_INVALID = (OSError, ValueError, RuntimeError)
 
-def local_roots(
+
+def choose_roots(
     declared: Sequence[Path], configured: Sequence[Path], *, here: Path | None
 ) -> tuple[Path, ...]:
-    """The roots of a local server: the client's, else the configured ones, else the current
-    folder unless that holds everything.
+    """Return the roots of a local server: the client's, else those of the settings.
+
+    Without either, it is the current folder, unless that contains the home folder.
     """
-    if declared or configured:
+    if declared or configured or here is None:
         return tuple(declared or configured)
-    return (
-        ()
-        if here is None or here == Path(here.anchor) or here == _home() or here in _home().parents
-        else (here,)
-    )
-
-
-def paths_of(addresses: Sequence[str]) -> list[Path]:
-    """The folders of `file://` addresses; others are none of ours."""
-    return [path for path in map(_path_of, addresses) if path is not None]
-
-
-def _path_of(address: str) -> Path | None:
     try:
-        parts = urlsplit(address)
-        if (
-            parts.scheme != "file"
-            or parts.netloc not in ("", "localhost")
-            or not parts.path.startswith("/")
-        ):
-            return None
-        path = unquote(parts.path)
-        # file:///C:/work
-        return Path(path[1:] if len(path) > 2 and path[2] == ":" else path).resolve()
-    # a bracket that is not closed, a NUL, links that go round
-    except (OSError, ValueError, RuntimeError):
-        return None
+        home = Path.home().resolve()
+    except RuntimeError:
+        home = Path("/")
+    return () if here == Path(here.anchor) or home.is_relative_to(here) else (here,)
 
 
-def inside(text: str, roots: Sequence[Path]) -> Path:
-    """The path that is meant, which lies in one of the roots; a relative one lies in the first
-    that has it.
-    """
+def parse_uris(uris: Sequence[str]) -> list[Path]:
+    """Return the folders of `file://` addresses on this machine. Others are left out."""
+    paths = []
+    for uri in uris:
+        try:
+            parts = urlsplit(uri)
+            path = unquote(parts.path)
+            is_local = parts.scheme == "file" and parts.netloc in ("", "localhost")
+            if is_local and path.startswith("/"):
+                has_drive = path[2:3] == ":"  # file:///C:/work
+                paths.append(Path(path[1:] if has_drive else path).resolve())
+        except _INVALID:
+            continue
+    return paths
+
+
+def resolve_path(text: str, roots: Sequence[Path]) -> Path:
+    """Return a path inside of a root. A relative path belongs to the first root that has it."""
     if not roots:
         raise ForbiddenError(
             "no folder may be indexed from here; start the server in the folder of a project, or "
@@ -62,15 +57,11 @@ def inside(text: str, roots: Sequence[Path]) -> Path:
         )
     try:
         given = Path(text.removeprefix("file://") or ".").expanduser()
-        tried = [given] if given.is_absolute() else [root / given for root in roots]
-        # Symbolic links are followed first: one that leads out is outside.
+        # Symbolic links are resolved first: one that leads out is outside.
         real = [root.resolve() for root in roots]
-        allowed = [
-            path
-            for path in (one.resolve() for one in tried)
-            if any(path.is_relative_to(root) for root in real)
-        ]
-    except (OSError, ValueError, RuntimeError):  # a NUL, an unknown ~user, links that go round
+        candidates = [(root / given).resolve() for root in roots]  # an absolute path replaces root
+        allowed = [path for path in candidates if any(map(path.is_relative_to, real))]
+    except _INVALID:
         allowed = []
     if not allowed:
         raise ForbiddenError(
@@ -78,10 +69,3 @@ def inside(text: str, roots: Sequence[Path]) -> Path:
             f"{', '.join(map(str, roots[:10]))}"
         )
     return next((path for path in allowed if path.exists()), allowed[0])
-
-
-def _home() -> Path:
-    try:
-        return Path.home().resolve()
-    except RuntimeError:
-        return Path("/")

@@ -30,12 +30,14 @@ _LAST = re.compile(rf'"id"{_VALUE.pattern}\s*\}}\s*\Z', re.DOTALL)
 
 
 class MessageError(ValueError):
-    """A message that is no valid request, notification or response.
+    """Error for a message that is not a valid request, notification or response.
 
     `response` is the answer to it.
     """
 
-    def __init__(self, reason: str, *, request_id: RequestId | None, code: int) -> None:
+    def __init__(
+        self, reason: str, *, request_id: RequestId | None = None, code: int = INVALID_REQUEST
+    ) -> None:
         super().__init__(reason)
         self.response = JSONRPCError(
             jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=reason)
@@ -56,12 +58,12 @@ def decode_message(data: bytes) -> JSONRPCMessage:
             code=PARSE_ERROR,
         ) from None
     if not isinstance(value, dict):
-        raise _invalid(
+        raise MessageError(
             "the message is not an object; send one request at a time, batches are not supported"
         )
-    request_id = _id_of(value)
+    request_id = _get_id(value)
     if "id" in value and request_id is None and "error" not in value:
-        raise _invalid("the id of the message is not a text or a whole number; give one")
+        raise MessageError("the id of the message is not a text or a whole number; give one")
     try:
         return jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValidationError:
@@ -69,7 +71,7 @@ def decode_message(data: bytes) -> JSONRPCMessage:
         # The id of a reply is one of ours: with it, the answer would be taken for another
         # request's.
         is_reply = "result" in value or "error" in value
-        raise _invalid(reason, None if is_reply else request_id) from None
+        raise MessageError(reason, request_id=None if is_reply else request_id) from None
 
 
 def read_message(stream: BinaryIO, *, max_bytes: int = MAX_BYTES) -> JSONRPCMessage | None:
@@ -81,16 +83,14 @@ def read_message(stream: BinaryIO, *, max_bytes: int = MAX_BYTES) -> JSONRPCMess
         if len(line) == max_bytes and not line.endswith(b"\n"):
             request_id = find_id(line + _skip_line(stream))
             reason = f"the message is longer than {max_bytes} bytes; send it in parts"
-            raise _invalid(reason, request_id)
+            raise MessageError(reason, request_id=request_id)
         if not line.isspace():
             return decode_message(line)
     return None
 
 
 def find_id(data: bytes) -> RequestId | None:
-    """Return the id of a request that cannot be parsed; None for other messages and where no id
-    is found.
-    """
+    """Return the id of a request that cannot be parsed, or None."""
     text = data.decode("utf-8", "replace")
     if '"method"' not in text:
         return None
@@ -109,18 +109,14 @@ def find_id(data: bytes) -> RequestId | None:
 
 def _parse_id(text: str) -> RequestId | None:
     try:
-        return _id_of({"id": from_json(text)})
+        return _get_id({"id": from_json(text)})
     except ValueError:
         return None
 
 
-def _id_of(value: Mapping[str, Any]) -> RequestId | None:
+def _get_id(value: Mapping[str, Any]) -> RequestId | None:
     given = value.get("id")
     return given if isinstance(given, int | str) and not isinstance(given, bool) else None
-
-
-def _invalid(reason: str, request_id: RequestId | None = None) -> MessageError:
-    return MessageError(reason, request_id=request_id, code=INVALID_REQUEST)
 
 
 def _skip_line(stream: BinaryIO) -> bytes:

@@ -1,4 +1,4 @@
-"""How far a call is, told to the client; and that the client has had enough, told to the call."""
+"""Progress of a call, reported to the client, and cancellation by the client."""
 
 from __future__ import annotations
 
@@ -10,41 +10,35 @@ import anyio.from_thread
 
 from unspool.domain.reports import Progress
 
-EVERY_S = 0.25  # between two reports
+INTERVAL_S = 0.25  # between two reports
 
 
-class Reporter:
-    """Called with every step of a task, in its thread. It ends the task where the client cancelled
-    the call or went away.
+class ProgressReporter:
+    """Callback for the steps of a task. It raises in the task's thread if the call was cancelled.
 
-    What a client is told only ever grows, as the protocol wants it, although a task begins to count
-    anew with each of its parts.
+    The protocol wants numbers that only grow. A task counts from 0 in each of its parts, so the
+    steps of earlier parts are added.
     """
 
     def __init__(
         self, send: Callable[[float, float | None, str | None], Coroutine[Any, Any, None]]
     ) -> None:
         self._send = send
-        self._told_at = 0.0
-        self._task = ""
-        self._before = 0  # steps of the parts that are over
-        self._done = 0
-        self._told = 0
+        self._last = Progress(task="", done=0, total=0)
+        self._earlier = 0  # steps of the parts that are complete
+        self._sent = 0
+        self._sent_at = 0.0
 
     def __call__(self, progress: Progress) -> None:
         anyio.from_thread.check_cancelled()
-        if progress.task != self._task or progress.done < self._done:
-            self._before, self._task = self._before + self._done, progress.task
-        self._done = progress.done
-        now, done = time.monotonic(), self._before + progress.done
-        if now - self._told_at < EVERY_S or done <= self._told:
+        if progress.task != self._last.task or progress.done < self._last.done:
+            self._earlier += self._last.done
+        self._last = progress
+        now, done = time.monotonic(), self._earlier + progress.done
+        if now - self._sent_at < INTERVAL_S or done <= self._sent:
             return
-        self._told_at, self._told = now, done
+        self._sent_at, self._sent = now, done
+        total = self._earlier + progress.total if progress.total else None
         of = f" of {progress.total}" if progress.total else ""
-        total = self._before + progress.total if progress.total else None
-        anyio.from_thread.run(
-            self._send,
-            float(done),
-            None if total is None else float(total),
-            f"{progress.task} {progress.done}{of}",
-        )
+        message = f"{progress.task} {progress.done}{of}"
+        anyio.from_thread.run(self._send, done, total, message)

@@ -1,12 +1,12 @@
-"""The MCP server over stdin and stdout, for a client on the same machine that starts it."""
+"""The MCP server over stdin and stdout, started by a client on the same machine."""
 
 from __future__ import annotations
 
 import gc
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +19,8 @@ from unspool.interfaces.mcp import confinement
 from unspool.observability import Observer, install
 from unspool.settings import Settings
 from unspool.sources import git
-from unspool.views import View
 
-# that a corpus which is still being opened may take to come to rest when the client leaves
-READY_S = 30
+LOADING_TIMEOUT_S = 30  # for an index that is still loading when the client leaves
 
 
 def serve(
@@ -32,50 +30,50 @@ def serve(
     read_only: bool = False,
     warn: Callable[[str], None],
 ) -> None:
-    """Answer one client until it closes stdin. Stdout carries the protocol and nothing else."""
+    """Answer one client until it closes stdin. Only the protocol writes to stdout."""
     scope = Scope.everything(
         role=Role.READ if read_only else Role.ADMIN, roots=parse_roots(settings)
     )
     scope = scope.narrow(projects) if projects else scope
     with (
         Corpus(settings) as corpus,
-        closing(install(corpus, _quiet(settings), metrics=False)) as observer,
+        closing(install(corpus, _limit_log(settings), metrics=False)) as observer,
     ):
         missing = naming.describe_missing(projects, corpus.projects() if projects else ())
         if missing:
             warn(missing)
-        # The SDK takes about as long to import as the corpus to open: the one does not wait for the
-        # other.
-        opening = threading.Thread(target=_warm, args=(corpus,), daemon=True)
-        # nothing of what is imported is ever given up: looking for what is takes a tenth of the
-        # start
+        # The SDK takes about as long to import as the index to load, so both run at once.
+        loading = threading.Thread(target=_load_index, args=(corpus,), daemon=True)
+        # Collecting garbage takes a tenth of the start, and imported modules are none.
         gc.disable()
-        opening.start()
+        loading.start()
         try:
-            _run(corpus, scope, observer, _current_folder())
+            _run(corpus, scope, observer, _find_current_folder())
         finally:
-            # Python does not end well while a thread is in the middle of an extension
-            opening.join(READY_S)
+            # Python may crash at its end while a thread runs code of an extension.
+            loading.join(LOADING_TIMEOUT_S)
 
 
-def _quiet(settings: Settings) -> Settings:
-    """Clients show whatever comes on stderr as if something were wrong: without being asked,
-    only what is goes there.
+def _limit_log(settings: Settings) -> Settings:
+    """Return settings that log only warnings, unless a level is set.
+
+    Clients show every line on stderr as a problem.
     """
-    is_asked = settings.origins.get("log_level", "default") != "default"
-    return settings if is_asked else settings.with_arguments({"log_level": "warning"})
+    if settings.origins.get("log_level", "default") != "default":
+        return settings
+    return settings.with_arguments({"log_level": "warning"})
 
 
-def _current_folder() -> Path | None:
-    """Where the client has started this, asked while it is there; None where it is not any more."""
+def _find_current_folder() -> Path | None:
+    """Return the folder in which the client started the server, or None if it was deleted."""
     try:
         return Path.cwd().resolve()
     except OSError:
         return None
 
 
-def _warm(corpus: Corpus) -> None:
-    """Load what the first search needs. What fails here fails again where somebody can be told."""
+def _load_index(corpus: Corpus) -> None:
+    """Load what the first search needs. An error occurs again in that search."""
     with suppress(UnspoolError):
         corpus.nearest(corpus.embed("unspool"), k=1, projects="*")
 
@@ -84,7 +82,7 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
     try:
         import anyio
 
-        from unspool.interfaces.mcp.server import Caller, Door
+        from unspool.interfaces.mcp.server import McpCaller, RequestHandler
         from unspool.interfaces.mcp.transport import connect_stdio
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
@@ -102,40 +100,34 @@ def _run(corpus: Corpus, scope: Scope, observer: Observer, here: Path | None) ->
         )
         return name if scope.contains(name) else ""
 
-    def confined(declared: Sequence[Path]) -> View:
-        return View(
-            corpus, replace(scope, roots=confinement.local_roots(declared, scope.roots, here=here))
+    def confine(declared: Sequence[Path]) -> Corpus:
+        return corpus.scoped(
+            replace(scope, roots=confinement.choose_roots(declared, scope.roots or (), here=here))
         )
 
-    caller = Caller(view=View(corpus, scope), home=home, confined=confined, root_of=corpus.root_of)
-    server = Door(
+    caller = McpCaller(
+        corpus=corpus.scoped(scope), home=home, confine=confine, root_of=corpus.root_of
+    )
+    server = RequestHandler(
         lambda ctx: caller, max_tokens=corpus.settings.mcp.max_tokens, observer=observer
-    ).server()
+    ).build_server()
 
     async def answer() -> None:
         async with connect_stdio() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 
-    with _interruptible():
-        try:
-            anyio.run(answer)
-        except* ConnectionError:  # whoever should read the answer is gone, and so is this
-            pass
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends the process at once: the thread that waits for stdin would be waited for
-    otherwise, and no run minds being killed.
-    """
-
-    def end(number: int, frame: object) -> None:
-        git.end_all()  # which is in sessions of its own, and does not hear of it
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGINT, _end_process)
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        anyio.run(answer)
+    except* ConnectionError:  # the client left
+        pass
+
+
+def _end_process(number: int, frame: object) -> None:
+    """End the process at once on Ctrl-C. Every run can be interrupted safely.
+
+    Otherwise the process would wait for the thread that reads stdin.
+    """
+    git.end_all()  # its processes run in sessions of their own, which get no signal
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.raise_signal(signal.SIGINT)

@@ -1,86 +1,110 @@
-"""What the tools answer, as compact text for a model. Pure.
+"""Answers of the tools as compact text for a model. Pure.
 
-A header begins with `[number] `. A line of what is quoted that begins in the same way, or like a
-line of ours at the end, gets a space in front: whatever is stored, nothing in it can pass for the
-end of it.
+A header begins with `[number] `. A stored line that begins like a header, or like a line of the
+ending, gets a space in front. So no stored text can pass for a line of the server.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from unspool.domain.documents import Lines, Passage
-from unspool.domain.history import HistoryPage, StreamStatus
-from unspool.interfaces.mcp.showing import Shown
+Values = Mapping[str, Any]
 
-_BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # what else may be taken for the end of a line
+_BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"  # other characters that may end a line
 _OURS = re.compile(
     rf"(?:^|(?<=[{_BREAKS}]))(?=\[\d+\] |note: |more: |stop: |end: |older records: |error \()",
     re.MULTILINE,
 )
 _BROKEN = re.compile(rf"[\r\n{_BREAKS}]")
 
+# For each kind of answer, by a key that only it has: a separator, and parts of a header. A part is
+# left out if the value of its key is empty. The header of a list is repeated for each of its rows.
+_HEADERS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "hits": (
+        " ",
+        {
+            "at": "[{rank}] {at}",
+            "within": "{within}",
+            "project": "(project {project})",
+            "shown": "(showing {shown})",
+            "changed": "(changed since the first page)",
+            "stale": "(file changed since it was indexed)",
+            "also": "(also in {also})",
+        },
+    ),
+    "records": (
+        ", ",
+        {
+            "at": "[{number}] {at}",
+            "length": "{length} characters",
+            "same_as_newer": "same as the newer one",
+        },
+    ),
+    "streams": ("", {"stream": "{stream} ({records} records, project {project})"}),
+    "projects": (
+        ", ",
+        {
+            "name": "{name}: {documents} documents, {chunks} chunks",
+            "pending": "{pending} not indexed yet",
+            "failed": "{failed} failed",
+            "root": "from {root}",
+        },
+    ),
+    "text": (" ", {"at": "[1] {at}", "of": "of {of} {unit}", "title": "{title}"}),
+    "conversation": ("", {"conversation": "stored in {conversation!r} of project {project!r}"}),
+    "added": (
+        ", ",
+        {
+            "project": "{project}: {added} added",
+            "updated": "{updated} updated",
+            "unchanged": "{unchanged} unchanged",
+            "removed": "{removed} removed",
+            "failed": "{failed} failed",
+            "seconds": "{chunks} chunks in {seconds:.1f} s",
+        },
+    ),
+}
 
-def guarded(text: str) -> str:
-    """Quoted text in which no line looks like one of ours."""
-    return _OURS.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
+
+def render_text(values: Values, *, first_rank: int, unit: str) -> str:
+    """Return an answer as text: its rows, then notes, the next call and advice."""
+    kind = next(key for key in _HEADERS if key in values)
+    rows = values[kind] if isinstance(values[kind], list) else [values]
+    blocks = [_render_row(row, kind, rank, unit) for rank, row in enumerate(rows, first_rank)]
+    separator = "\n\n" if kind == "hits" else "\n"
+    return separator.join(filter(None, (*blocks, "\n".join(_list_endings(values)))))
 
 
-def line(text: str) -> str:
-    """A name in a line of ours; one that has line breaks in it stays on that line."""
+def join_line(text: str) -> str:
+    """Return a text without line breaks."""
     return _BROKEN.sub(" ", text)
 
 
-def page(hits: Sequence[Shown], ending: Sequence[str], *, first_rank: int = 1) -> str:
-    """Hits under their headers, then what there is to say about them."""
-    blocks = [
-        f"{_header(hit, rank)}\n{guarded(hit.text)}" if hit.text else _header(hit, rank)
-        for rank, hit in enumerate(hits, first_rank)
-    ]
-    return "\n\n".join([*blocks, "\n".join(ending)] if ending else blocks)
+def _render_row(row: Values, kind: str, rank: int, unit: str) -> str:
+    separator, parts = _HEADERS[kind]
+    lists = {key: ", ".join(value) for key, value in row.items() if isinstance(value, list)}
+    fields = {**row, **lists, "rank": rank, "unit": unit}
+    head = separator.join(part.format_map(fields) for key, part in parts.items() if row.get(key))
+    body = row.get("text", row.get("body", "")).replace("\r\n", "\n").replace("\r", "\n")
+    return "\n".join(filter(None, (join_line(head), _OURS.sub(" ", body))))
 
 
-def _header(hit: Shown, rank: int) -> str:
-    head = f"[{rank}] {hit.at}"
-    head += f" {hit.within}" if hit.within else ""
-    head += f" (project {hit.project})" if hit.project else ""
-    head += (
-        f" (showing {'line' if hit.lines.first == hit.lines.last else 'lines'} {hit.lines})"
-        if hit.lines is not None
-        else ""
-    )
-    head += " (changed since the first page)" if hit.is_changed else ""
-    head += " (file changed since it was indexed)" if hit.is_stale else ""
-    return line(head + (f" (also in {', '.join(hit.also)})" if hit.also else ""))
-
-
-def passage(passage: Passage, text: str, lines: Lines, ending: Sequence[str]) -> str:
-    """Lines of a document under where they stand."""
-    unit = "messages" if passage.kind == "chat" else "lines"
-    title = f" {passage.title}" if passage.title and passage.title != passage.path else ""
-    head = line(f"[1] {passage.path}:{lines} of {passage.last_line} {unit}{title}")
-    return "\n".join([head, guarded(text), *ending])
-
-
-def history(page: HistoryPage, notes: Sequence[str]) -> str:
-    """Records of a stream, newest first."""
-    records = tuple(
-        replace(entry, body=None if entry.body is None else guarded(entry.body))
-        for entry in page.records
-    )
-    return "\n".join([replace(page, records=records).text, *notes])
-
-
-def streams(found: Sequence[StreamStatus], ending: Sequence[str], *, is_start: bool = True) -> str:
-    """Streams of responses, one a line."""
-    lines = [line(f"{one.stream} ({one.records} records, project {one.project})") for one in found]
-    return "\n".join(
-        [*(lines or ["no streams of responses yet" if is_start else "no further streams"]), *ending]
-    )
-
-
-def notes(found: Sequence[str]) -> list[str]:
-    """What to know about an answer, one a line."""
-    return [f"note: {one}" for one in found]
+def _list_endings(values: Values) -> Iterator[str]:
+    yield from (f"failed: {failure}" for failure in values.get("failures", ()))
+    yield from (f"note: {note}" for note in values.get("notes", ()))
+    more = values.get("next", "")
+    if "continuation" in values:
+        more = (
+            f"{values['remaining']} further hits, each less relevant; "
+            f'more(continuation="{values["continuation"]}") gives the next page'
+        )
+    elif "after" in values:
+        more = f'list_projects(after="{values["after"]}") gives the next ones'
+    elif more and "text" in values:
+        more = f'read(path="{more}") gives the next lines'
+    if more:
+        yield join_line(f"more: {more}")
+    if "advice" in values:
+        yield f"{'stop' if more else 'end'}: {values['advice']}"

@@ -1,296 +1,284 @@
-"""What each tool does: one call of a view, rendered within its budget.
+"""The tools: each calls the corpus and fits the answer into its budget.
 
-All of it blocks and runs in a thread.
+All of them block and run in a thread.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cached_property, partial
 from typing import Any
 
+from unspool.corpus import Corpus
 from unspool.domain.conversations import AuthorKind, Message
+from unspool.domain.documents import Kind, Lines, Passage
+from unspool.domain.history import CUT as TRUNCATED
 from unspool.domain.keys import Role
 from unspool.domain.queries import Page
 from unspool.domain.reports import OnProgress, RememberReport
-from unspool.errors import ConflictError, InputError, UnknownProjectError, UnspoolError
-from unspool.interfaces import disclosure
-from unspool.interfaces.mcp import answers, arguments, budgets, confinement, locating, narrowing
-from unspool.interfaces.mcp.answers import Answer
-from unspool.interfaces.mcp.arguments import Understood
+from unspool.errors import ConflictError, Hint, InputError, UnknownProjectError
+from unspool.interfaces.mcp import answers, conditions, confinement, places
+from unspool.interfaces.mcp.answers import ToolAnswer
+from unspool.interfaces.mcp.arguments import GivenArguments, split_names
+from unspool.interfaces.mcp.budgets import AnswerBudget
 from unspool.interfaces.mcp.catalogue import LINES
+from unspool.interfaces.mcp.excerpts import CUT
+from unspool.memory.history import History
 from unspool.sources import git
-from unspool.views import View
 
-# characters of a title that a conversation is called by: with each hit it is told anew
+MAX_LINES = 2_000  # of a document in one answer
+# characters of a title that becomes the id of a conversation, which every hit in it repeats
 MAX_ID = 100
-# characters of an error, and how many of them are its last, where the cure is
+# characters of an error, and of its end, which contains the advice
 MAX_ERROR, ERROR_END = 1_000, 300
 
-# What an error advises to people at a command line, and what an agent can do instead
-_CURES = {
-    "`unspool documents` lists them": "give a path as search names it",
-    "the list of documents names them": "give a path as search names it",
-    " (--project on the command line)": "",
-    "give this one another name with --project, or forget that one first": "give this one another name as project",  # noqa: E501
+# Advice that an agent can follow
+ADVICE = {
+    Hint.LIST_DOCUMENTS: "give a path as search names it",
+    Hint.RENAME_PROJECT: "give this one another name as project",
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One call of a tool. `home` is the project that is meant where none is named; empty, the view
-    decides.
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """Call of a tool. `home` is the project to use if none is named.
 
-    `root_of` tells a local caller, the user of this machine, where a project lies; one from
-    elsewhere has none.
+    `root_of` returns the folder of a project to the user of this machine. For other callers it is
+    None.
     """
 
-    view: View
-    given: Understood
+    corpus: Corpus
+    given: GivenArguments
     home: str = ""
     root_of: Callable[[str], str] | None = None
     on_progress: OnProgress | None = None
 
-    @property
-    def most(self) -> int:
-        """Tokens that the answer may have."""
-        return self.given.number("max_tokens")
+    def __getitem__(self, name: str) -> Any:
+        return self.given.values[name]
 
-    def projects(self) -> list[str] | None:
-        """The projects that were named, else the one at home; None lets the view decide."""
-        names = arguments.names(self.given.text("project"))
-        if names in (["all"], ["any"], ["everything"]) and names[0] not in self.view.projects():
+    @property
+    def budget(self) -> AnswerBudget:
+        """Budget of the answer."""
+        return AnswerBudget(self["max_tokens"], self.corpus.count_tokens)
+
+    @cached_property
+    def roots(self) -> dict[str, str]:
+        """Folder of each project, if the caller may know it."""
+        if self.root_of is None and not self.corpus.scope.role.allows(Role.ADMIN):
+            return {}
+        root_of = self.root_of or self.corpus.root_of
+        return {name: root_of(name) for name in self.corpus.projects()}
+
+    def list_projects(self) -> list[str] | None:
+        """Return the projects of a search. None lets the corpus decide."""
+        names = split_names(self["project"])
+        if names in (["all"], ["any"], ["everything"]) and names[0] not in self.corpus.projects():
             return ["*"]
         return names or ([self.home] if self.home else None)
 
-    def project(self) -> str:
-        """The one project that was named, or nothing."""
-        names = arguments.names(self.given.text("project"))
+    def find_project(self) -> str:
+        """Return the project that is named, or an empty text. Reject several."""
+        names = split_names(self["project"])
         if len(names) > 1 or "*" in names:
             raise InputError(f"project names {', '.join(names)[:200]}; give one project here")
         return names[0] if names else ""
 
-    def root(self, project: str) -> str:
-        """Where a project that the view holds was indexed from; empty for whoever may not know."""
-        if self.root_of is not None:
-            return self.root_of(project)
-        return next((one.root for one in self.view.status(project=project)), "")
-
-    def roots(self, projects: Sequence[str] | None) -> dict[str, str]:
-        """Where each of the projects lies that a search is about."""
-        if self.root_of is None and not self.view.scope.role.allows(Role.ADMIN):
-            return {}
-        if self.root_of is None:
-            roots = {one.name: one.root for one in self.view.status()}
-        else:
-            roots = {name: self.root_of(name) for name in self.view.projects()}
-        return (
-            roots
-            if projects is None or "*" in projects
-            else {name: roots[name] for name in projects if name in roots}
-        )
-
-    def located(self) -> tuple[str, arguments.Place]:
-        """The project and the place that the path names."""
-        return locating.located(
-            self.view,
-            self.given.text("path"),
-            project=self.project(),
+    def locate(self) -> tuple[str, places.DocumentPlace]:
+        """Return the project and the place that the path names."""
+        return places.locate(
+            self.corpus,
+            self["path"],
+            project=self.find_project(),
             home=self.home,
-            root=self.root,
+            root_of=lambda project: self.roots.get(project, ""),
         )
 
-    def page(
+    def fit_page(
         self,
         ask: Callable[[int], Page],
-        notes: Sequence[str] = (),
-        *,
+        *notes: str,
         end: str = answers.ALL,
-        conditions: Mapping[str, str] | None = None,
-    ) -> Answer:
-        """Hits within the budget.
-
-        `conditions` are those that were set, as the caller wrote them.
-        """
-        render = partial(
-            answers.page, notes=(*self.given.notes, *notes), end=end, conditions=conditions or {}
+        asked: Mapping[str, str] | None = None,
+    ) -> ToolAnswer:
+        """Return a page within the budget. `asked` are the conditions as the caller wrote them."""
+        build = partial(
+            answers.build_page, notes=(*self.given.notes, *notes), end=end, conditions=asked
         )
-        return budgets.page(
-            ask,
-            self.given.number("limit"),
-            most=self.most,
-            count=self.view.count_tokens,
-            render=render,
-        )
+        return self.budget.fit_page(ask, self["limit"], build)
 
 
-def search(call: Call) -> Answer:
-    """The best hits for a query."""
-    given, projects = call.given, call.projects()
-    asked = {
-        name: given.text(name)
-        for name in ("path", "extensions", "kind", "language")
-        if given.text(name).strip()
-    }
-    where = _where(call, asked, projects)
+def search(call: ToolCall) -> ToolAnswer:
+    """Return the best hits for a query."""
+    asked = {name: call[name] for name in conditions.NAMES if call[name].strip()}
+    ask = partial(
+        call.corpus.search,
+        call["query"],
+        projects=call.list_projects(),
+        max_tokens=0,
+        where=conditions.build_filter(asked, lambda: call.roots),
+        on_progress=call.on_progress,
+    )
+    return call.fit_page(lambda size: ask(limit=size), asked=asked)
+
+
+def resume_search(call: ToolCall) -> ToolAnswer:
+    """Return the next page."""
+    continuation = call["continuation"].strip(" \t\r\n`'\"")
+    return call.fit_page(lambda size: call.corpus.more(continuation, limit=size, max_tokens=0))
+
+
+def find_similar(call: ToolCall) -> ToolAnswer:
+    """Return the chunks that are most similar to a place."""
+    project, place = call.locate()
+    line, limit = max(call["line"] or place.first, 1), call["limit"]
+    page = call.corpus.related(place.path, line, project=project, limit=limit)
 
     def ask(size: int) -> Page:
-        return call.view.search(
-            given.text("query"),
-            projects=projects,
-            limit=size,
-            max_tokens=0,
-            where=where,
-            on_progress=call.on_progress,
-        )
+        return replace(page, hits=page.hits[:size])
 
-    return call.page(ask, conditions=asked)
-
-
-def _where(call: Call, asked: Mapping[str, str], projects: Sequence[str] | None) -> dict[str, Any]:
-    """Conditions as a filter has them."""
-    paths = narrowing.paths(asked.get("path", ""), cache(lambda: call.roots(projects)))
-    conditions: dict[str, Any] = {
-        "all": [part for part in (paths, narrowing.endings(asked.get("extensions", ""))) if part],
-        "kind": [name.lower() for name in arguments.names(asked.get("kind", ""))],
-        "language": narrowing.languages(asked.get("language", "")),
-    }
-    return {field: values for field, values in conditions.items() if values}
-
-
-def more(call: Call) -> Answer:
-    """The next page."""
-    continuation = call.given.text("continuation").strip(" \t\r\n`'\"")
-    return call.page(lambda size: call.view.more(continuation, limit=size, max_tokens=0))
-
-
-def related(call: Call) -> Answer:
-    """What is most like a place."""
-    project, place = call.located()
-    line, limit = max(call.given.number("line") or place.first, 1), call.given.number("limit")
-    sizes: list[int] = []
-
-    def ask(size: int) -> Page:
-        sizes.append(size)
-        return call.view.related(place.path, line, project=project, limit=size)
-
-    end = "these are the most alike; a larger limit gives more"
-    answer = call.page(ask, end=end)
-    if sizes[-1] == limit:
+    end = "these are the most similar; a larger limit gives more"
+    answer = call.fit_page(ask, end=end)
+    if len(answer.values["hits"]) == len(page.hits):
         return answer
-    # There is no next page here, so the model is told how to get the others.
-    return call.page(ask, [f"not all {limit} had room; give a larger max_tokens for more"], end=end)
+    # There is no next page here, so a note says how to get the others.
+    note = f"not all {limit} had room; give a larger max_tokens for more"
+    return call.fit_page(ask, note, end=end)
 
 
-def read(call: Call) -> Answer:
-    """Lines of a document."""
-    given = call.given
-    project, place = call.located()
-    first, last = _range(given, place)
+def read(call: ToolCall) -> ToolAnswer:
+    """Return lines of a document, or messages of a conversation."""
+    notes = call.given.notes
+    project, place = call.locate()
+    first, last = _select_lines(call, place)
 
-    return budgets.passage(
-        lambda to: call.view.read(place.path, project=project, first=first, last=to),
-        first,
-        last,
-        most=call.most,
-        count=call.view.count_tokens,
-        with_project=project != call.home and len(call.view.projects()) > 1,
-        notes=given.notes,
+    def load(end: int) -> Passage:
+        return call.corpus.read(place.path, project=project, first=first, last=end)
+
+    found = load(min(last, first + MAX_LINES - 1))
+    is_chat, lines = found.kind is Kind.CHAT, found.text.split("\n")
+    size = found.lines.last - found.lines.first + 1
+    build = partial(
+        answers.build_passage,
+        found,
+        last=min(last, found.last_line),
+        with_project=project != call.home and len(call.corpus.projects()) > 1,
     )
 
+    def take(rows: int) -> ToolAnswer:
+        if rows == size:
+            return build(found.text, found.lines, notes=notes)
+        end = first + rows - 1
+        text = load(end).text if is_chat else "\n".join(lines[:rows])
+        return build(text, Lines(first, end), notes=notes)
 
-def _range(given: Understood, place: arguments.Place) -> tuple[int, int]:
-    """The lines that are meant, however they were named."""
-    first, last = given.number("first_line"), given.number("last_line")
-    for begin, end in (arguments.lines(given.text("lines")), (place.first, place.last)):
-        # the end of a range that begins elsewhere is none of this one
+    def shorten(length: int) -> ToolAnswer:
+        text = load(first).text if is_chat else lines[0]
+        note = f"{'message' if is_chat else 'line'} {first} is longer than max_tokens and was cut"
+        return build(text[:length] + CUT, Lines(first, first), notes=(*notes, note))
+
+    return call.budget.fit(take, size, shorten)
+
+
+def _select_lines(call: ToolCall, place: places.DocumentPlace) -> tuple[int, int]:
+    """Return the first and last line, from any of the arguments that can name them."""
+    first, last, line = call["first_line"], call["last_line"], call["line"]
+    for begin, end in (places.parse_lines(call["lines"]), (place.first, place.last)):
+        # The end of a range belongs only to a first line inside of it.
         if end and not last and (not first or begin <= first <= end):
             last = end
         first = first or begin
-    if given.number("line") and not first:
-        first, last = max(given.number("line") - LINES // 2, 1), given.number("line") + LINES // 2
+    if line and not first:
+        first, last = line - LINES // 2, line + LINES // 2
     first = max(first, 1)
-    if not last:
-        last = first + (given.number("limit") or LINES) - 1
-    return (first, last) if last >= first else (last, first)
+    last = last or first + (call["limit"] or LINES) - 1
+    return min(first, last), max(first, last)
 
 
-def list_projects(call: Call) -> Answer:
-    """The projects there are."""
-    after = call.given.text("after")
-    found = sorted(
-        (one for one in call.view.status() if not after or one.name > after),
-        key=lambda one: one.name,
-    )
-    return budgets.projects(
-        found,
-        call.given.number("limit") or len(found),
-        most=call.most,
-        count=call.view.count_tokens,
-        notes=call.given.notes,
+def list_projects(call: ToolCall) -> ToolAnswer:
+    """Return the projects, by name."""
+    after = call["after"]
+    found = sorted(call.corpus.status(), key=lambda one: one.name)
+    found = [one for one in found if one.name > after]
+    return call.budget.fit(
+        lambda size: answers.build_projects(found, size, after=after, notes=call.given.notes),
+        min(call["limit"] or len(found), len(found)),
     )
 
 
-def get_response_history(call: Call) -> Answer:
-    """Earlier responses of a stream, or which streams there are."""
-    given, view, project = call.given, call.view, call.project() or None
-    stream = given.text("stream").strip()
+def get_response_history(call: ToolCall) -> ToolAnswer:
+    """Return records of a stream, newest first, or the streams if none is named."""
+    project, stream, offset = call.find_project() or None, call["stream"].strip(), call["offset"]
     if not stream:
-        return budgets.streams(
-            view.streams(project=project),
-            given.number("offset"),
-            most=call.most,
-            count=view.count_tokens,
-            notes=given.notes,
+        return _list_streams(call, project)
+    history, notes = _find_history(call, stream, project)
+
+    def shorten(length: int) -> ToolAnswer:
+        page = history.page(1, offset)
+        bodies = [(one.body or "").removesuffix(TRUNCATED)[:length] for one in page.records]
+        records = tuple(
+            replace(one, body=body + TRUNCATED, is_truncated=True)
+            for one, body in zip(page.records, bodies, strict=True)
         )
-    history = view.history(stream, project=project)
-    notes = list(given.notes)
-    if not history.count():
-        known = view.streams(project=project)
-        same = [one.project for one in known if one.stream == stream]
-        if len(same) == 1:
-            history = view.history(stream, project=same[0])
-        elif same:
-            raise InputError(
-                f"several projects have a stream {stream[:200]!r}; name one of: "
-                f"{', '.join(same[:20])}"
-            )
-        else:
-            names = ", ".join(dict.fromkeys(one.stream for one in known[:20]))
-            notes.append(
-                f"there is no stream {stream[:80]!r}; there are: {names}"
-                if names
-                else "there are no streams of responses yet"
-            )
-    offset = given.number("offset")
-    return budgets.history(
-        lambda size: history.page(size, offset),
-        given.number("limit"),
-        most=call.most,
-        count=view.count_tokens,
-        notes=notes,
+        return answers.build_history(replace(page, records=records), notes=notes)
+
+    return call.budget.fit(
+        lambda size: answers.build_history(history.page(size, offset), notes=notes),
+        call["limit"],
+        shorten,
     )
 
 
-def remember(call: Call) -> Answer:
-    """Store a note as a message of a conversation: the one that is named, else one called as its
-    title, else that of the day.
+def _list_streams(call: ToolCall, project: str | None) -> ToolAnswer:
+    offset = call["offset"]
+    found = call.corpus.streams(project=project)[offset:]
+    return call.budget.fit(
+        lambda size: answers.build_streams(found, size, offset=offset, notes=call.given.notes),
+        len(found),
+    )
 
-    A title is the first line of the message, where it is found. The message's id follows from what
-    it says, so that whoever is not sure that it arrived can send it again: the same words in the
-    same conversation are one message.
+
+def _find_history(
+    call: ToolCall, stream: str, project: str | None
+) -> tuple[History, Sequence[str]]:
+    """Return the history of a stream, and notes.
+
+    If the usual project has no such stream, use the only project that has.
     """
-    given, view = call.given, call.view
-    title, project = " ".join(given.text("title").split()), call.project() or call.home or None
-    text = "\n\n".join(filter(None, (title, given.text("text").strip())))
-    now = datetime.now(UTC)
-    conversation = (
-        given.text("conversation").strip() or title[:MAX_ID].rstrip() or f"notes/{now:%Y-%m-%d}"
-    )
-    speaker = " ".join(given.text("speaker").split()) or AuthorKind.ASSISTANT.value
+    corpus, notes = call.corpus, call.given.notes
+    history = corpus.history(stream, project=project)
+    if history.count():
+        return history, notes
+    known = corpus.streams(project=project)
+    owners = [one.project for one in known if one.stream == stream]
+    if len(owners) == 1:
+        return corpus.history(stream, project=owners[0]), notes
+    if owners:
+        raise InputError(
+            f"several projects have a stream {stream[:200]!r}; name one of: "
+            f"{', '.join(owners[:20])}"
+        )
+    names = ", ".join(dict.fromkeys(one.stream for one in known[:20]))
+    note = f"there is no stream {stream[:80]!r}; there are: {names}"
+    return history, (*notes, note if names else "there are no streams of responses yet")
+
+
+def remember(call: ToolCall) -> ToolAnswer:
+    """Store a note as a message of a conversation.
+
+    The default conversation is named after the title, else after the day. The id of the message
+    follows from its text, so that it can be sent again: the same text in the same conversation is
+    stored once.
+    """
+    conversations, now = call.corpus.conversations, datetime.now(UTC)
+    project = call.find_project() or call.home or None
+    title = " ".join(call["title"].split())
+    speaker = " ".join(call["speaker"].split()) or AuthorKind.ASSISTANT
+    text = "\n\n".join(filter(None, (title, call["text"].strip())))
+    named = call["conversation"].strip() or title[:MAX_ID].rstrip()
+    conversation = named or f"notes/{now:%Y-%m-%d}"
     is_kind = speaker.lower() in list(AuthorKind)
     message = Message(
         text=text,
@@ -300,53 +288,44 @@ def remember(call: Call) -> Answer:
         id=hashlib.sha256(f"{speaker}\n{text}".encode()).hexdigest()[:24],
     )
     try:
-        report = view.conversations.append(conversation, message, project=project)
-    except ConflictError:  # the same words at another time
-        stored = view.conversations.get(conversation, project=project)
+        report = conversations.append(conversation, message, project=project)
+    except ConflictError:  # the same text at another time
+        stored = conversations.get(conversation, project=project)
         if stored is None or all(one.id != message.id for one in stored.messages):
             raise
         report = RememberReport(project=stored.project, unchanged=1)
-    return answers.remembered(report, conversation, notes=given.notes)
+    return answers.build_memory(report, conversation, notes=call.given.notes)
 
 
-def index(call: Call) -> Answer:
-    """Take in a folder, or bring a project up to date."""
-    path, project = call.given.text("path").strip(), call.project()
+def index(call: ToolCall) -> ToolAnswer:
+    """Index a folder, a file or a repository, or update a project."""
+    path, project = call["path"].strip(), call.find_project()
     if not path and "://" in project:
         path, project = project, ""
-    if not path:
-        path = _source(call, project)
-    if path and git.is_git_url(path) and not path.lower().startswith("file:"):
-        report = call.view.index(path, project=project or None, on_progress=call.on_progress)
-    else:
-        source = confinement.inside(path, call.view.scope.roots)
-        report = call.view.index(str(source), project=project or None, on_progress=call.on_progress)
-    return answers.indexed(report, notes=call.given.notes)
+    path = path or _find_source(call, project)
+    if not git.is_git_url(path) or path.lower().startswith("file:"):
+        path = str(confinement.resolve_path(path, call.corpus.scope.roots or ()))
+    report = call.corpus.index(path, project=project or None, on_progress=call.on_progress)
+    return answers.build_run(report, notes=call.given.notes)
 
 
-def _source(call: Call, project: str) -> str:
-    """What is meant where no path was given: where the project came from, else, for the user of
-    this machine, the folder that is worked in.
-    """
+def _find_source(call: ToolCall, project: str) -> str:
+    """Return the source of a project, or an empty text for the current folder of a local user."""
     if not project:
         if call.root_of is None:
-            raise InputError(
-                "index needs a path, or the project that is to be brought up to date; name one "
-                "of them"
-            )
+            raise InputError("index needs a path, or the project to update; name one of them")
         return ""
     try:
-        return call.view.source_of(project)
+        return call.corpus.source_of(project)
     except UnknownProjectError as error:
-        raise UnknownProjectError(
-            f"{error}; to make it, give the path that it is to hold", project=project
-        ) from None
+        message = f"{error}; to create it, give the path to index"
+        raise UnknownProjectError(message, project=project) from None
 
 
-RUN: Mapping[str, Callable[[Call], Answer]] = {
+RUN: Mapping[str, Callable[[ToolCall], ToolAnswer]] = {
     "search": search,
-    "more": more,
-    "related": related,
+    "more": resume_search,
+    "related": find_similar,
     "read": read,
     "list_projects": list_projects,
     "get_response_history": get_response_history,
@@ -355,14 +334,9 @@ RUN: Mapping[str, Callable[[Call], Answer]] = {
 }
 
 
-def error_text(error: UnspoolError, role: Role) -> str:
-    """What went wrong, for a model: what happened and what to do, and a code that stays the
-    same.
-    """
-    text = disclosure.words(error, role)
-    for advice, instead in _CURES.items():
-        text = text.replace(advice, instead)
-    text = f"error ({error.code}): {text}"
+def format_error(code: str, message: str) -> str:
+    """Return an error for a model: a stable code, what happened and what to do."""
+    text = f"error ({code}): {message}"
     if len(text) > MAX_ERROR:
         text = f"{text[: MAX_ERROR - ERROR_END - 5]} ... {text[-ERROR_END:]}"
     return text
