@@ -1,6 +1,4 @@
-"""An agent's client in the tests' own process: the SDK's, over the server itself or over a
-transport.
-"""
+"""MCP client of the SDK, connected to a server in the same process."""
 
 from __future__ import annotations
 
@@ -15,8 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 import unspool
 from unspool.access.scope import Scope
-from unspool.interfaces.mcp.server import Caller, Door
-from unspool.views import View
+from unspool.interfaces.mcp.server import McpCaller, RequestHandler
 
 # protocols: where every request says who it is from, and where a connection begins with a handshake
 CURRENT, PREVIOUS = "auto", "legacy"
@@ -24,8 +21,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What a tool answered, in both forms."""
+class ToolResult:
+    """Answer of a tool, in both forms."""
 
     text: str
     values: dict[str, Any]
@@ -40,34 +37,36 @@ class Told:
         return json.dumps(self.values, ensure_ascii=False)
 
 
-async def told(client: Client, tool: str, /, **arguments: Any) -> Told:
+async def call_tool(client: Client, tool: str, /, **arguments: Any) -> ToolResult:
     result = await client.call_tool(tool, arguments)
     (content,) = result.content
-    return Told(text=content.text, values=result.structured_content or {}, is_error=result.is_error)  # type: ignore[union-attr]
+    return ToolResult(
+        text=content.text, values=result.structured_content or {}, is_error=result.is_error
+    )  # type: ignore[union-attr]
 
 
-async def resting(client: Client, project: str) -> int:
-    """How much of a project there is when nothing is added any more."""
+async def count_when_idle(client: Client, project: str) -> int:
+    """Return the chunks of a project once their number is stable."""
     counts: list[int] = []
     while len(counts) < 3 or len(set(counts[-3:])) > 1:
-        found = (await told(client, "list_projects")).values["projects"]
+        found = (await call_tool(client, "list_projects")).values["projects"]
         counts.append(int({one["name"]: one["chunks"] for one in found}.get(project, 0)))
         await anyio.sleep(0.15)
     return counts[-1]
 
 
 class Agent:
-    """Calls tools of a server over a corpus, each with a client of its own."""
+    """Agent that calls the tools of a server, each with a new client."""
 
     def __init__(
         self, corpus: unspool.Corpus, scope: Scope, *, home: str = "", max_tokens: int = 4000
     ) -> None:
         self.corpus = corpus
-        caller = Caller(view=View(corpus, scope), home=lambda: home)
-        self.server = Door(lambda ctx: caller, max_tokens=max_tokens).server()
+        caller = McpCaller(corpus=corpus.scoped(scope), home=lambda: home)
+        self.server = RequestHandler(lambda ctx: caller, max_tokens=max_tokens).build_server()
 
-    def call(self, tool: str, /, **arguments: Any) -> Told:
-        return self.run(lambda client: told(client, tool, **arguments))
+    def call(self, tool: str, /, **arguments: Any) -> ToolResult:
+        return self.run(lambda client: call_tool(client, tool, **arguments))
 
     def run(self, story: Callable[[Client], Awaitable[_T]]) -> _T:
         async def connected() -> _T | MCPError:
@@ -82,6 +81,6 @@ class Agent:
             raise found
         return found
 
-    def tokens(self, answer: Told) -> tuple[int, int]:
-        """What an answer costs a model that is given the text, and one that is given the values."""
+    def tokens(self, answer: ToolResult) -> tuple[int, int]:
+        """Return the tokens of the text and of the values."""
         return self.corpus.count_tokens(answer.text), self.corpus.count_tokens(answer.json)

@@ -24,7 +24,7 @@ from typing import IO, Any
 PLANTED = (
     "json numpy sitecustomize usercustomize pypdf docx selectolax lxml pickle site subprocess "
     "threading signal socket "
-    "multiprocessing asyncio logging sqlalchemy click rich ijson tokenizers tree_sitter tantivy "
+    "multiprocessing asyncio logging sqlalchemy click rich tokenizers tree_sitter tantivy "
     "uvicorn fastapi mcp watchfiles "
     "orjson torch onnxruntime fastembed redis psycopg"
 ).split()

@@ -8,6 +8,7 @@ in a folder whose conftest parametrises `engine`; those about SQLite's files ask
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,10 @@ import pytest
 
 # torch's threads wait by spinning: with a process per core they double what its tests take
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Background jobs and some CI systems ignore it, and processes that tests start would, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest.register_assert_rewrite("support")
 

@@ -13,6 +13,8 @@ from typing import Any
 from unspool.domain.conversations import Conversation
 from unspool.domain.reports import BadRecord
 from unspool.sources import conversations
+from unspool.sources.conversations.detection import Format, detect
+from unspool.sources.conversations.opening import open_export
 
 
 def written(path: Path, value: object) -> Path:
@@ -49,6 +51,12 @@ def read(
     return [one for one in found if isinstance(one, Conversation)], [
         one for one in found if isinstance(one, BadRecord)
     ]
+
+
+def detect_format(path: Path) -> Format:
+    """Return the format of an export."""
+    with open_export(path) as export:
+        return detect(path, export).format
 
 
 def texts(conversation: Conversation) -> list[tuple[str, str]]:

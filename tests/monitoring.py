@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from servers import NoServer, _end_with_parent, _free_port
+from servers import NoServer, end_with_parent, find_free_port
 
 WAIT_S = 20.0  # for something that has to happen; only a test that fails waits as long
 
@@ -45,9 +45,9 @@ class PrometheusServer:
                 "no Prometheus: the program is not installed; apt-get install "
                 "--no-install-recommends prometheus"
             )
-            raise NoServer(reason, service="Prometheus")
+            raise NoServer(reason, service="prometheus")
         (folder / "prometheus.yml").write_text(configuration, encoding="utf-8")
-        place = f"127.0.0.1:{_free_port()}"
+        place = f"127.0.0.1:{find_free_port()}"
         options = [
             f"--config.file={folder / 'prometheus.yml'}",
             f"--storage.tsdb.path={folder / 'data'}",
@@ -60,7 +60,7 @@ class PrometheusServer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                preexec_fn=_end_with_parent,
+                preexec_fn=end_with_parent,
             )
         server = cls(process, f"http://{place}", log)
         try:

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import unspool
 from support import Place, beside, open_corpus, write
+from unspool.access.scope import admit
+from unspool.corpus import Corpus
 from unspool.domain.conversations import Conversation, Message
 from unspool.jobs import JobQueue
-from unspool.views import View, admit
 
 SEED = 20_240_501
 
@@ -205,8 +206,8 @@ class Street:
     keys: dict[str, str]
     nobody: Neighbour
 
-    def view(self, mark: str) -> View:
-        return View(self.corpus, admit(self.corpus, self.keys[mark]))
+    def view(self, mark: str) -> Corpus:
+        return self.corpus.scoped(admit(self.corpus, self.keys[mark]))
 
     def other(self, mark: str) -> Neighbour:
         return next(one for one in self.own.values() if one.mark != mark)
@@ -265,12 +266,18 @@ _VARIES = [
 ]
 
 
+def without_chance(text: str) -> str:
+    """Return an answer without times, random words and continuations."""
+    for pattern, name in _VARIES:
+        text = pattern.sub(name, text)
+    return text
+
+
 def settled(text: str, whose: Neighbour) -> str:
     """An answer without what is different each time, and with the asked one's names made
     anybody's.
     """
-    for pattern, name in _VARIES:
-        text = pattern.sub(name, text)
+    text = without_chance(text)
     for id_ in (*whose.jobs, *map(str, whose.chunk_ids), *whose.continuations):
         text = text.replace(id_, "ID")
     return text.replace(whose.mark, "MARK")

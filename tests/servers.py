@@ -57,7 +57,7 @@ class NoServer(RuntimeError):  # noqa: N818
     the reason of a skip.
     """
 
-    def __init__(self, reason: str, *, service: str = "PostgreSQL") -> None:
+    def __init__(self, reason: str, *, service: str = "postgres") -> None:
         super().__init__(reason)
         self.service = service
 
@@ -98,7 +98,7 @@ class PostgresServer:
         cls, folder: Path, owner: int, settings: Mapping[str, str], programs: Path
     ) -> PostgresServer:
         server = cls(
-            folder=folder, port=_free_port(), password=secrets.token_hex(8), programs=programs
+            folder=folder, port=find_free_port(), password=secrets.token_hex(8), programs=programs
         )
         options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync"]
         options += [f"--set={name}={value}" for name, value in settings.items()]
@@ -121,7 +121,7 @@ class PostgresServer:
         """
         copy = PostgresServer(
             folder=_new_folder(self.folder.parent),
-            port=_free_port(),
+            port=find_free_port(),
             password=self.password,
             programs=self.programs,
         )
@@ -298,7 +298,7 @@ class RedisServer:
     """
 
     def __init__(self, program: str) -> None:
-        self.port = _free_port()
+        self.port = find_free_port()
         self.password = secrets.token_hex(8)
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
@@ -310,7 +310,7 @@ class RedisServer:
         if program is None or not Path("/proc/self/stat").exists():
             raise NoServer(
                 "no Redis server: redis-server is not installed; apt-get install redis-server",
-                service="Redis",
+                service="redis",
             )
         server = cls(program)
         server.start_again()
@@ -332,7 +332,7 @@ class RedisServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=_end_with_parent,
+            preexec_fn=end_with_parent,
             **other,
         )  # type: ignore[call-overload]
         assert self._process.stdin is not None
@@ -382,7 +382,7 @@ class RedisServer:
         self.close()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
@@ -504,7 +504,7 @@ def _give(path: Path) -> None:
         os.chown(path, NOBODY, NOBODY)
 
 
-def _free_port() -> int:
+def find_free_port() -> int:
     # Not from `random`: a plugin may seed it alike in every worker.
     for _ in range(1000):
         port = PORTS[secrets.randbelow(len(PORTS))]

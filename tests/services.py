@@ -16,16 +16,16 @@ from anyio.from_thread import BlockingPortal
 
 import unspool
 from unspool.interfaces.http import server
-from unspool.interfaces.http.app import App
+from unspool.interfaces.http.app import create_app
 
 WAIT_S = 20.0  # for something that has to happen; only a test that fails waits as long
 
 
-class _Server(server.Server):
+class _Server(server.HttpServer):
     """A server that says when it listens."""
 
     def __init__(self, settings: unspool.Settings) -> None:
-        super().__init__(server.config(settings, App(settings)))
+        super().__init__(server.create_config(settings, create_app(settings)))
         self.listens = threading.Event()
 
     async def startup(self, sockets: Any = None) -> None:
@@ -39,7 +39,7 @@ def serving(settings: unspool.Settings, **given: object) -> Iterator[str]:
     settings = settings.with_arguments(
         {"serve_port": 0, "log_level": "error", "rate_limit": 0, "serve_drain_s": 1, **given}
     )
-    listening = server.bound(settings)
+    listening = server.bind(settings)
     running = _Server(settings)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
     thread.start()

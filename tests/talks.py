@@ -64,8 +64,9 @@ def assert_whole(place: Place, **arguments: object) -> Contents:
             "document_id, position"
         )
         removed = catalog.rows(
-            "SELECT r.chunk_id FROM removals r JOIN chunks c ON c.id = r.chunk_id WHERE c.seq < "
-            "r.seq"
+            "SELECT r.chunk_id FROM removals r JOIN sequences s ON s.stamp = r.stamp JOIN chunks c ON "
+            "c.id = r.chunk_id AND c.project_id = r.project_id JOIN sequences t ON t.stamp = "
+            "c.stamp WHERE t.seq < s.seq"
         )
         fields = catalog.rows(
             "SELECT f.document_id FROM document_fields f LEFT JOIN documents d ON d.id = "

@@ -62,7 +62,7 @@ def names_in(place: Place) -> set[str]:
         return set(sa.inspect(connection).get_table_names())
 
 
-WORDS = {"words", "word_counts", "word_totals"}
+WORDS = {"words", "word_counts", "word_formats"}
 
 
 def by_hand(name: str) -> bool:

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 
 from support import Places, assert_no_orphans, doc, name, open_corpus, paths, write
 from unspool import Corpus
-from unspool.index.postgres import store
-from unspool.index.postgres import vectors as pgvectors
+from unspool.index.postgres import queries as pgvectors
+from unspool.index.vectors import pgvector as store
 from unspool.interfaces.cli import main
 
 psycopg = pytest.importorskip(
@@ -432,7 +432,7 @@ def test_what_something_else_removed_from_the_tables_is_a_finding_that_repair_cu
         "DESC LIMIT 2)",
     )
     code, told = commands("doctor")
-    assert code == 2 and "5 without a vector or words" in told
+    assert code == 2 and "3 without a vector or words" in told
     assert commands("repair")[0] == 0
     assert commands("doctor")[0] == 0
     assert assert_no_orphans(zoo) == before

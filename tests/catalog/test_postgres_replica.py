@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 import unspool
 from servers import PostgresServer
 from support import NOWHERE, assert_no_orphans, doc, name, open_corpus, paths, required
+from unspool.access.scope import Scope
 from unspool.errors import AddressError, ConfigError, NotFoundError, ServiceError, UnreachableError
 from unspool.interfaces.cli import main
-from unspool.views import Scope, View
 
 psycopg = pytest.importorskip(
     "psycopg", reason="psycopg is not installed; pip install 'unspool[postgres]'"
@@ -154,7 +154,7 @@ def test_what_is_known_of_a_document_and_its_lines_come_from_one_server(
         both(database, standby) as corpus,
         psycopg.connect(standby.address("postgres"), autocommit=True) as connection,
     ):
-        view = View(corpus, Scope.everything())
+        view = corpus.scoped(Scope.everything())
         connection.execute("SELECT pg_wal_replay_pause()")
         try:
             for path, text in (

@@ -449,7 +449,7 @@ def test_diagnosis_and_rebuilding_know_conversations(places: Places) -> None:
         shutil.rmtree(place.with_name(place.name + ".derived"))
     else:
         with beside(place) as catalog:
-            catalog.run("DELETE FROM words", "DELETE FROM word_counts", "DELETE FROM word_totals")
+            catalog.run("DELETE FROM words", "DELETE FROM word_counts", "DELETE FROM word_formats")
     with open_corpus(place) as corpus:
         corpus.refresh()  # which is what `unspool repair` does
         assert found(corpus.search("walrus penguin")) == before

@@ -8,7 +8,6 @@ import io
 import itertools
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ import wire
 from models import needed
 from monitoring import PrometheusServer, endpoint, eventually
 from servers import NoServer
-from support import doc, open_corpus
+from support import doc, open_corpus, report_missing
 from unspool.errors import UnspoolError
 from unspool.observability import Observer, install
 
@@ -147,9 +146,7 @@ def _prometheus(folder: Path, place: str) -> PrometheusServer:
     try:
         return PrometheusServer.start(folder, configuration)
     except NoServer as error:
-        if os.environ.get("UNSPOOL_TEST_REQUIRE_PROMETHEUS") == "1":
-            pytest.fail(f"Prometheus is required here: {error}", pytrace=False)
-        pytest.skip(str(error))
+        report_missing(error.service, str(error))
 
 
 def _scraped(prometheus: PrometheusServer, work: Callable[[], None]) -> None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import unspool
 from support import Places, doc, open_corpus
-from unspool.index.embedded import segments, store
+from unspool.index import follower as store
+from unspool.index.embedded import segments
 
 PATHS = [f"{name}.md" for name in ("ant", "bee", "cat", "dog", "eel", "fox")]
 WORDS = ["walrus", "penguin", "zebra", "giraffe", "lion", "the", "ice", "floe", "savanna", "grass"]

@@ -11,7 +11,9 @@ import pytest
 
 import unspool
 from support import assert_no_orphans, contents, doc, name, open_corpus, paths
-from unspool.index.embedded import checksums, store
+from unspool.catalog import feed
+from unspool.index import follower
+from unspool.index.embedded import checksums
 
 
 @pytest.fixture
@@ -82,7 +84,11 @@ FILES = [
 def test_the_files_of_the_derived_folder_are_those_that_the_tests_damage(filled: Path) -> None:
     found = {file.relative_to(filled).as_posix() for file in filled.rglob("*") if file.is_file()}
     assert set(FILES) <= found
-    assert found - set(FILES) <= {"p1/lock", *(name.replace("/0-", "/1-") for name in FILES)}
+    assert found - set(FILES) <= {
+        "p1/words.lock",
+        "p1/vectors-1.lock",
+        *(name.replace("/0-", "/1-") for name in FILES),
+    }
 
 
 def hurt(file: Path, damage: str) -> None:
@@ -309,7 +315,7 @@ def test_the_order_does_not_depend_on_what_is_absorbed(corpus: unspool.Corpus) -
 def test_any_size_of_tail_gives_the_same_documents(
     database: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(store, "TAIL_LIMIT", limit)
+    monkeypatch.setattr(follower, "TAIL_LIMIT", limit)
     with open_corpus(database) as opened:
         for n in range(10):
             opened.put(doc(f"{n % 7}.md", f"walrus {name(n)}", metadata={"n": n}))
@@ -329,3 +335,17 @@ def test_any_size_of_tail_gives_the_same_documents(
         }
         opened.refresh()
     assert_no_orphans(database)
+
+
+def test_a_slower_thread_keeps_the_tail_that_contains_newer_documents(tmp_path: Path) -> None:
+    with open_corpus(tmp_path / "catalog.db") as corpus:
+        corpus.put(doc("a.md", "walrus"))
+        catalog, words = corpus._resources.catalog, corpus._resources.session.indexes.words
+        project = corpus._access.resolve_one("notes", "search").id
+        with catalog.read() as connection:
+            assert feed.read_state(connection, project).head.seq == 1  # a slower thread begins
+            corpus.put(doc("b.md", "another walrus"))
+            assert len(corpus.search("walrus", alpha=0).hits) == 2
+            words.follower._attach_tail(connection, project, None, follower.TAIL_LIMIT)
+        tail = words.follower._tails.get(project)
+        assert {row.path for row in tail.rows} == {"a.md", "b.md"}

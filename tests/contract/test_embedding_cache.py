@@ -32,9 +32,9 @@ from support import (
     write,
 )
 from unspool.catalog import Catalog, spaces
-from unspool.domain.prepared import text_fingerprint
+from unspool.domain.prepared import hash_text
 from unspool.embedders import open_embedder
-from unspool.embedders.cache import AWAY_S, Kind, RedisCache
+from unspool.embedders.cache import AWAY_S, RedisCache, TextRole
 from unspool.embedders.options import CacheOptions
 from unspool.errors import AddressError, InputError, MissingDependencyError, UnreachableError
 from unspool.indexing import embedding
@@ -171,7 +171,8 @@ def test_a_run_that_was_killed_has_not_paid_in_vain(
     with open_corpus(database, embedder=A) as corpus:
         report = corpus.index(tree)
     assert (report.failed, report.busy) == (0, 0)
-    assert hashing.count("a") == report.embedded == 9
+    # The run is killed within a portion, unless a portion ends exactly there.
+    assert 9 <= hashing.count("a") == report.embedded < PORTION + 9
     assert len(assert_no_orphans(database, embedder=A).chunks) == 2 * PORTION + 9
 
 
@@ -256,11 +257,11 @@ def test_the_text_that_was_embedded_is_put_together_again_from_what_is_stored(
     catalog = Catalog.open(address_of(database), create=False)
     try:
         with catalog.read() as connection:
-            stored = spaces.list_missing(connection, -1, after=-1, limit=1000)
+            stored = spaces.list_missing(connection, -1, limit=1000)
     finally:
         catalog.close()
     assert len(stored) == corpus.count() > 20
-    wrong = [one for one in stored if text_fingerprint(rebuild_passage(one)) != one.text_sha]
+    wrong = [one for one in stored if hash_text(rebuild_passage(one)) != one.text_sha]
     assert wrong == []
     assert (
         any(one.headings for one in stored)
@@ -294,7 +295,7 @@ def client(server: RedisServer):  # type: ignore[no-untyped-def]
     return Redis.from_url(server.address)
 
 
-def keys(server: RedisServer, kind: Kind) -> list[bytes]:
+def keys(server: RedisServer, kind: TextRole) -> list[bytes]:
     with client(server) as connection:
         return sorted(connection.keys(f"unspool:{kind}:*"))
 
@@ -311,7 +312,7 @@ def test_a_second_catalog_embeds_nothing_that_the_first_did(
             page = corpus.search(name(3), alpha=1, limit=100)
             found.append([(hit.chunk.id, hit.score) for hit in page.hits])
     assert found[0] == found[1] and len(found[0]) == PORTION + 5
-    assert len(keys(redis, Kind.PASSAGE)) == PORTION + 5
+    assert len(keys(redis, TextRole.PASSAGE)) == PORTION + 5
 
 
 def test_a_query_that_another_corpus_asked_is_not_embedded_again(
@@ -323,7 +324,7 @@ def test_a_query_that_another_corpus_asked_is_not_embedded_again(
             corpus.put(doc("a.md", "The walrus swims."))
             assert paths(corpus.search("walrus", alpha=1)) == ["a.md"]
         assert hashing.queries.get("a", []) == expected
-    assert len(keys(redis, Kind.QUERY)) == 1
+    assert len(keys(redis, TextRole.QUERY)) == 1
 
 
 def test_going_over_takes_from_it_what_another_catalog_embedded(
@@ -345,7 +346,7 @@ def test_what_is_there_is_forgotten_after_a_while(database: Place, redis: RedisS
     with open_corpus(database, embedder=A, cache=redis.address, cache_s=100) as corpus:
         corpus.put(doc("a.md", "The walrus swims."))
         corpus.search("walrus")
-    found = [*keys(redis, Kind.PASSAGE), *keys(redis, Kind.QUERY)]
+    found = [*keys(redis, TextRole.PASSAGE), *keys(redis, TextRole.QUERY)]
     assert len(found) == 2
     with client(redis) as connection:
         assert all(0 < connection.pttl(key) <= 100_000 for key in found)
@@ -368,7 +369,7 @@ def test_another_model_or_another_revision_shares_nothing(
             corpus.put(doc("a.md", "The walrus swims."))
             assert paths(corpus.search("walrus", alpha=1)) == ["a.md"]
         assert (own.asked, own.queries) == (["The walrus swims."], ["walrus"])
-    assert (len(keys(redis, Kind.PASSAGE)), len(keys(redis, Kind.QUERY))) == (4, 4)
+    assert (len(keys(redis, TextRole.PASSAGE)), len(keys(redis, TextRole.QUERY))) == (4, 4)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +394,7 @@ def test_damaged_values_are_embedded_anew(
             assert (best.chunk.path, round(best.score, 3)) == ("a.md", 1.0)
         assert (hashing.count("a"), len(hashing.queries["a"])) == (2, 1)
         with client(redis) as connection:
-            for key in (*keys(redis, Kind.PASSAGE), *keys(redis, Kind.QUERY)):
+            for key in (*keys(redis, TextRole.PASSAGE), *keys(redis, TextRole.QUERY)):
                 connection.set(key, value)
 
 
@@ -419,7 +420,7 @@ def test_nothing_fails_where_the_password_is_wrong_or_nobody_is_there(
         with open_corpus(database, embedder=A, cache=address) as corpus:
             corpus.put(doc("a.md", f"The walrus of {address} swims."))
             assert paths(corpus.search("walrus")) == ["a.md"]
-    assert keys(redis, Kind.PASSAGE) == []
+    assert keys(redis, TextRole.PASSAGE) == []
 
 
 class Clock:
@@ -441,22 +442,22 @@ def test_a_server_that_failed_is_left_alone_for_a_while_and_then_used_again(
     cache = RedisCache(
         CacheOptions(address=redis.address, lifetime_s=100), open_embedder(A), clock=clock
     )
-    cache.put(Kind.PASSAGE, {SHA: UNIT})
-    assert cache.get(Kind.PASSAGE, [SHA, b"\2" * 32]) == {SHA: UNIT}
+    cache.put(TextRole.PASSAGE, {SHA: UNIT})
+    assert cache.get(TextRole.PASSAGE, [SHA, b"\2" * 32]) == {SHA: UNIT}
     getattr(redis, end)()
-    assert cache.get(Kind.PASSAGE, [SHA]) == {}
+    assert cache.get(TextRole.PASSAGE, [SHA]) == {}
     assert cache.is_away
     redis.thaw() if end == "freeze" else redis.start_again()
     clock.now += AWAY_S - 1
-    cache.put(Kind.PASSAGE, {b"\3" * 32: UNIT})
-    assert cache.get(Kind.PASSAGE, [SHA]) == {}
-    assert len(keys(redis, Kind.PASSAGE)) == (1 if end == "freeze" else 0), (
+    cache.put(TextRole.PASSAGE, {b"\3" * 32: UNIT})
+    assert cache.get(TextRole.PASSAGE, [SHA]) == {}
+    assert len(keys(redis, TextRole.PASSAGE)) == (1 if end == "freeze" else 0), (
         "it was asked again too soon"
     )
     clock.now += 2
     assert not cache.is_away
-    cache.put(Kind.PASSAGE, {SHA: UNIT})
-    assert cache.get(Kind.PASSAGE, [SHA]) == {SHA: UNIT}
+    cache.put(TextRole.PASSAGE, {SHA: UNIT})
+    assert cache.get(TextRole.PASSAGE, [SHA]) == {SHA: UNIT}
     cache.close()
 
 

@@ -136,6 +136,7 @@ def kept_vectors(place: Place) -> set[str]:
         return {
             folder.name.replace("-", "_")
             for folder in place.with_name(place.name + ".derived").glob("p*/vectors*")
+            if folder.is_dir()
         }
     with beside(place) as catalog:
         found = catalog.rows(
@@ -196,7 +197,7 @@ def test_an_object_that_answers_to_the_same_name_with_other_vectors_stores_nothi
     before = contents(database)
     with unspool.open(settings=settings, embedder=Words("mine", seed="two")) as corpus:
         for _ in range(2):
-            with pytest.raises(ConflictError, match="another model answers to that name"):
+            with pytest.raises(ConflictError, match="another model has that name"):
                 corpus.put(*notes(2))
     assert contents(database) == before
     with unspool.open(settings=settings, embedder=Words("mine", seed="one")) as corpus:

@@ -19,10 +19,11 @@ from unspool.catalog import projects
 from unspool.catalog.windows import WindowStore
 from unspool.domain import continuations
 from unspool.domain.continuations import Cursor
-from unspool.domain.filters import Filter
 from unspool.domain.queries import Page, Served, Stability
-from unspool.index.ports import Candidates, Capabilities, Ids, VectorIndex, Vectors
-from unspool.index.stores import IndexStore
+from unspool.index.indexes import Indexes
+from unspool.index.options import Metric
+from unspool.index.ports import Candidates, Capabilities, Ids, Vectors, Within
+from unspool.index.retriever import VectorRetriever
 from unspool.search.options import SearchOptions
 from unspool.search.pages import build_page
 from unspool.search.request import PageRequest, build_request
@@ -38,8 +39,8 @@ QUERY = "walrus fish"
 class Scrolling:
     """A vector index with a cursor of its own, over that of the corpus."""
 
-    def __init__(self, inner: IndexStore, *, native: bool = True) -> None:
-        self.inner = inner
+    def __init__(self, indexes: Indexes, *, native: bool = True) -> None:
+        self.inner: Any = indexes.vectors.index
         self.native = native
         self.given: list[str] = []
         self.asked: list[tuple[int, str | None]] = []
@@ -58,7 +59,8 @@ class Scrolling:
         vector: Vectors,
         *,
         k: int,
-        where: Filter | None = None,
+        within: Within | None = None,
+        min_similarity: float | None = None,
         hint: str | None = None,
     ) -> Candidates:
         self.asked.append((project, hint))
@@ -67,7 +69,7 @@ class Scrolling:
             assert hint in self.given
             whose, start = map(int, base64.b64decode(hint).decode().split(":")[1:])
             assert whose == project
-        found = self.inner.search(project, vector, k=start + k + 1, where=where)
+        found = self.inner.search(project, vector, k=start + k + 1, within=within)
         more = len(found.ids) > start + k
         again = (
             base64.b64encode(f"\N{SNOWMAN}\"'\n:{project}:{start + k}".encode()).decode()
@@ -82,11 +84,6 @@ class Scrolling:
 
     def score(self, project: int, vector: Vectors, ids: Ids) -> Vectors:
         return self.inner.score(project, vector, ids)
-
-    def drop(self, project: int) -> None:
-        self.inner.drop(project)
-
-    def close(self) -> None: ...
 
     @property
     def hints(self) -> list[str]:
@@ -129,7 +126,8 @@ class Desk:
         with self.corpus._resources.catalog.read() as connection:
             found = [row for row in projects.list_projects(connection) if row.name in self.projects]
         for row in found:
-            self.corpus._resources.session.store.catch_up(row)
+            self.corpus._resources.session.indexes.repair(row.id)
+            self.corpus._resources.session.indexes.catch_up(row)
         options = SearchOptions(alpha=self.alpha, limit=self.limit)
         self.request = build_request(QUERY, found, options, best_alpha=self.alpha)
         self.vector = self.corpus._resources.session.embedder.embed_query(QUERY)
@@ -139,11 +137,19 @@ class Desk:
         )
 
     def retrievers(self) -> Retrievers:
-        store = self.corpus._resources.session.store
+        session = self.corpus._resources.session
         return Retrievers(
             catalog=self.corpus._resources.catalog,
-            vectors=self.index,
-            words=store.words,
+            vectors=VectorRetriever(
+                self.corpus._resources.catalog,
+                self.index,
+                None,
+                space_id=session.indexes.space_id,
+                space="test",
+                dimension=session.embedder.dimension,
+                metric=Metric.COSINE,
+            ),
+            words=session.indexes.words,
             cache=CandidateCache(),
             executor=self.executor,
         )
@@ -213,17 +219,13 @@ def found(pages: list[Page]) -> list[str]:
 EVERYTHING = sorted(f"{name(at)}.txt" for at in range(COUNT))
 
 
-def test_the_index_of_these_tests_is_one(corpus: unspool.Corpus) -> None:
-    assert isinstance(Scrolling(corpus._resources.session.store), VectorIndex)
-
-
 @pytest.mark.parametrize("depth", [20, 200])
 @pytest.mark.parametrize("signed", [False, True], ids=["stored", "signed"])
 @pytest.mark.parametrize("alpha", [1.0, 0.4], ids=["meaning", "hybrid"])
 def test_a_walk_goes_on_by_hints_and_finds_everything_once(
     corpus: unspool.Corpus, make: Any, alpha: float, signed: bool, depth: int
 ) -> None:
-    index = Scrolling(corpus._resources.session.store)
+    index = Scrolling(corpus._resources.session.indexes)
     pages = make(index, alpha=alpha, signed=signed).walk(depth)
     assert sorted(found(pages)) == EVERYTHING
     assert index.hints
@@ -244,13 +246,13 @@ def test_what_was_found_before_the_hint_and_not_shown_is_not_skipped(
     names.
     """
     pages = make(
-        Scrolling(corpus._resources.session.store), signed=signed, limit=200, projects=("a",)
+        Scrolling(corpus._resources.session.indexes), signed=signed, limit=200, projects=("a",)
     ).walk(300)
     assert sorted(found(pages)) == sorted(f"{name(at)}.txt" for at in range(350))
 
 
 def test_each_hint_comes_back_once_as_it_was_given(corpus: unspool.Corpus, make: Any) -> None:
-    index = Scrolling(corpus._resources.session.store)
+    index = Scrolling(corpus._resources.session.indexes)
     pages = make(index).walk(20)
     assert index.hints == list(dict.fromkeys(index.hints))
     assert set(index.hints) <= set(index.given)
@@ -261,10 +263,10 @@ def test_an_index_that_does_not_go_on_by_itself_never_gets_a_hint(
     corpus: unspool.Corpus, make: Any
 ) -> None:
     """Not even where an earlier part of the walk holds one, as after a change of the index."""
-    desk = make(Scrolling(corpus._resources.session.store))
+    desk = make(Scrolling(corpus._resources.session.indexes))
     first = desk.first(20)
     assert desk.index.given
-    desk.index = Scrolling(corpus._resources.session.store, native=False)
+    desk.index = Scrolling(corpus._resources.session.indexes, native=False)
     pages = [first]
     while pages[-1].continuation is not None:
         pages.append(desk.more(pages[-1].continuation))

@@ -79,19 +79,19 @@ def test_a_run_with_an_old_scan_does_not_remove_what_another_has_indexed_since(
     with corpus._resources.catalog.read() as connection:
         row = projects.find_project(connection, "tree")
         assert row is not None
-        known = documents.load_states(connection, row.id)
+        known = list(documents.stream_states(connection, row.id))
     plan = changes.plan_run(
         stale_scan.found,
         known,
-        recipe=known["old.md"].recipe,
+        recipe=known[0].recipe,
         live_runs=frozenset(),
         scanned_at=before,
     )
-    assert plan.removed == []
+    assert plan.removed == set()
     late = changes.plan_run(
         stale_scan.found,
         known,
-        recipe=known["old.md"].recipe,
+        recipe=known[0].recipe,
         live_runs=frozenset(),
         scanned_at=before + timedelta(hours=1),
     )
@@ -106,16 +106,12 @@ def test_a_document_put_anew_while_a_run_holds_it_stays_as_it_was_put(
         row = projects.find_project(connection, "p")
         assert row is not None
         run = projects.begin_run(connection, row.id, "token")
-        documents.queue_documents(
-            connection,
-            row.id,
-            new=[],
-            stale=[documents.find_ids(connection, row.id, ["a.md"])["a.md"]],
-        )
+        ids = documents.find_ids(connection, row.id, ["a.md"])
+        documents.mark_stale(connection, list(ids.values()))
         assert documents.claim_documents(connection, row.id, run, ["a.md"], frozenset()) != {}
     corpus.put(unspool.Document(project="p", path="a.md", text="second"))
-    with corpus._resources.catalog.read() as connection:
-        assert documents.find_claims(connection, row.id, ["a.md"], run) == {}
+    with corpus._resources.catalog.write() as connection:
+        assert documents.lock_claims(connection, row.id, ["a.md"], run) == {}
 
 
 def test_a_dead_run_of_an_earlier_process_with_our_number_is_not_taken_for_ours(

@@ -14,7 +14,7 @@ import secrets_corpus
 import unspool
 from support import open_corpus
 from talks import said, talk
-from unspool.interfaces import render
+from unspool.wire import encode
 
 FORMS = secrets_corpus.build(11)
 TOKEN = "ghp_" + "k3Jx9QmZ7rT2vW8yB4nL6pD1sF5hG0aCeUiO"
@@ -98,7 +98,7 @@ def _collect_outputs(corpus: unspool.Corpus) -> Iterator[str]:
         "create user",
     ):
         page = corpus.search(query, projects="*", limit=100, explain=True)
-        yield json.dumps(render.page(page))
+        yield json.dumps(encode(page))
         yield repr(page)
     for project in ("files", "put"):
         yield repr(list(corpus.documents(project=project)))

@@ -16,7 +16,7 @@ import pytest
 
 import servers
 from support import doc, name, open_corpus, paths
-from unspool.index.postgres import words
+from unspool.index.words import postgres as words
 
 PROGRAMS = os.environ.get("UNSPOOL_TEST_TEXTSEARCH", "")
 pytestmark = pytest.mark.skipif(
@@ -54,7 +54,7 @@ def formats(address: str) -> list[int]:
         return [
             row[0]
             for row in connection.execute(
-                "SELECT format FROM unspool.word_totals ORDER BY project_id"
+                "SELECT format FROM unspool.word_formats ORDER BY project_id"
             )
         ]
 

@@ -19,7 +19,7 @@ import chats
 import unspool
 import wire
 from models import needed
-from unspool.interfaces import render
+from unspool.wire import encode
 
 Cli = Callable[..., Result]
 KEY = "sk-very-secret-0123456789"
@@ -53,7 +53,7 @@ def test_json_is_as_documented(cli: Cli, small: Path, server: wire.WireServer) -
     found = json.loads(result.stdout)
     assert result.exit_code == 0 and result.stdout.count("\n") == 1
     with unspool.open() as corpus:  # what only programs ask for, over HTTP
-        full = render.answer(corpus.ask("open_session"), full=True)
+        full = encode(corpus.ask("open_session"), full=True)
     compare("ask", found, full)
     assert (found["text"], found["citations"][0]["path"], found["citations"][0]["number"]) == (
         "It is so [1].",

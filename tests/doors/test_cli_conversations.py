@@ -171,6 +171,7 @@ def test_json_has_the_message_and_what_stands_around_it(cli: Cli, talks: Path) -
         "number": 3,
         "speaker": "Ann",
         "kind": "user",
+        "text": "",
         "at": "2024-05-05T05:30:00+00:00",
         "is_cut": False,
     }

@@ -58,7 +58,7 @@ def test_bad_settings_are_a_finding(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     [
         (["--embedder", "statik"], "embedder"),
         (["--embedder", "static:other"], "embedder"),
-        (["--vectors", "qdrant+http://h/x"], "vectors"),
+        (["--vectors", "acme+http://h/x"], "vectors"),
         (["--database", "mysql://h/x"], "catalog"),
     ],
 )

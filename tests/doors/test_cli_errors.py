@@ -45,7 +45,7 @@ Cli = Callable[..., Result]
             "--project names the one project of one path",
         ),
         (["search", "x", "--embedder", "statik"], 2, "config", "did you mean 'static'"),
-        (["search", "x", "--vectors", "qdrant+http://h/x"], 2, "config", "UNSPOOL_VECTORS"),
+        (["search", "x", "--vectors", "acme+http://h/x"], 2, "address", "UNSPOOL_VECTORS"),
         (
             ["search", "x", "--database", "mysql://u:secret@h/d"],
             2,

@@ -93,7 +93,7 @@ def test_masked_secrets_are_listed_by_place_and_never_shown(cli: Cli, folder: Pa
     key = "AKIA" + "Z7Q2WMX4PLK9VD3T"
     (folder / "deploy.py").write_text(f'REGION = "eu"\nKEY = "{key}"\n')
     result = cli("index", str(folder))
-    assert "1 secrets masked:" in result.stdout and "    deploy.py:2  " in result.stdout
+    assert "1 secret masked:" in result.stdout and "    deploy.py:2  " in result.stdout
     assert key not in result.stdout + cli("search", "KEY deploy region", "--full").stdout
 
 
@@ -104,7 +104,7 @@ def test_some_failures_warn_and_all_failures_are_exit_code_3(
     some = cli("index", str(folder))
     assert some.exit_code == 0
     assert "1 failed" in some.stdout and "    broken.pdf: " in some.stdout
-    assert "warning: 1 documents of mine failed" in some.stderr
+    assert "warning: 1 document of mine failed" in some.stderr
     (tmp_path / "bad").mkdir()
     shutil.copy(folder / "broken.pdf", tmp_path / "bad")
     assert cli("index", str(tmp_path / "bad")).exit_code == 3
@@ -174,7 +174,7 @@ def test_status_shows_projects_totals_and_the_catalog(
     cli: Cli, small: Path, database: Path
 ) -> None:
     text = cli("status").stdout
-    assert "small" in text and "1 projects, 4 documents" in text and str(database) in text
+    assert "small" in text and "1 project, 4 documents" in text and str(database) in text
     empty = cli("status", "--database", f"sqlite:///{database}.new")
     assert empty.exit_code == 0 and "nothing is indexed yet" in empty.stderr
 
@@ -189,7 +189,7 @@ def test_settings_are_listed_with_their_origin(cli: Cli, database: Path) -> None
 def test_repair_rebuilds_what_was_deleted(cli: Cli, small: Path, database: Path) -> None:
     before = cli("search", "open session").stdout
     shutil.rmtree(database.with_name(database.name + ".derived"))
-    assert cli("repair").stdout.startswith("repaired: 1 projects, ")
+    assert cli("repair").stdout.startswith("repaired: 1 project, ")
     assert cli("doctor").exit_code == 0
     assert cli("search", "open session").stdout == before
     assert json.loads(cli("repair", "--json").stdout)["projects"][0]["waiting"] == 0

@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 
 import unspool
-from unspool.interfaces import render
 from unspool.interfaces.cli import main
+from unspool.wire import encode
 
 Cli = Callable[..., Result]
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
@@ -59,7 +59,7 @@ def test_pages_are_as_documented(cli: Cli, small: Path) -> None:
     )
     said = json.loads(cli("search", "walrus", "--project", "said", "--limit", "1", "--json").stdout)
     with unspool.open() as corpus:  # what only programs ask for, over HTTP
-        full = render.page(corpus.search("open session", projects="small"), full=True)
+        full = encode(corpus.search("open session", projects="small"), full=True)
     compare("search", explained, said, full)
 
 
@@ -75,8 +75,10 @@ def test_index_reports_are_as_documented(cli: Cli, folder: Path) -> None:
     [
         ["documents"],
         ["status"],
+        ["stores"],
         ["doctor"],
         ["repair"],
+        ["move", "--to", "memory://there"],
         ["migrate"],
         ["forget", "--project", "small", "--all"],
     ],

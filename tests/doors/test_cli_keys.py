@@ -23,7 +23,7 @@ def test_a_key_is_shown_once_and_nothing_that_is_stored_holds_it(
     assert result.exit_code == 0
     text = result.stdout.strip()
     secret = text.rpartition("_")[2]
-    assert keys.id_of(text)
+    assert keys.parse_id(text)
     listed = json.loads(cli("key", "list", "--json").stdout)
     assert [(one["role"], one["projects"], one["name"]) for one in listed["keys"]] == [
         ("write", ["a", "b"], "the bot")

@@ -101,7 +101,7 @@ def test_queries_are_warmed_from_a_file_or_stdin_once(
         "queries": 2,
         "embedded": 1,
     }
-    assert cli("warm", str(file)).stdout == "2 queries are ready, 0 of them embedded now\n"
+    assert cli("warm", str(file)).stdout == "2 queries ready, 0 embedded now\n"
 
 
 @pytest.mark.parametrize("text", ["", "\n\n  \n"])

@@ -218,7 +218,7 @@ def test_watch_prints_no_line_for_what_makes_no_difference(folder: Path, databas
 
 
 def test_watch_is_not_woken_by_its_own_catalog_nor_by_version_control(database: Path) -> None:
-    wanted = indexing.worth_a_look(f"sqlite:///{database}")
+    wanted = indexing.make_filter(f"sqlite:///{database}")
     assert wanted(Change.modified, str(database.with_name("notes.md")))
     for name in (
         "unspool.db",

@@ -31,7 +31,7 @@ def test_the_plan_and_the_note_are_on_stderr_and_what_came_of_it_on_stdout(
     assert f"from {STATIC} to {B} cost 4 texts to embed, about" in shown
     assert "set UNSPOOL_EMBEDDER=hashing:b from now on" in shown
     assert result.stdout.startswith(f"in use: {B}  4 chunks, 4 texts embedded in ")
-    assert f"kept to go back to: {STATIC}; --drop-old forgets that" in result.stdout
+    assert f"kept, to switch back: {STATIC}; --drop-old deletes the vectors" in result.stdout
     assert "from now on" not in result.stdout and "cost" not in result.stdout
 
 
@@ -77,7 +77,7 @@ def test_at_a_terminal_it_asks(small: Path, answer: str, code: int) -> None:
         os.close(keyboard)
         os.close(terminal)
     assert done.returncode == code, done.stderr
-    assert "Go on?" in done.stderr
+    assert "Continue?" in done.stderr
     assert ("in use" in done.stdout) == (code == 0)
 
 
@@ -153,8 +153,8 @@ def test_the_old_can_be_dropped_with_it_or_alone(cli: Cli, small: Path) -> None:
     assert (together["dropped"], together["kept"]) == ([STATIC], [])
     cli("reembed", "--embedder", "hashing:c", "--yes")
     alone = cli("reembed", "--drop-old")
-    assert (alone.exit_code, alone.stdout) == (0, f"forgotten: {B}\n")
-    assert cli("reembed", "--drop-old").stdout == "forgotten: nothing, there are no others\n"
+    assert (alone.exit_code, alone.stdout) == (0, f"deleted: {B}\n")
+    assert cli("reembed", "--drop-old").stdout == "deleted: nothing, there are no others\n"
     assert cli("search", "session", "--embedder", "hashing:c").exit_code == 0
 
 
@@ -203,7 +203,7 @@ def test_dropping_does_not_go_over_to_what_a_variable_names(
     cli("reembed", "--embedder", "hashing:b", "--yes")
     monkeypatch.setenv("UNSPOOL_EMBEDDER", "static")
     dropped = cli("reembed", "--drop-old", "--yes")
-    assert (dropped.exit_code, dropped.stdout) == (0, f"forgotten: {STATIC}\n")
+    assert (dropped.exit_code, dropped.stdout) == (0, f"deleted: {STATIC}\n")
     assert cli("search", "session", "--embedder", "hashing:b").exit_code == 0
 
 

@@ -99,4 +99,4 @@ def test_remember_says_which_files_hold_no_conversation(cli: Cli, tmp_path: Path
     path = exports.written(tmp_path / "none.json", [])
     result = cli("remember", str(path))
     assert result.exit_code == 1
-    assert "nothing was taken in" in result.stderr and str(path) in result.stderr
+    assert "nothing was imported" in result.stderr and str(path) in result.stderr

@@ -12,7 +12,7 @@ from click.testing import Result
 
 import unspool
 from unspool.interfaces import terminal
-from unspool.interfaces.cli.conditions import condition
+from unspool.interfaces.cli.conditions import parse_condition
 
 Cli = Callable[..., Result]
 
@@ -237,7 +237,7 @@ def test_metadata_conditions_know_numbers_and_booleans(cli: Cli, database: Path)
     ],
 )
 def test_a_condition_is_read_as_typed(text: str, expected: dict[str, object]) -> None:
-    assert condition(text) == expected
+    assert parse_condition(text) == expected
 
 
 def test_min_score_and_limit_shorten_the_page(cli: Cli, small: Path) -> None:
@@ -276,7 +276,7 @@ def test_related_to_an_unknown_place_is_exit_code_1(cli: Cli, small: Path) -> No
 def test_wide_characters_keep_a_table_aligned() -> None:
     lines = [
         "".join(text for text, _ in line)
-        for line in terminal.table(
+        for line in terminal.render_table(
             ["name", "x"], [[("日本", ""), ("1", "")], [("abcd", ""), ("2", "")]]
         )
     ]

@@ -284,7 +284,8 @@ def test_a_task_that_is_cancelled_cancels_its_job(script: Scripted) -> None:
         "finished_at": None,
         "progress": {"task": "indexing", "done": 1, "total": 2, "chunks": 0},
         "report": None,
-        "error": None,
+        "error_code": "",
+        "error": "",
     }
     script.answers = [(202, job, {})]
 
@@ -478,7 +479,7 @@ def test_an_answer_that_fails_ends_with_the_error_of_the_model(
 def test_what_a_service_chooses_cannot_be_given(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="where the service runs"):
         unspool.open("http://localhost:1", embedder="static")
-    with pytest.raises(ConfigError, match="asks for none"):
+    with pytest.raises(ConfigError, match="needs none"):
         unspool.open(f"sqlite:///{tmp_path}/a.db", key=KEY)
 
 

@@ -78,7 +78,7 @@ def test_a_search_goes_on_page_by_page(api: httpx2.Client) -> None:
         where={"path": "*.md"},
     )
     assert [hit["rank"] for hit in first["hits"]] == [1, 2, 3, 4, 5]
-    assert all(hit["reason"] and hit["chunk"]["id"].isdigit() for hit in first["hits"])
+    assert all(hit["reason"] and hit["id"].isdigit() for hit in first["hits"])
     second = ask(api, "more", continuation=first["continuation"])
     assert [hit["rank"] for hit in second["hits"]] == [6, 7, 8, 9, 10]
     assert second == ask(api, "more", continuation=first["continuation"])

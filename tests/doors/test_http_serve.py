@@ -197,13 +197,13 @@ def test_other_machines_are_let_in_only_with_keys_or_by_saying_so_twice(
         assert "unspool key create" in refused.stderr
         assert "--without-keys" in refused.stderr
     with open_corpus(tmp_path / "catalog.db", serve_host="192.168.0.7") as corpus:
-        assert "no keys" in server.checked(corpus, without_keys=True)
+        assert "no keys" in server.check(corpus, without_keys=True)
         with pytest.raises(ConfigError):
-            server.checked(corpus, without_keys=False)
+            server.check(corpus, without_keys=False)
         key, _ = corpus.keys.create(projects="notes")
-        assert server.checked(corpus, without_keys=False).endswith("1 key")
+        assert server.check(corpus, without_keys=False).endswith("1 key")
         corpus.keys.revoke(key.id)
-        assert server.checked(corpus, without_keys=False).endswith("0 keys")  # nobody is let in
+        assert server.check(corpus, without_keys=False).endswith("0 keys")  # nobody is let in
 
 
 def test_an_address_that_cannot_be_had_is_explained(cli: Cli) -> None:
@@ -215,7 +215,7 @@ def test_an_address_that_cannot_be_had_is_explained(cli: Cli) -> None:
     assert port in in_use.stderr
     for host, word in (
         ("no such host", "no name"),
-        ("192.0.2.1", "no address of this machine"),
+        ("192.0.2.1", "not an address of this machine"),
         ("", "no name"),
     ):
         bad = cli("serve", "--host", host, "--port", "0", "--without-keys", "--without-keys")

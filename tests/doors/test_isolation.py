@@ -14,11 +14,14 @@ import pytest
 import unspool
 from neighbours import SEED, Neighbour, Street, settle, settled, street_at, talk_of, turns
 from support import ENGINES, Places, open_corpus
+from unspool.access.scope import Scope, admit
+from unspool.corpus import Corpus
 from unspool.domain.conversations import Message
 from unspool.domain.queries import Page
 from unspool.errors import UnspoolError
 from unspool.jobs import JobQueue
-from unspool.views import ConversationsView, HistoryView, View, admit
+from unspool.memory.conversations import Conversations
+from unspool.memory.history import History
 
 CALLS = 500
 
@@ -35,7 +38,7 @@ def street(module_places: Places, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 # Every method of a view: who asks, whose things are asked for, whose words are used
-Asked = Callable[[View, Neighbour, Neighbour, random.Random], object]
+Asked = Callable[[Corpus, Neighbour, Neighbour, random.Random], object]
 
 
 def _some(whose: Neighbour, me: Neighbour, chance: random.Random) -> dict[str, object]:
@@ -53,7 +56,7 @@ def _some(whose: Neighbour, me: Neighbour, chance: random.Random) -> dict[str, o
     return {"projects": projects, "where": chance.choice(whose.filters())}
 
 
-def _answer(view: View, whose: Neighbour, me: Neighbour, chance: random.Random) -> object:
+def _answer(view: Corpus, whose: Neighbour, me: Neighbour, chance: random.Random) -> object:
     talk = [Message(text=chance.choice(me.queries))]
     with view.answering(
         chance.choice(me.queries), conversation=talk, limit=3, **_some(whose, me, chance)
@@ -61,7 +64,7 @@ def _answer(view: View, whose: Neighbour, me: Neighbour, chance: random.Random) 
         return "".join(stream), stream.answer
 
 
-def _search(view: View, whose: Neighbour, me: Neighbour, chance: random.Random) -> Page:
+def _search(view: Corpus, whose: Neighbour, me: Neighbour, chance: random.Random) -> Page:
     page = view.search(
         chance.choice(me.queries),
         limit=chance.choice([1, 3, 50]),
@@ -87,6 +90,20 @@ def _into(whose: Neighbour, me: Neighbour, chance: random.Random) -> str | None:
 
 VIEW: dict[str, Asked] = {
     "projects": lambda view, whose, me, chance: view.projects(),
+    # members for the process that opened the corpus
+    "close": lambda view, whose, me, chance: view.close(),
+    "keys": lambda view, whose, me, chance: view.keys,
+    "observe": lambda view, whose, me, chance: view.observe(print),
+    "refresh": lambda view, whose, me, chance: view.refresh(),
+    "remember_files": lambda view, whose, me, chance: view.remember_files(
+        whose.root, project=whose.project
+    ),
+    "scoped": lambda view, whose, me, chance: view.scoped(Scope.everything()),
+    "size_bytes": lambda view, whose, me, chance: view.size_bytes(),
+    "warm": lambda view, whose, me, chance: view.warm(me.queries),
+    "conversations.load": lambda view, whose, me, chance: view.conversations.load(
+        whose.root, project=whose.project
+    ),
     "settings": lambda view, whose, me, chance: view.settings.project,
     "search": _search,
     "more": lambda view, whose, me, chance: view.more(
@@ -144,9 +161,20 @@ VIEW: dict[str, Asked] = {
     "has_stream": lambda view, whose, me, chance: view.has_stream(
         whose.stream, project=whose.project
     ),
-    "check_project": lambda view, whose, me, chance: view.check_project(whose.project),
     "source_of": lambda view, whose, me, chance: view.source_of(whose.project),
-    "check_source": lambda view, whose, me, chance: view.check_source(
+    "ask": lambda view, whose, me, chance: view.ask(
+        chance.choice(me.queries),
+        limit=3,
+        **_some(whose, me, chance),  # type: ignore[arg-type]
+    ),
+    "remember": lambda view, whose, me, chance: view.remember(
+        talk_of(me.mark, whose.project, f"extra-{me.mark}talk")
+    ),
+    "root_of": lambda view, whose, me, chance: view.root_of(whose.project),
+    "project_of": lambda view, whose, me, chance: view.project_of(
+        chance.choice([whose.root, f"{whose.root}/a.md", "/etc/passwd"])
+    ),
+    "scope": lambda view, whose, me, chance: view.scope.check_source(
         chance.choice([whose.root, "/etc/passwd", f"{me.root}/../../etc"])
     ),
     "conversations.save": lambda view, whose, me, chance: view.conversations.save(
@@ -203,9 +231,15 @@ VIEW: dict[str, Asked] = {
 }
 
 
-WRITING = {"put", "forget", "index", "history.append", "history.clear", "history.prune"} | {
-    f"conversations.{name}" for name in ("save", "append", "delete")
-}
+WRITING = {
+    "put",
+    "forget",
+    "index",
+    "remember",
+    "history.append",
+    "history.clear",
+    "history.prune",
+} | {f"conversations.{name}" for name in ("save", "append", "delete")}
 
 
 def _answered(ask: Callable[[], object]) -> str:
@@ -216,7 +250,7 @@ def _answered(ask: Callable[[], object]) -> str:
         return f"{type(error).__name__} {error.code} {error.http_status}: {error} {vars(error)}"
 
 
-def _job(street: Street, view: View, whose: Neighbour, chance: random.Random) -> object:
+def _job(street: Street, view: Corpus, whose: Neighbour, chance: random.Random) -> object:
     """Jobs have no view: they take the projects of a scope."""
     mine = view.scope.projects
     ask = chance.choice(["get", "cancel", "list", "count_by_state"])
@@ -225,17 +259,16 @@ def _job(street: Street, view: View, whose: Neighbour, chance: random.Random) ->
     return getattr(street.jobs, ask)(projects=mine)
 
 
-def test_every_method_of_a_view_is_called_here() -> None:
+def test_every_method_of_a_corpus_is_called_here() -> None:
     def methods(kind: type, prefix: str = "") -> set[str]:
         return {prefix + name for name in vars(kind) if not name.startswith("_")} - {
             "conversations",
             "history",
-            "scope",
         }
 
-    assert methods(View) | methods(ConversationsView, "conversations.") | methods(
-        HistoryView, "history."
-    ) == set(VIEW)
+    assert methods(Corpus) | methods(Conversations, "conversations.") | methods(
+        History, "history."
+    ) | {"scope", "settings"} == set(VIEW)
 
 
 def test_answers_are_the_same_as_if_there_were_no_neighbour(
@@ -248,7 +281,7 @@ def test_answers_are_the_same_as_if_there_were_no_neighbour(
     ):
         me = settle(corpus, jobs, Path(street.corpus.settings.serve.roots), "gromm")
         views = (
-            View(corpus, admit(corpus, corpus.keys.create(projects=me.project, role="admin")[1])),
+            corpus.scoped(admit(corpus, corpus.keys.create(projects=me.project, role="admin")[1])),
             street.view(me.mark),
         )
         for name in turns(sorted(set(VIEW) - WRITING - {"more"}), 150, chance):
@@ -272,7 +305,7 @@ def test_nothing_of_the_other_project_is_seen_through_a_view(street: Street) -> 
             whose: Neighbour,
             name: str = name,
             me: Neighbour = me,
-            view: View = view,
+            view: Corpus = view,
             seed: float = seed,
         ) -> str:
             dice = random.Random(seed)

@@ -19,8 +19,8 @@ import pytest
 
 from neighbours import SEED, Neighbour, Street, settled, street_at, turns
 from support import Places, settings_for
-from unspool.interfaces.http.app import App
-from unspool.interfaces.http.server import Server, bound, config
+from unspool.interfaces.http.app import create_app
+from unspool.interfaces.http.server import HttpServer, bind, create_config
 
 CALLS = 500
 UNLIKE = {"date", "content-length"}  # headers that are different each time
@@ -46,8 +46,8 @@ def served(street: Street) -> Iterator[str]:
         rate_limit=0,
         log_level="error",
     )
-    listening = bound(settings)
-    server = Server(config(settings, App(settings)))
+    listening = bind(settings)
+    server = HttpServer(create_config(settings, create_app(settings)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

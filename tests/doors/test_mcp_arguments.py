@@ -1,4 +1,4 @@
-"""What a model sends is understood, or refused with the names and values that would have been."""
+"""Arguments of models are parsed, or rejected with the names and values that are valid."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from unspool.errors import InputError
-from unspool.interfaces.mcp import addresses, arguments
-from unspool.interfaces.mcp.arguments import Place
-from unspool.interfaces.mcp.catalogue import HITS, LEAST_TOKENS, MAX_HITS, MOST_TOKENS, tools
+from unspool.interfaces.mcp import arguments
+from unspool.interfaces.mcp.catalogue import HITS, LEAST_TOKENS, MAX_HITS, MOST_TOKENS, build_tools
+from unspool.interfaces.mcp.places import (
+    Address,
+    DocumentPlace,
+    parse_address,
+    parse_lines,
+    parse_place,
+)
 from unspool.interfaces.mcp.tools import RUN
 
-TOOLS = tools(4000)
+TOOLS = build_tools(4000)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
     lambda inner: (
@@ -25,8 +31,8 @@ JSON = st.recursive(
 )
 
 
-def understood(tool: str, **sent: Any) -> dict[str, str | int]:
-    return arguments.understand(tool, TOOLS[tool].arguments, sent).values
+def understood(tool: str, **sent: Any) -> dict[str, Any]:
+    return arguments.parse_arguments(tool, TOOLS[tool].arguments, sent).values
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -34,13 +40,13 @@ def test_every_name_for_an_argument_means_that_one_and_no_other(name: str) -> No
     """On failure: two arguments of a tool share a name; leave it to the likelier one."""
     names = [other for one in TOOLS[name].arguments for other in one.names]
     assert len(names) == len(set(names))
-    assert all(other == arguments._plain(other) for other in names)
+    assert all(other == arguments.normalize_name(other) for other in names)
 
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_every_tool_does_something_and_shows_a_flat_schema(name: str) -> None:
     assert name in RUN
-    schema = arguments.schema(TOOLS[name].arguments)
+    schema = arguments.build_schema(TOOLS[name].arguments)
     assert schema["type"] == "object"
     for one in schema["properties"].values():
         assert one["type"] in ("string", "integer")
@@ -143,7 +149,9 @@ def test_what_models_commonly_send_is_understood(
 def test_switches_of_other_tools_are_ignored_and_it_is_said(
     tool: str, sent: dict[str, Any], said: str | None
 ) -> None:
-    assert arguments.understand(tool, TOOLS[tool].arguments, sent).notes == ([said] if said else [])
+    assert arguments.parse_arguments(tool, TOOLS[tool].arguments, sent).notes == (
+        [said] if said else []
+    )
 
 
 def test_the_right_name_wins_over_another() -> None:
@@ -164,7 +172,9 @@ def test_the_right_name_wins_over_another() -> None:
     ],
 )
 def test_a_number_out_of_range_is_clamped_with_a_note(sent: object, used: int) -> None:
-    found = arguments.understand("search", TOOLS["search"].arguments, {"query": "x", "limit": sent})
+    found = arguments.parse_arguments(
+        "search", TOOLS["search"].arguments, {"query": "x", "limit": sent}
+    )
     assert found.values["limit"] == used
     assert (
         len(found.notes) == 1 and f"{used} was used" in found.notes[0] and len(found.notes[0]) < 200
@@ -176,7 +186,9 @@ def test_a_number_out_of_range_is_clamped_with_a_note(sent: object, used: int) -
     [(0, LEAST_TOKENS), (1, LEAST_TOKENS), (25_000, MOST_TOKENS), (-5, LEAST_TOKENS)],
 )
 def test_a_budget_out_of_range_is_clamped_with_a_note(sent: int, used: int) -> None:
-    found = arguments.understand("read", TOOLS["read"].arguments, {"path": "x", "max_tokens": sent})
+    found = arguments.parse_arguments(
+        "read", TOOLS["read"].arguments, {"path": "x", "max_tokens": sent}
+    )
     assert (found.values["max_tokens"], len(found.notes)) == (used, 1)
 
 
@@ -227,7 +239,7 @@ def test_what_cannot_be_understood_is_refused_with_what_can(
 def test_whatever_is_sent_is_understood_or_refused(tool: str, sent: dict[str, Any]) -> None:
     specification = TOOLS[tool].arguments
     try:
-        found = arguments.understand(tool, specification, sent)
+        found = arguments.parse_arguments(tool, specification, sent)
     except InputError as error:
         assert len(str(error)) < 1_000
         return
@@ -236,35 +248,35 @@ def test_whatever_is_sent_is_understood_or_refused(tool: str, sent: dict[str, An
         value = found.values[one.name]
         assert isinstance(value, int if one.is_number else str)
         if one.high:
-            assert one.low <= found.number(one.name) <= one.high
+            assert one.low <= value <= one.high
 
 
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("src/a.py", Place(path="src/a.py")),
-        ("src/a.py:12", Place(path="src/a.py", first=12)),
-        ("src/a.py:12-20", Place(path="src/a.py", first=12, last=20)),
-        ("src/a.py:20-12", Place(path="src/a.py", first=20, last=20)),
-        ("src/a.py#L12-L20", Place(path="src/a.py", first=12, last=20)),
-        ("src/a.py#L12", Place(path="src/a.py", first=12)),
-        (" `./src/a.py:3` ", Place(path="src/a.py", first=3)),
-        ("./src/a.py", Place(path="src/a.py")),
-        ("'src/a.py'", Place(path="src/a.py")),
-        ("file:///home/me/a.py", Place(path="/home/me/a.py")),
-        ("c:3", Place(path="c", first=3)),
-        ("a b.md lines 3-4", Place(path="a b.md", first=3, last=4)),
+        ("src/a.py", DocumentPlace(path="src/a.py")),
+        ("src/a.py:12", DocumentPlace(path="src/a.py", first=12)),
+        ("src/a.py:12-20", DocumentPlace(path="src/a.py", first=12, last=20)),
+        ("src/a.py:20-12", DocumentPlace(path="src/a.py", first=20, last=20)),
+        ("src/a.py#L12-L20", DocumentPlace(path="src/a.py", first=12, last=20)),
+        ("src/a.py#L12", DocumentPlace(path="src/a.py", first=12)),
+        (" `./src/a.py:3` ", DocumentPlace(path="src/a.py", first=3)),
+        ("./src/a.py", DocumentPlace(path="src/a.py")),
+        ("'src/a.py'", DocumentPlace(path="src/a.py")),
+        ("file:///home/me/a.py", DocumentPlace(path="/home/me/a.py")),
+        ("c:3", DocumentPlace(path="c", first=3)),
+        ("a b.md lines 3-4", DocumentPlace(path="a b.md", first=3, last=4)),
     ],
 )
-def test_places_are_read_as_hits_and_editors_write_them(text: str, place: Place) -> None:
-    assert arguments.readings(text)[0] == place
+def test_places_are_read_as_hits_and_editors_write_them(text: str, place: DocumentPlace) -> None:
+    assert parse_place(text)[0] == place
 
 
 def test_a_line_and_a_column_are_understood_and_so_is_a_path_that_ends_like_a_line() -> None:
-    assert arguments.readings("src/a.py:12:5") == [
-        Place(path="src/a.py:12", first=5),
-        Place(path="src/a.py", first=12, last=12),
-        Place(path="src/a.py:12:5"),
+    assert parse_place("src/a.py:12:5") == [
+        DocumentPlace(path="src/a.py:12", first=5),
+        DocumentPlace(path="src/a.py", first=12, last=12),
+        DocumentPlace(path="src/a.py:12:5"),
     ]
 
 
@@ -272,10 +284,10 @@ def test_a_line_and_a_column_are_understood_and_so_is_a_path_that_ends_like_a_li
 @example("Meeting 12:30", 1, 0)
 def test_the_place_of_a_hit_is_read_back(path: str, first: int, more: int) -> None:
     path = path if path[0].isalnum() else f"x{path}"  # outer spaces and quotes are no part of it
-    assert arguments.readings(f"{path}:{first}-{first + more}")[0] == Place(
+    assert parse_place(f"{path}:{first}-{first + more}")[0] == DocumentPlace(
         path=path.strip(), first=first, last=first + more
     )
-    assert arguments.readings(f"{path}:{first}")[0] == Place(path=path.strip(), first=first)
+    assert parse_place(f"{path}:{first}")[0] == DocumentPlace(path=path.strip(), first=first)
 
 
 @pytest.mark.parametrize(
@@ -294,21 +306,21 @@ def test_the_place_of_a_hit_is_read_back(path: str, first: int, more: int) -> No
     ],
 )
 def test_ranges_are_read_however_they_are_written(text: str, lines: tuple[int, int]) -> None:
-    assert arguments.lines(text) == lines
+    assert parse_lines(text) == lines
 
 
 @given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=200), st.booleans())
 def test_the_address_of_a_resource_is_read_back(
     project: str, path: str, is_conversation: bool
 ) -> None:
-    address = addresses.Address(
+    address = Address(
         project=project.encode("utf-8", "replace").decode(),
         path=path.encode("utf-8", "replace").decode(),
         is_conversation=is_conversation,
     )
     text = str(address)
     assert text.isascii() and not any(sign in text for sign in " ?#\n")
-    assert addresses.parse(text) == address
+    assert parse_address(text) == address
 
 
 def test_a_list_may_not_be_longer_than_a_text() -> None:

@@ -14,18 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unspool
-from agents import Agent, Told
+from agents import Agent, ToolResult
 from support import doc, open_corpus
 from unspool.access.scope import Scope
-from unspool.domain.keys import Role
-from unspool.errors import InputError
 from unspool.interfaces.mcp import arguments, catalogue, tools
 from unspool.interfaces.mcp.catalogue import LEAST_TOKENS, MOST_TOKENS
-from unspool.interfaces.mcp.showing import clipped, fitted
-from unspool.views import View
+from unspool.interfaces.mcp.excerpts import clip, fit_lines
 
 HOME = "notes"
-TOOLS = catalogue.tools(4_000)
+TOOLS = catalogue.build_tools(4_000)
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 BUDGETS = st.integers(LEAST_TOKENS, 1_500) | st.sampled_from([LEAST_TOKENS, 4_000, MOST_TOKENS])
 WALKED = 25  # hits of a walk
@@ -85,17 +82,19 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         yield Agent(corpus, Scope.everything(), home=HOME)
 
 
-def within(agent: Agent, most: int, tool: str, **sent: object) -> Told:
+def within(agent: Agent, most: int, tool: str, **sent: object) -> ToolResult:
     """What a tool answers, asked past the protocol, which hypothesis would spend its time on."""
-    understood = arguments.understand(tool, TOOLS[tool].arguments, {**sent, "max_tokens": most})
-    answer = tools.RUN[tool](
-        tools.Call(view=View(agent.corpus, Scope.everything()), given=understood, home=HOME)
+    understood = arguments.parse_arguments(
+        tool, TOOLS[tool].arguments, {**sent, "max_tokens": most}
     )
-    told = Told(text=answer.text, values=answer.values, is_error=False)
-    assert max(agent.tokens(told)) <= most
-    if "hits" in told.values:  # whatever the hits hold, each has one header
-        assert len(re.findall(r"^\[\d+\] ", told.text, re.MULTILINE)) == len(told.places)
-    return told
+    answer = tools.RUN[tool](
+        tools.ToolCall(corpus=agent.corpus.scoped(Scope.everything()), given=understood, home=HOME)
+    )
+    result = ToolResult(text=answer.text, values=answer.values, is_error=False)
+    assert max(agent.tokens(result)) <= most
+    if "hits" in result.values:  # whatever the hits hold, each has one header
+        assert len(re.findall(r"^\[\d+\] ", result.text, re.MULTILINE)) == len(result.places)
+    return result
 
 
 @settings(max_examples=8, deadline=None)
@@ -146,7 +145,7 @@ def test_a_line_that_has_no_room_is_cut_and_it_is_said(agent: Agent) -> None:
     answer = agent.call("read", path="one line.txt", max_tokens=300)
     assert (
         answer.values["text"].endswith("[...]")
-        and "line 1 is longer than the answer may be" in answer.text
+        and "note: line 1 is longer than max_tokens and was cut" in answer.text
     )
 
 
@@ -189,6 +188,22 @@ def test_a_long_list_of_projects_comes_in_parts(tmp_path: Path) -> None:
             after = answer.values["after"]
         assert names == [f"project number {number:02}" for number in range(40)]
         assert len(agent.call("list_projects", limit=3).values["projects"]) == 3
+        past = agent.call("list_projects", after=names[-1])
+        assert past.text == "note: no further projects" and past.values["projects"] == []
+
+
+@pytest.mark.parametrize("tool", ["list_projects", "get_response_history"])
+def test_a_row_that_exceeds_the_budget_is_refused(tmp_path: Path, tool: str) -> None:
+    with open_corpus(tmp_path / "long.db") as corpus:
+        corpus.history("GET /" + "number/" * 140, project="notes").append("y")
+        root = tmp_path / "/".join(["deeper"] * 120)
+        root.mkdir(parents=True)
+        (root / "a.md").write_text("tomato", encoding="utf-8")
+        corpus.index(root, project="deep")
+        agent = Agent(corpus, Scope.everything())
+        refused = agent.call(tool, max_tokens=LEAST_TOKENS)
+        assert refused.is_error and "give a larger max_tokens" in refused.text
+        assert not agent.call(tool, max_tokens=MOST_TOKENS).is_error
 
 
 def test_a_long_list_of_streams_comes_in_parts(tmp_path: Path) -> None:
@@ -206,7 +221,9 @@ def test_a_long_list_of_streams_comes_in_parts(tmp_path: Path) -> None:
                 not has_more or f"further streams: offset={len(names)}" in answer.text
             )
         assert names == [f"GET /number/{number:02}" for number in range(40)]
-        assert agent.call("get_response_history", offset=99).text == "no further streams"
+        past = agent.call("get_response_history", offset=99)
+        assert past.text == "note: no further streams"
+        assert past.values["notes"] == ["no further streams"]
 
 
 @pytest.mark.parametrize("most", [LEAST_TOKENS, 4_000])
@@ -257,9 +274,7 @@ def test_nothing_found_in_many_projects_names_a_few_of_them(tmp_path: Path) -> N
 
 
 def test_an_error_has_a_bound_and_keeps_its_end() -> None:
-    text = tools.error_text(
-        InputError(f"there are {'many, ' * 1_000}projects; name one"), Role.READ
-    )
+    text = tools.format_error("input", f"there are {'many, ' * 1_000}projects; name one")
     assert (
         len(text) < 1_100
         and text.startswith("error (input): there are many")
@@ -282,7 +297,7 @@ def test_a_name_that_has_no_room_is_refused_and_not_cut(tmp_path: Path) -> None:
     st.integers(1, 60),
 )
 def test_lines_are_dropped_from_the_ends(rows: list[str], wanted: set[int], most: int) -> None:
-    text, first = fitted(rows, wanted, len, most)
+    text, first = fit_lines(rows, wanted, len, most)
     assert len(text) <= most
     if not text.endswith("[...]") and text:
         assert text == "\n".join(rows[first : first + text.count("\n") + 1])
@@ -290,7 +305,7 @@ def test_lines_are_dropped_from_the_ends(rows: list[str], wanted: set[int], most
 
 @given(st.text(max_size=60), st.integers(0, 80))
 def test_a_text_is_cut_to_what_has_room(text: str, most: int) -> None:
-    cut = clipped(text, len, most)
+    cut = clip(text, len, most)
     assert len(cut) <= most or cut == ""
     assert cut == text or text.startswith(cut.removesuffix(" [...]"))
 
@@ -298,7 +313,7 @@ def test_a_text_is_cut_to_what_has_room(text: str, most: int) -> None:
 def test_a_usual_session_of_an_agent_takes_at_most_6000_tokens_in_both_forms_together(
     tmp_path: Path,
 ) -> None:
-    """On failure: an answer says more than it must; see `showing.py` for what of a hit is shown,
+    """On failure: an answer says more than it must; see `excerpts.py` for what of a hit is shown,
     and `catalogue.py` for how many lines are read.
     """
     with open_corpus(tmp_path / "session.db") as corpus:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from services import serving
-from support import doc, open_corpus, settings_for
+from support import doc, open_corpus, report_missing, settings_for
 
 PACKAGES = (
     "@modelcontextprotocol/inspector@2.12.0 @modelcontextprotocol/conformance@0.2.0-alpha.12 "
@@ -42,9 +42,7 @@ def programs() -> Path:
     folder = os.environ.get("UNSPOOL_TEST_NPM", "")
     found = Path(folder) / "node_modules" / ".bin"
     if not folder or not (found / "node").exists():
-        (pytest.fail if os.environ.get("UNSPOOL_TEST_REQUIRE_NPM") == "1" else pytest.skip)(
-            f"the inspector is not there; {CURE}"
-        )
+        report_missing("npm", f"the inspector is not installed; {CURE}")
     return found
 
 

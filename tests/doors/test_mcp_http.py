@@ -16,7 +16,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 import unspool
-from agents import CURRENT, PREVIOUS, resting, told
+from agents import CURRENT, PREVIOUS, call_tool, count_when_idle
 from monitoring import Collector
 from services import serving
 from support import doc, open_corpus, settings_for, write
@@ -93,25 +93,29 @@ def test_each_key_has_its_tools_and_its_projects(place: Place, mode: str) -> Non
             assert "remember" not in [one.name for one in (await reader.list_tools()).tools]
             names = [one.name for one in (await writer.list_tools()).tools]
             assert "remember" in names and "index" not in names
-            page = await told(reader, "search", query="water")
+            page = await call_tool(reader, "search", query="water")
             assert all(place.startswith("bed") for place in page.places)
             assert (
                 "no project 'house'; there are: garden"
-                in (await told(reader, "search", query="water", project="house")).text
+                in (await call_tool(reader, "search", query="water", project="house")).text
             )
             assert (
                 "continuation_swept"
-                in (await told(writer, "more", continuation=page.values["continuation"])).text
+                in (await call_tool(writer, "more", continuation=page.values["continuation"])).text
             )
             assert (
-                len((await told(reader, "more", continuation=page.values["continuation"])).places)
+                len(
+                    (
+                        await call_tool(reader, "more", continuation=page.values["continuation"])
+                    ).places
+                )
                 == 4
             )
             addresses = [one.uri for one in (await reader.list_resources()).resources]
             assert addresses == [
                 f"unspool://garden/documents/bed{number}.md" for number in range(9)
             ]
-            assert (await told(writer, "remember", text="The owl moved in.")).values[
+            assert (await call_tool(writer, "remember", text="The owl moved in.")).values[
                 "project"
             ] == "house"
 
@@ -123,7 +127,7 @@ def test_calls_at_the_same_time_see_what_their_own_key_may(place: Place) -> None
 
     async def story() -> None:
         async def ask(client: Client, beginning: str, number: int) -> None:
-            found = await told(client, "search", query=f"water {number}", project="*", limit=9)
+            found = await call_tool(client, "search", query=f"water {number}", project="*", limit=9)
             wrong.extend(place for place in found.places if not place.startswith(beginning))
 
         async with (
@@ -143,9 +147,9 @@ def test_calls_at_the_same_time_see_what_their_own_key_may(place: Place) -> None
 def test_the_clients_own_roots_open_nothing_on_the_server(place: Place) -> None:
     async def story() -> None:
         async with connected(place, place.admin, CURRENT) as admin:
-            refused = await told(admin, "index", path="/etc")
+            refused = await call_tool(admin, "index", path="/etc")
             assert refused.is_error and "error (forbidden)" in refused.text
-            done = await told(admin, "index", path=str(place.folder / "n1.md"), project="one")
+            done = await call_tool(admin, "index", path=str(place.folder / "n1.md"), project="one")
             assert done.values["added"] == 1
 
     anyio.run(story)
@@ -169,7 +173,7 @@ def test_progress_is_told_and_who_goes_away_stops_the_work(place: Place, mode: s
                     "index", {"path": str(place.folder), "project": project}, progress_callback=step
                 )
         async with connected(place, place.admin, mode) as admin:
-            return await resting(admin, project)
+            return await count_when_idle(admin, project)
 
     assert anyio.run(story) < FILES
 
@@ -212,13 +216,15 @@ def test_what_the_service_needs_is_told_to_admins_alone(tmp_path: Path) -> None:
             connected(place, place.writer, CURRENT) as writer,
             connected(place, place.admin, CURRENT) as admin,
         ):
-            refused = await told(writer, "remember", text="The owl moved in.")
+            refused = await call_tool(writer, "remember", text="The owl moved in.")
             assert refused.text.startswith(
                 "error (unreachable): something that the service needs does not answer"
             )
             assert (
                 "127.0.0.1"
-                in (await told(admin, "remember", text="The owl moved in.", project="house")).text
+                in (
+                    await call_tool(admin, "remember", text="The owl moved in.", project="house")
+                ).text
             )
 
     model = {
@@ -256,7 +262,7 @@ def test_a_call_is_a_span_of_its_request_with_what_was_done_beside_it(tmp_path: 
 
     async def story(address: str) -> None:
         async with Client(streamable_http_client(f"{address}/mcp"), mode=CURRENT) as client:
-            assert not (await told(client, "search", query="tomatoes")).is_error
+            assert not (await call_tool(client, "search", query="tomatoes")).is_error
 
     with (
         collector.listening() as traces,
@@ -282,8 +288,8 @@ def test_a_call_is_a_span_of_its_request_with_what_was_done_beside_it(tmp_path: 
 def test_calls_are_counted_by_tool_and_outcome(place: Place) -> None:
     async def story() -> None:
         async with connected(place, place.admin, CURRENT) as admin:
-            await told(admin, "related", path="bed1.md", project="garden")
-            await told(admin, "related", path="nowhere.md", project="garden")
+            await call_tool(admin, "related", path="bed1.md", project="garden")
+            await call_tool(admin, "related", path="nowhere.md", project="garden")
 
     anyio.run(story)
     counted = httpx2.get(

@@ -20,7 +20,7 @@ from click.testing import Result
 from test_cli_json import compare
 
 from unspool.interfaces.cli.installing import resolve_launcher
-from unspool.interfaces.cli.mcp import mcp
+from unspool.interfaces.cli.serving import mcp
 from unspool.interfaces.clients import CLIENTS, VARIABLES, McpServer, format_snippet, locate_file
 
 Cli = Callable[..., Result]

@@ -11,13 +11,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 import unspool
-from agents import CURRENT, Agent, Told, told
+from agents import CURRENT, Agent, ToolResult, call_tool
 from support import doc, open_corpus, write
 from unspool.access.scope import Scope
 from unspool.domain.keys import Role
-from unspool.interfaces.mcp import narrowing
-from unspool.interfaces.mcp.server import Caller, Door
-from unspool.views import View
+from unspool.interfaces.mcp.conditions import resolve_languages
+from unspool.interfaces.mcp.server import McpCaller, RequestHandler
 
 CODE = "\n".join(f"def step{number}():\n    return 'retry {number}'\n" for number in range(40))
 
@@ -48,13 +47,13 @@ def corpus(folder: Path) -> Iterator[unspool.Corpus]:
 def local(corpus: unspool.Corpus, scope: Scope, *, home: str = "work") -> Agent:
     """An agent of the user of this machine."""
     agent = Agent(corpus, scope)
-    caller = Caller(
-        view=View(corpus, scope),
+    caller = McpCaller(
+        corpus=corpus.scoped(scope),
         home=lambda: home,
-        confined=lambda _: View(corpus, scope),
+        confine=lambda _: corpus.scoped(scope),
         root_of=corpus.root_of,
     )
-    agent.server = Door(lambda ctx: caller, max_tokens=4000).server()
+    agent.server = RequestHandler(lambda ctx: caller, max_tokens=4000).build_server()
     return agent
 
 
@@ -71,7 +70,7 @@ def test_a_project_that_does_not_exist_is_not_indexed_from_somewhere_else(
         refused = one.call("index", project="typo")
         assert (
             refused.is_error
-            and "error (not_found): no project 'typo'; there are: work; to make it, give the path"
+            and "error (not_found): no project 'typo'; there are: work; to create it, give the path"
             in refused.text
         )
     assert corpus.projects() == ["work"]
@@ -114,10 +113,10 @@ def test_a_server_that_only_reads_understands_paths_of_this_machine(
         f"sqlite:///{folder}/catalog.db",
     ]
 
-    async def ask() -> Told:
+    async def ask() -> ToolResult:
         server = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder / "work")
         async with Client(server, mode=CURRENT) as client:
-            return await told(client, "read", path=f"{folder}/work/docs/guide.md:1-1")
+            return await call_tool(client, "read", path=f"{folder}/work/docs/guide.md:1-1")
 
     assert anyio.run(ask).values["text"] == "# Guide"
 
@@ -196,7 +195,7 @@ def test_languages_are_known_by_their_endings_too(
     ],
 )
 def test_short_names_of_languages(name: str, language: str) -> None:
-    assert narrowing.languages(name)[-1] == language and narrowing.languages(name)[0] == name
+    assert resolve_languages(name)[-1] == language and resolve_languages(name)[0] == name
 
 
 def test_a_folder_of_one_project_is_not_looked_for_in_another(tmp_path: Path) -> None:

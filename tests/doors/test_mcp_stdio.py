@@ -16,7 +16,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, StdioServerParameters
 
-from agents import CURRENT, PREVIOUS, Told, resting, told
+from agents import CURRENT, PREVIOUS, ToolResult, call_tool, count_when_idle
 from support import doc, open_corpus, write
 
 FILES = 2_000  # that take long enough to be indexed to be stopped
@@ -69,8 +69,8 @@ class Running:
         self._portal = portal
         self._client = client
 
-    def call(self, tool: str, /, **arguments: Any) -> Told:
-        return self.run(lambda client: told(client, tool, **arguments))
+    def call(self, tool: str, /, **arguments: Any) -> ToolResult:
+        return self.run(lambda client: call_tool(client, tool, **arguments))
 
     def run(self, story: Callable[[Client], Awaitable[_T]]) -> _T:
         async def told_story() -> _T:
@@ -142,11 +142,11 @@ def test_a_file_can_be_named_as_it_is_called_on_this_machine(agent: Running, pla
 
 
 def test_several_calls_are_answered_at_once(agent: Running) -> None:
-    async def story(client: Client) -> list[Told]:
-        found: list[Told] = []
+    async def story(client: Client) -> list[ToolResult]:
+        found: list[ToolResult] = []
 
         async def one(number: int) -> None:
-            found.append(await told(client, "search", query=f"session {number}"))
+            found.append(await call_tool(client, "search", query=f"session {number}"))
 
         async with anyio.create_task_group() as group:
             for number in range(12):
@@ -195,7 +195,7 @@ def test_a_call_that_is_given_up_stops(agent: Running, place: Path) -> None:
                 )
 
     agent.run(story)
-    assert agent.run(lambda client: resting(client, "large")) < FILES
+    assert agent.run(lambda client: count_when_idle(client, "large")) < FILES
 
 
 def test_the_oldest_protocol_is_spoken_and_stdout_carries_nothing_else(place: Path) -> None:

@@ -1,8 +1,7 @@
-"""The tools of an agent: what it asks for and what it is told."""
+"""The tools of an agent and their answers."""
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator
@@ -24,9 +23,8 @@ from unspool.domain.keys import Role
 from unspool.domain.reports import ProjectStatus
 from unspool.errors import InputError
 from unspool.interfaces.mcp import answers, resources
-from unspool.interfaces.mcp.server import Caller, Door
-from unspool.interfaces.mcp.showing import shorten_hit
-from unspool.views import View
+from unspool.interfaces.mcp.excerpts import shorten_hit
+from unspool.interfaces.mcp.server import McpCaller, RequestHandler
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GARDEN = [
@@ -118,7 +116,9 @@ def test_the_model_is_told_to_stop_when_the_rest_is_hardly_relevant(agent: Agent
     page = replace(
         agent.corpus.search("tomatoes", projects="garden", limit=1), relevance_dropped=True
     )
-    answer = answers.page(page, [shorten_hit(hit, agent.corpus.count_tokens) for hit in page.hits])
+    answer = answers.build_page(
+        page, [shorten_hit(hit, agent.corpus.count_tokens) for hit in page.hits]
+    )
     assert "the rest is hardly relevant" in answer.values["advice"] and answer.text.endswith(
         f"stop: {answer.values['advice']}"
     )
@@ -282,26 +282,25 @@ def test_documents_that_are_not_indexed_yet_are_told_of() -> None:
         documents={Status.INDEXED: 3, Status.PENDING: 2, Status.INDEXING: 1, Status.FAILED: 4},
         chunks=5,
     )
-    told = answers.projects([whole, part])
-    assert told.values["projects"] == [
+    answer = answers.build_projects([whole, part], 2)
+    assert answer.values["projects"] == [
         {"name": "a", "documents": 3, "chunks": 5},
         {"name": "b", "documents": 10, "pending": 3, "failed": 4, "chunks": 5},
     ]
-    assert told.text.splitlines() == [
+    assert answer.text.splitlines() == [
         "a: 3 documents, 5 chunks",
         "b: 10 documents, 5 chunks, 3 not indexed yet, 4 failed",
     ]
 
 
-@pytest.mark.parametrize("part", ["a\x00", "\ud800"])
+@pytest.mark.parametrize("part", ["a\x00", "a%00", "\ud800"])
 def test_a_cursor_with_what_no_database_takes_was_not_given_out_here(
     agent: Agent, part: str
 ) -> None:
-    view = View(agent.corpus, Scope.everything())
-    for pair in ([part, "x"], ["garden", part]):
-        cursor = base64.urlsafe_b64encode(json.dumps(pair).encode()).decode().rstrip("=")
+    view = agent.corpus.scoped(Scope.everything())
+    for cursor in (f"unspool://{part}/documents/x", f"unspool://garden/documents/{part}"):
         with pytest.raises(InputError, match="not given out here"):
-            resources.listed(view, cursor)
+            resources.list_resources(view, cursor)
 
 
 def test_the_usual_calls_of_a_history_neither_overlap_nor_leave_out(agent: Agent) -> None:
@@ -326,7 +325,10 @@ def test_the_usual_calls_of_a_history_neither_overlap_nor_leave_out(agent: Agent
 def test_at_most_ten_responses_are_given_and_it_is_said(agent: Agent) -> None:
     found = agent.call("get_response_history", stream="GET /beds", limit=50)
     assert len(found.values["records"]) == 7
-    assert "limit 50 is out of range, 10 was used (1 to 10)" in found.text and found.values["notes"]
+    assert (
+        "limit 50 is outside of the range from 1 to 10, 10 was used" in found.text
+        and found.values["notes"]
+    )
     assert (
         len(agent.call("get_response_history", stream="GET /beds", limit=0).values["records"]) == 1
     )
@@ -448,9 +450,9 @@ def test_a_bug_is_told_without_its_text(corpus: unspool.Corpus) -> None:
     def home() -> str:
         raise RuntimeError("a secret of somebody")
 
-    caller = Caller(view=View(corpus, Scope.everything()), home=home)
+    caller = McpCaller(corpus=corpus.scoped(Scope.everything()), home=home)
     broken = Agent(corpus, Scope.everything())
-    broken.server = Door(lambda ctx: caller, max_tokens=4000).server()
+    broken.server = RequestHandler(lambda ctx: caller, max_tokens=4000).build_server()
     answer = broken.call("search", query="x")
     assert answer.is_error and answer.text.startswith("error (bug)") and "secret" not in answer.text
 
@@ -458,7 +460,9 @@ def test_a_bug_is_told_without_its_text(corpus: unspool.Corpus) -> None:
 def test_resources_are_listed_page_by_page_and_read(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unspool.interfaces.mcp.resources.listed.__kwdefaults__", {"limit": 5})
+    monkeypatch.setattr(
+        "unspool.interfaces.mcp.resources.list_resources.__kwdefaults__", {"limit": 5}
+    )
 
     async def everything(client: object) -> list[types.Resource]:
         page = await client.list_resources()  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ import json, os, random, signal, sys, time
 task = json.loads(sys.argv[1])
 import unspool
 from unspool.domain.conversations import Conversation, Message
-from unspool.index.embedded import writing
+from unspool.index import follower as writing
 from unspool.embedders import open_embedder
 open_embedder("static").embed_query("warm")
 writing.PAGE, writing.COMMIT_EVERY = 10, 20

@@ -24,7 +24,7 @@ from unspool.sources import extraction, reading
 from unspool.sources.conversations import building, isolation
 from unspool.sources.extraction import extract
 from unspool.sources.folders import scan
-from unspool.sources.pages import page
+from unspool.sources.pages import extract_page
 
 SAMPLES = {
     "wide-cell.docx": attacks.docx_with_wide_cell(),
@@ -86,8 +86,8 @@ def test_a_docx_with_more_xml_than_the_parser_can_hold_is_refused_before_it_is_p
 
 
 def test_a_tag_with_too_many_attributes_stays_source() -> None:
-    assert page(attacks.attributes_html(150_000).decode()) is None
-    assert page(attacks.attributes_html(1_000).decode()) is not None
+    assert extract_page(attacks.attributes_html(150_000).decode()) is None
+    assert extract_page(attacks.attributes_html(1_000).decode()) is not None
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_message_that_is_too_long_is_reported_and_the_others_are_imported(
         )
     )
     assert (report.added, report.messages) == (1, 1)
-    assert [bad.position for bad in report.bad] == ["conversation a#2", "conversation b"]
+    assert [bad.position for bad in report.bad] == ["line 1 message 2", "line 2 message 1"]
 
 
 @pytest.mark.skipif(

@@ -21,7 +21,7 @@ import json, os, random, signal, sys, time
 from pathlib import Path
 task = json.loads(sys.argv[1])
 import unspool
-from unspool.index.embedded import writing
+from unspool.index import follower as writing
 from unspool.embedders import open_embedder
 from unspool.indexing import pipeline
 open_embedder("static").embed_query("warm")

@@ -493,7 +493,7 @@ def test_the_tables_of_another_program_are_left_alone(database: str, table: str,
 
 
 @pytest.mark.parametrize(
-    "table", ["documents", "segments", "words", "word_counts", "word_totals", "vectors_1"]
+    "table", ["documents", "segments", "words", "word_counts", "word_formats", "vectors_1"]
 )
 def test_a_catalog_that_lacks_a_table_is_a_conflict_and_doctor_says_which(
     database: str, table: str, cli: Cli

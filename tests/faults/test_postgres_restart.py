@@ -82,8 +82,11 @@ def holdings(address: str) -> dict[str, list[tuple[object, ...]]]:
         ),
         "vectors": rows(address, "SELECT chunk_id, vector::text FROM vectors_1 ORDER BY 1"),
         "words": rows(address, "SELECT chunk_id, keys, body::text FROM words ORDER BY 1"),
-        "counts": rows(address, "SELECT key, chunks FROM word_counts WHERE chunks > 0 ORDER BY 1"),
-        "totals": rows(address, "SELECT chunks FROM word_totals"),
+        "counts": rows(
+            address,
+            "SELECT key, sum(chunks) FROM word_counts GROUP BY 1 HAVING sum(chunks) > 0 ORDER BY 1",
+        ),
+        "totals": rows(address, "SELECT chunk_count FROM projects"),
         "embeddings": rows(address, "SELECT text_sha, vector FROM embeddings ORDER BY 1"),
     }
 

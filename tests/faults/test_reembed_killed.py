@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,7 +28,6 @@ from support import (
     doc,
     name,
     open_corpus,
-    settings_for,
 )
 
 KILLS, TEXTS = 8, 160
@@ -46,7 +44,7 @@ import json, os, signal, sys, time
 task = json.loads(sys.argv[1])
 sys.path.insert(0, task["tests"])
 import hashing, unspool
-from unspool.index.embedded import writing
+from unspool.index import follower as writing
 from unspool.embedders import open_embedder
 from unspool.indexing import embedding, reembedding
 from unspool.index.postgres import repairing
@@ -225,16 +223,3 @@ def test_whenever_it_is_killed_answers_are_whole_and_the_next_attempt_goes_on(
 def used_in(place: Place) -> str:
     with beside(place) as catalog:
         return str(catalog.rows("SELECT embedder FROM spaces WHERE active")[0][0])
-
-
-@pytest.mark.usefixtures("hashing")
-def test_what_was_left_behind_by_one_who_was_killed_while_dropping_is_removed_by_the_next(
-    catalog_file: Path,
-) -> None:
-    whole = fill(catalog_file, A)
-    used = next(catalog_file.parent.glob("*.derived/p1/vectors-*"))
-    left = shutil.copytree(used, used.with_name("vectors-99"))
-    assert unspool.drop_old(settings=settings_for(catalog_file)) == []
-    assert used.exists() and not left.exists()
-    with open_corpus(catalog_file, embedder=A) as corpus:
-        assert answers(corpus) == whole

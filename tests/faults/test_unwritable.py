@@ -228,7 +228,7 @@ def test_what_is_stored_but_not_in_an_index_that_cannot_be_written_is_found_all_
 def test_a_page_warns_of_what_neither_the_index_nor_memory_holds(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from unspool.index.embedded import store
+    from unspool.index import follower as store
 
     monkeypatch.setattr(store, "TAIL_LIMIT", 2)
     monkeypatch.setattr(store, "LONG_TAIL_LIMIT", 5)

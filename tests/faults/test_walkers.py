@@ -19,9 +19,9 @@ from unspool.catalog import Catalog, projects
 from unspool.catalog.windows import WindowStore
 from unspool.domain.queries import Page, Served
 from unspool.embedders.base import Embedder
+from unspool.index.indexes import open_indexes
 from unspool.index.options import VectorOptions
 from unspool.index.ports import Vectors
-from unspool.index.stores import open_store
 from unspool.search.engine import SearchEngine
 from unspool.search.options import SearchOptions
 from unspool.search.queries import QueryCache
@@ -144,8 +144,10 @@ def test_walks_go_on_while_threads_write(database: Place) -> None:
                 page = page.more()
                 assert page.hits or page.continuation is None
                 shown += [hit.chunk.path for hit in page.hits]
-            assert len(shown) == len(set(shown))
-            assert set(shown) >= {f"{name(number)}.txt" for number in range(1, 300, 2)}
+            # a document that was deleted and put again is another document
+            kept = [path for path in shown if path != "comes.txt"]
+            assert len(kept) == len(set(kept))
+            assert set(kept) >= {f"{name(number)}.txt" for number in range(1, 300, 2)}
 
     with open_corpus(database) as corpus, ThreadPoolExecutor(7) as pool:
         writer = pool.submit(churn)
@@ -243,8 +245,8 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
     catalog = Catalog.open(address_of(shelf))
     with open_corpus(shelf) as corpus:
         embedder = Slow(corpus._resources.session.embedder)
-        space_id = corpus._resources.session.store.space_id
-    store = open_store(
+        space_id = corpus._resources.session.indexes.space_id
+    store = open_indexes(
         catalog,
         space_id=space_id,
         space=f"{embedder.name}@{embedder.revision}",
@@ -256,7 +258,7 @@ def test_the_parts_of_a_page_never_take_longer_than_the_whole(shelf: Place) -> N
     def open_engine(windows: WindowStore) -> SearchEngine:
         return SearchEngine(
             catalog=catalog,
-            store=store,
+            indexes=store,
             embedder=embedder,
             windows=windows,
             queries=QueryCache(embedder, None, size=0, lifetime_s=100),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, events
+from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, parse_events
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from unspool.answering.events import MAX_EVENT_BYTES, TooLongError, events
     ],
 )
 def test_the_data_of_each_event(data: bytes, wanted: list[str]) -> None:
-    assert list(events([data])) == wanted
+    assert list(parse_events([data])) == wanted
 
 
 @given(
@@ -47,15 +47,17 @@ def test_however_the_bytes_are_cut_the_events_are_the_same(
     whole = b"".join(b"data: " + text.encode("utf-8", "replace") + end + end for text in texts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     places = [0, *cuts, len(whole)]
-    assert list(events(whole[a:b] for a, b in pairwise(places))) == list(events([whole]))
+    assert list(parse_events(whole[a:b] for a, b in pairwise(places))) == list(
+        parse_events([whole])
+    )
 
 
 def test_a_mark_before_the_first_event_may_be_cut_too() -> None:
-    assert list(events([b"\xef", b"\xbb", b"\xbf", b"da", b"ta: a\n\n"])) == ["a"]
+    assert list(parse_events([b"\xef", b"\xbb", b"\xbf", b"da", b"ta: a\n\n"])) == ["a"]
 
 
 def test_an_event_without_an_end_is_not_kept() -> None:
     with pytest.raises(TooLongError):
-        list(events([b"data: ", *[b"x" * 100_000] * (MAX_EVENT_BYTES // 100_000 + 1)]))
+        list(parse_events([b"data: ", *[b"x" * 100_000] * (MAX_EVENT_BYTES // 100_000 + 1)]))
     with pytest.raises(TooLongError):
-        list(events([b"data: x\n" * (MAX_EVENT_BYTES // 7 + 2)]))
+        list(parse_events([b"data: x\n" * (MAX_EVENT_BYTES // 7 + 2)]))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unspool.answering.prompt import MAX_REMINDER, Prompt, prompt, search_text
+from unspool.answering.prompt import MAX_REMINDER, Prompt, build_prompt, build_query
 from unspool.domain.conversations import AuthorKind, Message
 from unspool.domain.documents import Chunk, Lines
 from unspool.domain.queries import MAX_QUERY_CHARACTERS, Form, Hit, Origin, Said, Snippet
@@ -60,7 +60,7 @@ def hit(
 def made(
     question: str, hits: list[Hit], turns: list[Message] | None = None, *, budget: int = 6000
 ) -> Prompt:
-    return prompt(question, hits, turns or [], budget=budget, count_tokens=words, nonce=NONCE)
+    return build_prompt(question, hits, turns or [], budget=budget, count_tokens=words, nonce=NONCE)
 
 
 def user(found: Prompt) -> str:
@@ -274,7 +274,7 @@ def test_the_budget_holds_whatever_is_shown(texts: list[str], said: list[str], b
         return (len(text) + 3) // 4 + text.count("\n>")
 
     try:
-        found = prompt(
+        found = build_prompt(
             "Why?",
             [hit(text) for text in texts],
             [Message(text=text) for text in said],
@@ -292,14 +292,14 @@ def test_the_budget_holds_whatever_is_shown(texts: list[str], said: list[str], b
 
 
 def test_a_question_in_a_conversation_is_searched_with_what_its_user_said_before() -> None:
-    assert search_text("And then?") == "And then?"
+    assert build_query("And then?") == "And then?"
     turns = [
         Message(text="How do backups run? " + "x" * 900),
         Message(text="Nightly.", kind=AuthorKind.ASSISTANT),
     ]
-    assert search_text("And then?", turns) == "And then?\n" + turns[0].text[:MAX_REMINDER]
+    assert build_query("And then?", turns) == "And then?\n" + turns[0].text[:MAX_REMINDER]
     assert (
-        search_text("And then?", [Message(text="Nightly.", kind=AuthorKind.ASSISTANT)])
+        build_query("And then?", [Message(text="Nightly.", kind=AuthorKind.ASSISTANT)])
         == "And then?"
     )
 
@@ -315,5 +315,5 @@ def test_a_question_in_a_conversation_is_searched_with_what_its_user_said_before
 )
 def test_a_question_that_can_be_searched_for_can_be_asked_in_a_conversation(length: int) -> None:
     question = "a" * length
-    found = search_text(question, [Message(text="b" * 1000)])
+    found = build_query(question, [Message(text="b" * 1000)])
     assert found.startswith(question) and len(found) <= MAX_QUERY_CHARACTERS

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.catalog.documents import DocumentState
-from unspool.domain.documents import Origin, Status
+from unspool.domain.documents import DocumentOrigin, Status
+from unspool.domain.prepared import SkippedFile
 from unspool.domain.reports import Skip
 from unspool.indexing.changes import RunPlan, plan_run
 from unspool.sources.folders import Found
@@ -28,7 +29,7 @@ def state(
     status: Status = Status.INDEXED,
     recipe: str = RECIPE,
     run: int | None = None,
-    origin: Origin = Origin.FILE,
+    origin: DocumentOrigin = DocumentOrigin.FILE,
 ) -> DocumentState:
     return DocumentState(
         id=abs(hash(path)),
@@ -48,7 +49,7 @@ def case(changes: RunPlan) -> str:
         "new": len(changes.new),
         "look": len(changes.suspect),
         "same": changes.unchanged,
-        "busy": len(changes.busy),
+        "busy": changes.busy,
         "gone": len(changes.removed),
         "skip": len(changes.skips),
     }
@@ -78,14 +79,14 @@ def case(changes: RunPlan) -> str:
         (None, state(status=Status.FAILED), "gone"),
         (None, state(status=Status.INDEXING, run=6), "gone"),
         (None, state(status=Status.INDEXING, run=7), "kept"),
-        (None, state(origin=Origin.TEXT), "kept"),
-        (found(), state(origin=Origin.TEXT), "same"),
-        (found(size=11), state(origin=Origin.TEXT), "look"),
+        (None, state(origin=DocumentOrigin.TEXT), "kept"),
+        (found(), state(origin=DocumentOrigin.TEXT), "same"),
+        (found(size=11), state(origin=DocumentOrigin.TEXT), "look"),
     ],
 )
 def test_the_decision_tree(file: Found | None, known: DocumentState | None, expected: str) -> None:
     changes = plan_run(
-        [file] if file else [], {known.path: known} if known else {}, recipe=RECIPE, live_runs=LIVE
+        [file] if file else [], [known] if known else [], recipe=RECIPE, live_runs=LIVE
     )
     assert case(changes) == expected
 
@@ -105,7 +106,7 @@ def test_the_decision_tree(file: Found | None, known: DocumentState | None, expe
 def test_a_fingerprint_is_trusted_only_if_the_document_was_once_finished_and_cut_the_same_way(
     known: DocumentState, trusted: str
 ) -> None:
-    changes = plan_run([found()], {known.path: known}, recipe=RECIPE, live_runs=LIVE)
+    changes = plan_run([found()], [known], recipe=RECIPE, live_runs=LIVE)
     assert [work.known_sha for work in changes.suspect] == [trusted]
 
 
@@ -118,10 +119,10 @@ def test_a_file_that_was_looked_into_and_left_out_is_not_read_again_until_it_cha
     skip = Skip(path="a.py", reason="binary")
     changes = plan_run(
         [found(size=size, modified=modified)],
-        {},
+        [],
         recipe=RECIPE,
         live_runs=LIVE,
-        known_skips={"a.py": (10, 100, skip)},
+        known_skips=[SkippedFile(skip=skip, size_bytes=10, modified_ns=100)],
     )
     assert case(changes) == expected
     assert changes.skips == ([skip] if expected == "skip" else [])
@@ -142,7 +143,7 @@ def test_what_lies_in_a_folder_that_could_not_be_listed_is_kept(
     unread: list[str], kept: list[str]
 ) -> None:
     known = {path: state(path) for path in ("src/a.py", "src/deep/b.py", "srcs.py")}
-    changes = plan_run([], known, recipe=RECIPE, live_runs=LIVE, unread=unread)
+    changes = plan_run([], known.values(), recipe=RECIPE, live_runs=LIVE, unread=unread)
     assert sorted(set(known) - {one.path for one in changes.removed}) == kept
 
 
@@ -172,26 +173,26 @@ def test_every_file_and_every_document_ends_in_exactly_one_case(
         path: state(path, size=row[0], modified=row[1], status=row[2], recipe=row[3], run=row[4])
         for path, row in in_catalog.items()
     }
-    known_skips = {
-        path: (size, modified, Skip(path=path, reason="binary"))
+    known_skips = [
+        SkippedFile(skip=Skip(path=path, reason="binary"), size_bytes=size, modified_ns=modified)
         for path, (size, modified) in left_out.items()
-    }
+    ]
     changes = plan_run(
-        here, known, recipe=RECIPE, live_runs=LIVE, unread=unread, known_skips=known_skips
+        here, known.values(), recipe=RECIPE, live_runs=LIVE, unread=unread, known_skips=known_skips
     )
     named = [
         *(work.found.path for work in changes.new),
         *(work.found.path for work in changes.suspect),
-        *changes.busy,
         *(skip.path for skip in changes.skips),
     ]
     removed = {one.path for one in changes.removed}
     assert len(named) == len(set(named))
     assert set(named) <= set(on_disk)
-    assert len(named) + changes.unchanged == len(on_disk)
+    assert len(named) + changes.unchanged + changes.busy == len(on_disk)
     assert removed <= set(known) - set(on_disk)
     assert all(work.found.path not in known for work in changes.new)
-    assert all(work.found.path in known for work in changes.suspect)
+    assert {work.found.path: known[work.found.path] for work in changes.suspect} == changes.known
+    assert set(changes.outdated) & set(on_disk) <= set(known)
     if not unread:
         assert removed == {
             path

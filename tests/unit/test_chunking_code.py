@@ -399,7 +399,7 @@ def test_symbols_carry_the_name_of_what_encloses_or_owns_them(language: str, sym
     text = SNIPPETS[language][0]
     tree = syntax.parse(text, language)
     assert tree is not None
-    assert symbol in [definition.symbol for definition in syntax.definitions(tree, language)]
+    assert symbol in [definition.symbol for definition in syntax.find_definitions(tree, language)]
 
 
 def method(name: str, lines: int = 4) -> str:

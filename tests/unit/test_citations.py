@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from unspool.answering.citations import MAX_LENGTH, Citations, without
+from unspool.answering.citations import MAX_LENGTH, Citations, remove_citations
 
 quick = settings(max_examples=400, deadline=None)
 
@@ -86,7 +86,7 @@ def test_what_is_left_does_not_become_a_citation() -> None:
 
 
 def test_nothing_is_a_citation_where_nothing_was_shown() -> None:
-    assert without("It is so [1], and so [2, 3]. `a[1]`") == "It is so, and so. `a[1]`"
+    assert remove_citations("It is so [1], and so [2, 3]. `a[1]`") == "It is so, and so. `a[1]`"
 
 
 def test_no_more_is_held_back_than_could_be_a_citation() -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,7 +29,9 @@ from unspool import (
     errors,
 )
 from unspool.domain.documents import MAX_NAME_LENGTH, storable
+from unspool.domain.history import StreamStatus
 from unspool.domain.jobs import Job, JobState
+from unspool.domain.queries import Hit
 from unspool.errors import (
     AddressError,
     ConfigError,
@@ -50,10 +53,9 @@ needed("httpx2", "pip install 'unspool[client]'")
 
 import httpx2  # noqa: E402
 
-from unspool.client import RemoteConversations, calls, indexing  # noqa: E402
-from unspool.client.call import Call, encode_json  # noqa: E402
-from unspool.client.preferences import Preferences  # noqa: E402
-from unspool.client.sending import Sender  # noqa: E402
+from unspool.client import RemoteConversations, RemoteHistory, indexing  # noqa: E402
+from unspool.client.call import Call, delete, encode_json, get, in_project  # noqa: E402
+from unspool.client.corpus import read_preferences  # noqa: E402
 from unspool.client.service import Service  # noqa: E402
 
 KEY = "unspool_0123456789ab_" + "k" * 43
@@ -62,6 +64,10 @@ PLACE = "http://127.0.0.1:8765"
 
 def service(address: str = PLACE, key: str = KEY) -> Service:
     return Service(address, key=key, request_s=30, answer_s=120)
+
+
+def address_of(call: Call[Any], address: str = PLACE) -> str:
+    return str(service(address).build_request(call)["url"])
 
 
 def answer(status: int, body: Any = None, **headers: str) -> httpx2.Response:
@@ -95,14 +101,9 @@ PATHS = st.one_of(
 
 @given(project=PROJECTS, path=PATHS)
 def test_a_name_is_one_part_of_the_address_whatever_it_holds(project: str, path: str) -> None:
-    for call, further in (
-        (calls.read(project, path, first=1, last=None), ["documents", path]),
-        (
-            calls.append_messages(project, path, [Message(text="x")]),
-            ["conversations", path, "messages"],
-        ),
-    ):
-        sent = httpx2.URL(service().url(call)).raw_path.decode("ascii").partition("?")[0]
+    for further in (["documents", path], ["conversations", path, "messages"]):
+        call = get(in_project(project, *further), object, first=1)
+        sent = httpx2.URL(address_of(call)).raw_path.decode("ascii").partition("?")[0]
         assert [unquote(part) for part in sent.split("/")] == [
             "",
             "v1",
@@ -114,8 +115,8 @@ def test_a_name_is_one_part_of_the_address_whatever_it_holds(project: str, path:
 
 @given(after=PATHS)
 def test_what_follows_the_question_mark_arrives_as_it_was(after: str) -> None:
-    call = calls.documents("p", status=None, after=after, limit=7)
-    query = httpx2.URL(service().url(call)).query.decode("ascii")
+    call = get(in_project("p", "documents"), list, status=None, after=after, limit=7)
+    query = httpx2.URL(address_of(call)).query.decode("ascii")
     assert parse_qs(query, keep_blank_values=True, strict_parsing=True) == {
         "after": [after],
         "limit": ["7"],
@@ -150,7 +151,8 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(address: str) ->
 
 
 def test_a_service_may_stand_below_a_path() -> None:
-    assert service("https://host/unspool/").url(calls.stores()) == "https://host/unspool/v1/stores"
+    call = get("/v1/stores", list)
+    assert address_of(call, "https://host/unspool/") == "https://host/unspool/v1/stores"
 
 
 @pytest.mark.parametrize("key", ["half of a", "key\nX-More: 1", "schlüssel"])
@@ -250,24 +252,23 @@ def test_an_answer_of_somebody_else_is_told_from_one_of_a_service(
 
 
 def test_a_redirection_is_not_followed() -> None:
-    assert "elsewhere" in str(service().error_of(answer(301, b"", location="http://example.org")))
+    assert "redirects" in str(service().error_of(answer(301, b"", location="http://example.org")))
 
 
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"hits": 7}', b'{"hits": [{}]}', b"[" * 100_000]
 )
 def test_what_cannot_be_read_is_an_error_that_says_so(body: bytes) -> None:
-    call = calls.nearest(Preferences(), [1.0], k=1, projects=None, where=None)
+    call = get("/v1/nearest", list[Hit], "hits")
     with pytest.raises(ServiceError, match="cannot be read"):
-        service().value(call, answer(200, body))
+        service().parse_response(call, answer(200, body))
 
 
 def test_keys_of_a_newer_service_are_left_out() -> None:
     status = {"project": "p", "stream": "s", "records": 1, "newest": None, "colour": "red"}
-    assert (
-        service().value(calls.streams("p"), answer(200, {"streams": [status], "more": 1}))[0].stream
-        == "s"
-    )
+    streams = get("/v1/streams", list[StreamStatus], "streams")
+    found = service().parse_response(streams, answer(200, {"streams": [status], "more": 1}))
+    assert found[0].stream == "s"
     report = dict.fromkeys(
         (
             "added",
@@ -291,51 +292,77 @@ def test_keys_of_a_newer_service_are_left_out() -> None:
         "failures": [],
         "warnings": [],
     }
-    assert (
-        service().value(calls.put([Document(path="x", text="")]), answer(200, body)).masked[0].line
-        == 1
-    )
+    put = get("/v1/documents", IndexReport)
+    assert service().parse_response(put, answer(200, body)).masked[0].line == 1
 
 
 # Again
 
 
+SAFE, UNSAFE = get("/v1/projects", list), delete("/v1/projects/p", dict)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "repeated"),
     [
-        (calls.status(), UnreachableError("away"), True),
-        (calls.status(), ThrottledError("slow", retry_after=2), True),
-        (calls.status(), ThrottledError("slow", retry_after=60), False),
-        (calls.status(), ServiceTimeoutError("late"), False),
-        (calls.status(), OverdueError("late"), False),
-        (calls.status(), NotFoundError("none"), False),
-        (calls.forget("p", "x"), UnreachableError("away"), False),
-        (calls.forget("p", "x"), ThrottledError("slow", retry_after=2), True),
-        (
-            calls.append_messages("p", "x", [Message(text="a", id="1")]),
-            UnreachableError("away"),
-            True,
-        ),
-        (calls.append_messages("p", "x", [Message(text="a")]), UnreachableError("away"), False),
-        (calls.put([Document(path="x", text="")]), UnreachableError("away"), True),
-        (calls.put([Document(path="x", text="", version=3)]), UnreachableError("away"), False),
+        (SAFE, UnreachableError("away"), True),
+        (SAFE, ThrottledError("slow", retry_after=2), True),
+        (SAFE, ThrottledError("slow", retry_after=60), False),
+        (SAFE, ServiceTimeoutError("late"), False),
+        (SAFE, OverdueError("late"), False),
+        (SAFE, NotFoundError("none"), False),
+        (UNSAFE, UnreachableError("away"), False),
+        (UNSAFE, ThrottledError("slow", retry_after=2), True),
     ],
 )
 def test_a_call_is_made_again_where_that_may_help_and_does_no_harm(
     call: Call[Any], error: UnspoolError, repeated: bool
 ) -> None:
-    assert (service().pause(call, error, 1) is not None) == repeated
-    assert service().pause(call, error, 4) is None
+    assert (service().choose_pause(call, error, 1) is not None) == repeated
+    assert service().choose_pause(call, error, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("work", "repeats"),
+    [
+        (
+            lambda sender: indexing.put_documents(sender, [Document(path="x", text="")], most=9),
+            True,
+        ),
+        (
+            lambda sender: indexing.put_documents(
+                sender, [Document(path="x", text="", version=3)], most=9
+            ),
+            False,
+        ),
+        (lambda sender: talks(sender).append("x", Message(text="a", id="1")), True),
+        (lambda sender: talks(sender).append("x", Message(text="a")), False),
+        (lambda sender: talks(sender).get("x"), True),
+        (lambda sender: talks(sender).delete("x"), False),
+        (lambda sender: RemoteHistory(sender, "s", project="p").append("x"), False),
+        (lambda sender: RemoteHistory(sender, "s", project="p").prune(), True),
+    ],
+)
+def test_a_call_repeats_only_where_the_second_one_changes_nothing(
+    work: Callable[[Service], Any], repeats: bool
+) -> None:
+    calls: list[Call[Any]] = []
+    play(lambda call: calls.append(call), work)
+    assert [call.repeats for call in calls] == [repeats]
+
+
+def talks(sender: Service) -> RemoteConversations:
+    return RemoteConversations(sender, "p", most=10**9)
 
 
 # Several calls
 
 
-class ScriptedSender(Sender):
-    """A sender whose calls a function answers; an exception that it returns is raised."""
+class ScriptedService(Service):
+    """A service whose calls a function answers; an exception that it returns is raised."""
 
     def __init__(self, reply: Callable[[Call[Any]], Any]) -> None:
-        super().__init__(service())
+        super().__init__(PLACE, key=KEY, request_s=30, answer_s=120)
         self.sent: list[str] = []
         self._reply = reply
 
@@ -347,14 +374,18 @@ class ScriptedSender(Sender):
         return given
 
 
+def body_of(call: Call[Any]) -> Any:
+    return json.loads(call.content or b"{}")
+
+
 def play(
     reply: Callable[[Call[Any]], Any], work: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> tuple[list[str], Any]:
-    """Run a function with a scripted sender.
+    """Run a function with a scripted service.
 
     Returns what was sent, and the result or the exception.
     """
-    sender = ScriptedSender(reply)
+    sender = ScriptedService(reply)
     try:
         return sender.sent, work(sender, *args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - it is what the function ended with
@@ -365,7 +396,7 @@ def play(
 
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "FIRST_LOOK_S", 0.0)
+    monkeypatch.setattr(indexing, "FIRST_PAUSE_S", 0.0)
 
 
 def job(state: JobState, *, done: int = 0, **more: Any) -> Job:
@@ -461,9 +492,8 @@ def test_documents_are_sent_in_as_few_requests_as_there_can_be() -> None:
     most = 1_000
 
     def reply(call: Call[Any]) -> Any:
-        assert call.body is not None
-        assert len(call.content() or b"") <= most + 50
-        sizes.append(len(call.body["documents"]))
+        assert len(call.content or b"") <= most + 50
+        sizes.append(len(body_of(call)["documents"]))
         return IndexReport(project="p", added=sizes[-1], seconds=0.1, warnings=("slow",))
 
     sent, end = play(reply, indexing.put_documents, _documents(12), most=most)
@@ -477,8 +507,7 @@ def test_documents_are_sent_in_as_few_requests_as_there_can_be() -> None:
 
 def test_a_service_that_takes_less_at_once_is_sent_halves() -> None:
     def reply(call: Call[Any]) -> Any:
-        assert call.body is not None
-        count = len(call.body["documents"])
+        count = len(body_of(call)["documents"])
         return IndexReport(project="p", added=count) if count <= 2 else TooLargeError("too much")
 
     sent, end = play(reply, indexing.put_documents, _documents(5), most=10**9)
@@ -502,8 +531,7 @@ def test_a_conversation_that_is_refused_does_not_keep_the_others_out(tmp_path: P
     (tmp_path / "export.jsonl").write_text("\n".join(lines))
 
     def reply(call: Call[Any]) -> Any:
-        assert call.body is not None
-        ids = [one["id"] for one in call.body["conversations"]]
+        ids = [one["id"] for one in body_of(call)["conversations"]]
         return (
             InputError("not this one")
             if "c5" in ids
@@ -543,7 +571,7 @@ def test_a_project_without_a_name_is_called_after_its_folder() -> None:
         def reply(call: Call[Any]) -> Any:
             if call.method == "GET":
                 return known
-            found.append((call.path.split("/")[3], (call.body or {})["source"]))
+            found.append((call.target.split("/")[3], body_of(call)["source"]))
             return job(JobState.DONE, report=REPORT)
 
         _, end = play(reply, indexing.index_source, source, project=None, ref="", on_progress=None)
@@ -560,12 +588,39 @@ def test_a_project_without_a_name_is_called_after_its_folder() -> None:
 
 
 def test_only_settings_that_somebody_has_set_are_sent(tmp_path: Path) -> None:
-    assert Preferences.of(Settings.load(environment={}, folder=tmp_path)) == Preferences()
+    assert read_preferences(Settings.load(environment={}, folder=tmp_path)) == {}
     given = Settings.load(
         environment={"UNSPOOL_LIMIT": "10", "UNSPOOL_PROJECT": "p"}, folder=tmp_path
     )
-    assert Preferences.of(given) == Preferences(limit=10, project="p")
-    assert Preferences.of(Settings.of(max_tokens=5)) == Preferences(max_tokens=5)
+    assert read_preferences(given) == {"limit": 10, "project": "p"}
+    assert read_preferences(Settings.of(max_tokens=5)) == {"max_tokens": 5}
+
+
+def test_values_of_python_are_sent_as_json_has_them() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    local = noon.astimezone(timezone(timedelta(hours=1, seconds=20)))
+    sent = encode_json(
+        [
+            Document(project="p", path="x", text="y", modified=local, metadata={"n": 1}),
+            Conversation(id="c", messages=[Message(text="z", at=noon)]),
+            {"any": {"a"}, "since": date(2026, 3, 1)},
+            np.array([0.5, 1], dtype=np.float32),
+            [np.float32(0.25)],
+        ]
+    )
+    message = {"text": "z", "author": "", "kind": "user", "at": noon.isoformat(), "id": ""}
+    document, conversation, *rest = json.loads(sent)
+    assert document == {
+        "path": "x",
+        "text": "y",
+        "title": "",
+        "language": "",
+        "modified": noon.isoformat(),
+        "metadata": {"n": 1},
+    }
+    assert conversation["messages"] == [message]
+    assert "project" not in conversation
+    assert rest == [{"any": ["a"], "since": "2026-03-01"}, [0.5, 1], [0.25]]
 
 
 def test_what_no_json_takes_is_refused_before_it_is_sent() -> None:

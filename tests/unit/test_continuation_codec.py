@@ -140,7 +140,7 @@ SIGNER = Signer(key=b"secret", catalog="mine", caller="ann", lifetime_s=100, now
 WHERE = {"path": "a*"}
 REQUEST = SearchRequest(
     plan=make_plan("walrus", alpha=0.4, limit=10, depth=200),
-    projects=(ProjectVersion(1, "notes", 3),),
+    projects=(ProjectVersion(1, "notes", 3, 5),),
     limit=10,
     depth=200,
     where=WHERE,
@@ -193,7 +193,7 @@ def test_a_signed_one_of_a_long_walk_can_be_followed_or_is_not_given_out() -> No
     for size in range(500, 7000, 500):
         at = Cursor(position=size, number=7, shown=size)
         text = SignedWindow(SIGNER, REQUEST, segment(size + 100)).make_continuation(at)
-        assert text is not None or size > 2000
+        assert text is not None or size > 1500
         assert text is None or SignedWindow.resume(SIGNER, text, space_id=7)[1] == at
 
 

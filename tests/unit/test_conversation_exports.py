@@ -11,14 +11,13 @@ import pytest
 import exports
 from unspool.domain.conversations import AuthorKind
 from unspool.errors import InputError
-from unspool.sources import conversations
-from unspool.sources.conversations import Format
+from unspool.sources.conversations.detection import Format
 
 
 def test_chatgpt_gives_the_branch_that_was_read_last(tmp_path: Path) -> None:
     path = exports.written(tmp_path / "anything.txt", [exports.chatgpt()])
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect_format(path) is Format.JSON
+    assert exports.detect_format(path) is Format.JSON
     assert exports.texts(talk) == [("user", "Which knot holds best?"), ("assistant", "A bowline.")]
     assert (talk.id, talk.title, talk.url, talk.project) == (
         "6f1c",
@@ -130,7 +129,7 @@ def test_chatgpt_archives_with_several_files(tmp_path: Path) -> None:
     )
     counts: Counter[str] = Counter()
     talks, bad = exports.read(path, counts)
-    assert conversations.detect_format(path) is Format.JSON
+    assert exports.detect_format(path) is Format.JSON
     assert [talk.id for talk in talks] == ["one", "two"]
     assert counts["duplicates"] == 1
     assert [one.position for one in bad] == ["conversations-001.json conversation 3"]
@@ -141,7 +140,7 @@ def test_an_unpacked_archive_is_read_like_the_archive(tmp_path: Path) -> None:
     exports.written(tmp_path / "export" / "users.json", [{"uuid": "x"}])
     ((talk,), _) = exports.read(tmp_path / "export")
     assert talk.title == "The lake"
-    assert conversations.detect_format(tmp_path / "export") is Format.JSON
+    assert exports.detect_format(tmp_path / "export") is Format.JSON
 
 
 def test_claude_gives_text_and_tools_but_no_thoughts(tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_claude_gives_text_and_tools_but_no_thoughts(tmp_path: Path) -> None:
         {"conversations.json": [exports.claude()], "users.json": [], "projects.json": []},
     )
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect_format(path) is Format.JSON
+    assert exports.detect_format(path) is Format.JSON
     assert exports.texts(talk) == [
         ("user", "How deep is the lake?"),
         ("web_search", "web_search: lake depth"),
@@ -206,7 +205,7 @@ def test_claude_messages_without_blocks_and_with_files_alone(tmp_path: Path) -> 
     assert [one.position for one in bad] == ["conversation 1 message 4"]
 
 
-def test_conversations_in_which_nothing_was_said_are_counted(tmp_path: Path) -> None:
+def test_conversations_without_messages_are_left_out(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     talks, bad = exports.read(
         exports.written(
@@ -215,7 +214,7 @@ def test_conversations_in_which_nothing_was_said_are_counted(tmp_path: Path) -> 
         counts,
     )
     assert [talk.id for talk in talks] == ["y"]
-    assert counts["empty"] == 1
+    assert counts["duplicates"] == 0
     assert bad == []
 
 
@@ -232,7 +231,7 @@ def test_slack_gives_a_conversation_for_each_channel_and_day(tmp_path: Path, for
             {prefix + name: value for name, value in exports.slack_files().items()},
         )
     talks, bad = exports.read(path)
-    assert conversations.detect_format(path) is Format.SLACK
+    assert exports.detect_format(path) is Format.SLACK
     assert bad == []
     assert [(talk.id, talk.title) for talk in talks] == [
         ("D9/2026-01-05", "Ann, Bob Baker 2026-01-05"),
@@ -396,4 +395,46 @@ def test_names_with_tricks_in_an_archive_are_no_days(tmp_path: Path) -> None:
 def test_a_folder_that_is_no_export_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("hello")
     with pytest.raises(InputError, match="holds no conversations"):
-        conversations.detect_format(tmp_path)
+        exports.detect_format(tmp_path)
+
+
+def test_blank_blocks_of_claude_give_way_to_the_text(tmp_path: Path) -> None:
+    said = [
+        {"sender": "human", "text": "Ahoy", "content": [{"type": "text", "text": blank}]}
+        for blank in ("", None)
+    ]
+    (talk,), bad = exports.read(
+        exports.written(tmp_path / "c.json", [exports.claude(chat_messages=said)])
+    )
+    assert exports.texts(talk) == [("user", "Ahoy")] * 2
+    assert bad == []
+
+
+def test_empty_answers_and_calls_of_tools_are_left_out(tmp_path: Path) -> None:
+    conversation = exports.chatgpt(current_node="c")
+    conversation["mapping"] |= {
+        "a": exports.node("a", "new", "tool", "", name="browser"),
+        "b": exports.node("b", "a", "assistant", "", recipient="python"),
+        "c": exports.node("c", "b", "tool", {"content_type": "computer_output"}, name="computer"),
+    }
+    (talk,), bad = exports.read(exports.written(tmp_path / "c.json", [conversation]))
+    assert exports.texts(talk) == [
+        ("user", "Which knot holds best?"),
+        ("assistant", "A bowline."),
+        ("computer", "[image]"),
+    ]
+    assert bad == []
+
+
+def test_a_slack_member_with_half_a_character_in_the_id_is_named(tmp_path: Path) -> None:
+    files = exports.slack_files() | {"dms.json": [{"id": "D9", "members": ["U1", "x\udc80y"]}]}
+    talks, bad = exports.read(exports.zipped(tmp_path / "export.zip", files))
+    assert "Ann, x\ufffdy 2026-01-05" in [talk.title for talk in talks]
+    assert bad == []
+
+
+@pytest.mark.parametrize("record", [{"messages": {}}, {"chat_messages": {}}])
+def test_messages_that_are_no_list_are_reported(tmp_path: Path, record: dict[str, object]) -> None:
+    talks, bad = exports.read(exports.lines(tmp_path / "c.jsonl", record))
+    assert talks == []
+    assert [one.reason for one in bad] == ["its messages are an object; give a list"]

@@ -16,7 +16,8 @@ import exports
 from unspool.domain.conversations import Conversation
 from unspool.errors import InputError, NotFoundError
 from unspool.sources import conversations
-from unspool.sources.conversations import Format, loading, opening, streams
+from unspool.sources.conversations import loading, opening, streams
+from unspool.sources.conversations.detection import Format
 
 PLAIN = [{"id": name, "messages": [{"role": "user", "text": f"é {name}"}]} for name in "abc"]
 SAMPLES = {
@@ -87,7 +88,7 @@ def test_a_damaged_member_is_reported_and_the_others_are_read(tmp_path: Path) ->
 def test_an_empty_file_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "c.json").write_bytes(content)
     with pytest.raises(InputError, match="is empty"):
-        conversations.detect_format(tmp_path / "c.json")
+        exports.detect_format(tmp_path / "c.json")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_binary_file_is_told(tmp_path: Path, content: bytes) -> None:
 def test_a_file_that_is_no_conversations_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / "c.json").write_text(content)
     with pytest.raises(InputError, match="no conversations"):
-        conversations.detect_format(tmp_path / "c.json")
+        exports.detect_format(tmp_path / "c.json")
 
 
 def test_an_export_without_conversations_is_read_as_none(tmp_path: Path) -> None:
@@ -127,16 +128,16 @@ def test_an_export_without_conversations_is_read_as_none(tmp_path: Path) -> None
 
 def test_what_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such file"):
-        conversations.detect_format(tmp_path / "missing.json")
+        exports.detect_format(tmp_path / "missing.json")
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError) as raised:
-        conversations.detect_format(tmp_path / "pipe")
+        exports.detect_format(tmp_path / "pipe")
     assert (
         str(raised.value)
         == f"{tmp_path / 'pipe'} is neither a file nor a folder; give an export of conversations"
     )
     with pytest.raises(InputError, match="too long"):
-        conversations.detect_format(tmp_path / ("a" * 300))
+        exports.detect_format(tmp_path / ("a" * 300))
     with pytest.raises(InputError, match="project name"):
         conversations.read(exports.written(tmp_path / "c.json", PLAIN), project="a,b")
 
@@ -159,9 +160,8 @@ def test_bytes_that_are_not_utf8_are_reported(tmp_path: Path) -> None:
     assert [(one.position, one.reason) for one in bad] == [("line 2", "it is not UTF-8")]
     (tmp_path / "c.json").write_bytes(b"[" + b",".join(rows) + b"]")
     talks, bad = exports.read(tmp_path / "c.json")
-    assert [talk.id for talk in talks] == ["a"]
-    assert [one.position for one in bad] == ["conversation 2"]
-    assert "not UTF-8" in bad[0].reason
+    assert [talk.id for talk in talks] == ["a", "c"]
+    assert [(one.position, one.reason) for one in bad] == [("conversation 2", "it is not UTF-8")]
 
 
 def test_an_archive_that_unpacks_without_end_is_given_up(tmp_path: Path) -> None:
@@ -190,50 +190,77 @@ def test_a_member_with_a_password_is_reported(tmp_path: Path) -> None:
     data[data.index(b"PK\x01\x02") + 8] |= 1
     path.write_bytes(data)
     with pytest.raises(InputError, match="cannot be read"):
-        conversations.detect_format(path)
+        exports.detect_format(path)
 
 
 def test_an_archive_without_conversations_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no conversations"):
-        conversations.detect_format(exports.zipped(tmp_path / "c.zip", {"a.txt": b"hello"}))
+        exports.detect_format(exports.zipped(tmp_path / "c.zip", {"a.txt": b"hello"}))
     with pytest.raises(InputError, match="holds no conversations"):
-        conversations.detect_format(exports.zipped(tmp_path / "empty.zip", {}))
+        exports.detect_format(exports.zipped(tmp_path / "empty.zip", {}))
 
 
 def test_a_line_that_is_too_long_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(streams, "MAX_RECORD_CHARS", 1_000)
     rows = [PLAIN[0], {"id": "long", "messages": [{"text": "x" * 200_000}]}, PLAIN[1]]
     talks, bad = exports.read(exports.lines(tmp_path / "c.jsonl", *rows))
     assert [talk.id for talk in talks] == ["a", "b"]
     assert [one.position for one in bad] == ["line 2"]
 
 
-def test_a_conversation_that_is_too_large_or_too_deep_is_left_out(
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        (json.dumps([{"text": "x" * 20_000}]), "longer than 10000 characters"),
+        ("[" * 5_000 + "]" * 5_000, "nested too deeply"),
+    ],
+)
+def test_a_document_is_read_up_to_a_conversation_that_is_too_large_or_too_deep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, messages: str, reason: str
+) -> None:
+    monkeypatch.setattr(streams, "MAX_RECORD_CHARS", 10_000)
+    text = json.dumps([PLAIN[0], PLAIN[1], {"id": "bad", "messages": 0}, PLAIN[2]])
+    (tmp_path / "c.json").write_text(text.replace('"messages": 0', f'"messages": {messages}'))
+    talks, bad = exports.read(tmp_path / "c.json")
+    assert [talk.id for talk in talks] == ["a", "b"]
+    assert [one.position for one in bad] == ["conversation 3"]
+    assert reason in bad[0].reason
+    assert "nothing behind this place was read" in bad[0].reason
+
+
+def test_a_document_of_many_values_is_not_loaded_beyond_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MAX_ITEM_COST", 10_000)
+    monkeypatch.setattr(streams, "MAX_RECORD_CHARS", 10_000)
+    values = {f"note {number}": "x" * 3_000 for number in range(5)}
+    document = json.dumps({"messages": [{"text": "a"}], **values}, indent=1)
+    (tmp_path / "c.json").write_text(document)
+    talks, bad = exports.read(tmp_path / "c.json")
+    assert talks == []
+    assert ["longer than 10000 characters" in one.reason for one in bad] == [True]
+    # beside a list of conversations, other values are not kept
+    wrapped = json.dumps({"conversations": PLAIN, **values}, indent=1)
+    (tmp_path / "d.json").write_text(wrapped)
+    talks, bad = exports.read(tmp_path / "d.json")
+    assert [talk.id for talk in talks] == [one["id"] for one in PLAIN]
+    assert bad == []
+
+
+def test_a_conversation_that_is_nested_deeply_is_a_bad_record(tmp_path: Path) -> None:
+    text = json.dumps([PLAIN[0], {"id": "deep", "messages": 0}, PLAIN[1]])
     deep = "[" * 500 + "]" * 500
-    text = json.dumps(
-        [
-            PLAIN[0],
-            {"id": "large", "messages": [{"text": "x" * 20_000}]},
-            PLAIN[1],
-            {"id": "deep", "messages": 0},
-            PLAIN[2],
-        ]
-    )
     (tmp_path / "c.json").write_text(text.replace('"messages": 0', f'"messages": {deep}'))
     talks, bad = exports.read(tmp_path / "c.json")
-    assert [talk.id for talk in talks] == ["a", "b", "c"]
-    assert [one.position for one in bad] == ["conversation 2", "conversation 4"]
+    assert [talk.id for talk in talks] == ["a", "b"]
+    assert [one.position for one in bad] == ["conversation 2 message 1"]
 
 
 def test_a_text_without_end_is_not_held_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "MAX_TEXT_BYTES", 200_000)
+    monkeypatch.setattr(streams, "MAX_RECORD_CHARS", 200_000)
     fits = {"id": "fits", "messages": [{"text": 'quoted "words" ' * 8_000}]}
     long = {"id": "long", "messages": [{"text": 'quoted "words" ' * 80_000}]}
     talks, bad = exports.read(exports.written(tmp_path / "c.json", [fits, long, PLAIN[0]]))
@@ -282,15 +309,15 @@ def test_conversations_come_before_the_file_is_read_to_its_end(tmp_path: Path) -
 
 def test_a_format_is_not_told_by_the_name(tmp_path: Path) -> None:
     assert (
-        conversations.detect_format(exports.lines(tmp_path / "conversations.json", *PLAIN))
+        exports.detect_format(exports.lines(tmp_path / "conversations.json", *PLAIN))
         is Format.JSONL
     )
     assert (
-        conversations.detect_format(exports.written(tmp_path / "c.jsonl", [exports.claude()]))
+        exports.detect_format(exports.written(tmp_path / "c.jsonl", [exports.claude()]))
         is Format.JSON
     )
     assert (
-        conversations.detect_format(
+        exports.detect_format(
             exports.zipped(tmp_path / "c.txt", {"conversations.json": [exports.chatgpt()]})
         )
         is Format.JSON

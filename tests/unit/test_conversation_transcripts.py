@@ -9,8 +9,7 @@ from typing import Any
 
 import exports
 from unspool.domain.conversations import AuthorKind
-from unspool.sources import conversations
-from unspool.sources.conversations import Format
+from unspool.sources.conversations.detection import Format
 
 
 def event(kind: str, name: str, content: Any, **more: Any) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def test_a_session_of_claude_code(tmp_path: Path) -> None:
         event("assistant", "u6", [{"type": "text", "text": "Fixed."}]),
     )
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect_format(path) is Format.TRANSCRIPT
+    assert exports.detect_format(path) is Format.TRANSCRIPT
     assert exports.texts(talk) == [
         ("user", "Fix the leak\nin the hull"),
         ("claude-x", "Looking."),
@@ -222,7 +221,7 @@ def test_a_rollout_of_codex(tmp_path: Path) -> None:
         rolled("event_msg", {"type": "token_count", "info": {}}),
     )
     ((talk,), bad) = exports.read(path)
-    assert conversations.detect_format(path) is Format.TRANSCRIPT
+    assert exports.detect_format(path) is Format.TRANSCRIPT
     assert exports.texts(talk) == [
         ("user", "Paint the boat"),
         ("shell", 'shell: {"command":["ls"]}'),

@@ -26,16 +26,14 @@ from hypothesis import strategies as st
 import wire
 from models import MINILM, needed, onnx_folder, tokenizer_file, torch_folder
 from unspool import pacing
-from unspool.embedders import PROVIDERS, as_embedder, folders, open_embedder, setting_of
+from unspool.embedders import PROVIDERS, as_embedder, folders, open_embedder, resolve_name
 from unspool.embedders.base import Facts, Tokenizer, is_cut
-from unspool.embedders.batching import batches
-from unspool.embedders.families import family_of
-from unspool.embedders.model import MIN_TOKENS, ModelEmbedder
-from unspool.embedders.onnx import weights as onnx_weights
+from unspool.embedders.batching import batches, run_all
+from unspool.embedders.families import find_family
+from unspool.embedders.model import MIN_TOKENS, ModelEmbedder, Proof
+from unspool.embedders.onnx import list_weights as onnx_weights
 from unspool.embedders.options import EmbedderOptions, OverLimit
-from unspool.embedders.parallel import run_all
-from unspool.embedders.proof import Proof
-from unspool.embedders.tokens import DefaultTokenizer, FileTokenizer, TokenCounting, marks
+from unspool.embedders.tokens import DefaultTokenizer, FileTokenizer, TokenCounting, open_tokenizer
 from unspool.errors import (
     ConfigError,
     ConflictError,
@@ -110,7 +108,7 @@ def test_neither_calls_nor_tokens_exceed_their_rate(
 ) -> None:
     """Whenever the caller comes, a call begins only when the one before it has used up its time."""
     clock = wire.Clock()
-    pace = pacing.Pace(
+    pace = pacing.Backoff(
         requests_per_minute=requests, tokens_per_minute=tokens, clock=clock, sleep=clock.sleep
     )
     began = []
@@ -125,7 +123,7 @@ def test_neither_calls_nor_tokens_exceed_their_rate(
 
 def test_without_rates_nobody_waits() -> None:
     clock = wire.Clock()
-    pace = pacing.Pace(clock=clock, sleep=clock.sleep)
+    pace = pacing.Backoff(clock=clock, sleep=clock.sleep)
     for _ in range(100):
         pace.wait(10**9)
     assert clock.waits == []
@@ -133,7 +131,7 @@ def test_without_rates_nobody_waits() -> None:
 
 def test_a_pause_holds_for_the_next_call_and_is_over_afterwards() -> None:
     clock = wire.Clock()
-    pace = pacing.Pace(clock=clock, sleep=clock.sleep)
+    pace = pacing.Backoff(clock=clock, sleep=clock.sleep)
     pace.pause(3)
     pace.pause(1)  # a shorter one does not end it
     pace.wait(1)
@@ -143,7 +141,7 @@ def test_a_pause_holds_for_the_next_call_and_is_over_afterwards() -> None:
 
 def test_a_pause_that_begins_while_others_wait_holds_for_them_too() -> None:
     clock = wire.Clock()
-    pace = pacing.Pace(requests_per_minute=60, clock=clock, sleep=clock.sleep)
+    pace = pacing.Backoff(requests_per_minute=60, clock=clock, sleep=clock.sleep)
     pace.wait(1)
     interrupted = iter([True])
 
@@ -159,7 +157,7 @@ def test_a_pause_that_begins_while_others_wait_holds_for_them_too() -> None:
 
 def test_a_wait_ends_early_where_nobody_needs_its_call_any_more() -> None:
     clock = wire.Clock()
-    pace = pacing.Pace(clock=clock, sleep=clock.sleep)
+    pace = pacing.Backoff(clock=clock, sleep=clock.sleep)
     pace.pause(60)
     asked: list[float] = []
     pace.wait(1, sleep=lambda seconds: asked.append(seconds) or True)
@@ -169,7 +167,7 @@ def test_a_wait_ends_early_where_nobody_needs_its_call_any_more() -> None:
 
 @given(attempt=st.integers(1, 200))
 def test_pauses_double_up_to_a_bound_and_are_never_less_than_half(attempt: int) -> None:
-    pause = pacing.pause_after(UnreachableError("away"), attempt)
+    pause = pacing.compute_pause(UnreachableError("away"), attempt)
     most = min(pacing.LONGEST_PAUSE_S, pacing.FIRST_PAUSE_S * 2 ** min(attempt - 1, 60))
     assert pause is not None
     assert most / 2 <= pause <= most
@@ -179,21 +177,21 @@ def test_pauses_double_up_to_a_bound_and_are_never_less_than_half(attempt: int) 
     "error", [RejectedError("no"), ServiceError("no"), InputError("no"), ConfigError("no")]
 )
 def test_what_will_fail_again_is_not_repeated(error: Any) -> None:
-    assert pacing.pause_after(error, 1) is None
+    assert pacing.compute_pause(error, 1) is None
 
 
 def test_what_a_server_asks_for_counts_unless_it_is_too_much() -> None:
-    assert pacing.pause_after(RateLimitedError("slow", retry_after=7.5), 1) == 7.5
-    assert pacing.pause_after(RateLimitedError("slow", retry_after=0), 9) == 0
+    assert pacing.compute_pause(RateLimitedError("slow", retry_after=7.5), 1) == 7.5
+    assert pacing.compute_pause(RateLimitedError("slow", retry_after=0), 9) == 0
     assert (
-        pacing.pause_after(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S), 1)
+        pacing.compute_pause(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S), 1)
         == pacing.LONGEST_WAIT_S
     )
     assert (
-        pacing.pause_after(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S + 1), 1)
+        pacing.compute_pause(RateLimitedError("slow", retry_after=pacing.LONGEST_WAIT_S + 1), 1)
         is None
     )
-    assert pacing.pause_after(RateLimitedError("slow"), 1) is not None
+    assert pacing.compute_pause(RateLimitedError("slow"), 1) is not None
 
 
 # Retry-After
@@ -315,8 +313,8 @@ def test_the_marks_around_a_text_are_not_counted_as_its_tokens() -> None:
     assert FileTokenizer(file).count("tide") == 1
     # nor are those that padding adds, or cutting takes away
     assert FileTokenizer(file).count("tide " * 1000) == 1000
-    assert marks(file) == 2
-    assert marks("") == 0
+    assert open_tokenizer(file).special_count == 2
+    assert open_tokenizer("").special_count == 0
 
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
@@ -383,7 +381,7 @@ def test_counting_in_another_process_agrees_with_the_embedder(tmp_path: Path) ->
 def test_a_family_is_known_by_a_models_name(
     model: str, query: str, passage: str, pooling: str
 ) -> None:
-    family = family_of(model)
+    family = find_family(model)
     assert (family.query, family.passage, family.pooling) == (query, passage, pooling)
 
 
@@ -405,7 +403,7 @@ class Folder:
         (self.path / name).write_text(json.dumps(content))
 
     def described(self, **options: Any) -> folders.ModelFolder:
-        return folders.describe(
+        return folders.read_folder(
             self.path, self.path.name, onnx_weights(self.path), EmbedderOptions(**options)
         )
 
@@ -661,9 +659,9 @@ def test_a_folder_is_named_by_its_last_part_and_set_by_its_whole_path(
     path = onnx_folder(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert open_embedder(f"onnx:./{MINILM}").name == f"onnx:{MINILM}"
-    assert setting_of(f"onnx:./{MINILM}") == f"onnx:{path}"
-    assert setting_of("onnx:no-such-folder") == "onnx:no-such-folder"
-    assert setting_of("openai:tests") == "openai:tests"
+    assert resolve_name(f"onnx:./{MINILM}") == f"onnx:{path}"
+    assert resolve_name("onnx:no-such-folder") == "onnx:no-such-folder"
+    assert resolve_name("openai:tests") == "openai:tests"
 
 
 def test_a_newer_folder_is_read_to_its_declared_limit_by_fastembed(tmp_path: Path) -> None:
@@ -782,7 +780,7 @@ def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
 ) -> None:
     known, find = PROVIDERS[provider], importlib.util.find_spec
     monkeypatch.setattr(
-        "unspool.embedders.importlib.util.find_spec",
+        "unspool.providers.importlib.util.find_spec",
         lambda name, *more: None if name == known.driver else find(name, *more),
     )
     install = f"unspool[{known.extra}]" if known.extra else known.driver

@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspool.catalog.chunks import REACH, Candidate
-from unspool.domain.conversations import AuthorKind, Conversation, Message, chained, fingerprint
+from unspool.domain.conversations import (
+    AuthorKind,
+    Conversation,
+    Message,
+    chain_fingerprints,
+    fingerprint,
+)
 from unspool.domain.documents import Chunk, Kind, Lines
 from unspool.domain.queries import Form, Said
 from unspool.memory import messages
@@ -274,11 +280,13 @@ def test_parts_of_a_message_do_not_run_into_each_other() -> None:
 @given(st.lists(st.binary(min_size=32, max_size=32), max_size=6), st.integers(0, 6))
 def test_a_chain_can_be_continued_wherever_it_was_left(links: list[bytes], at: int) -> None:
     start = "00" * 32
-    assert chained(chained(start, links[:at]), links[at:]) == chained(start, links)
+    assert chain_fingerprints(
+        chain_fingerprints(start, links[:at]), links[at:]
+    ) == chain_fingerprints(start, links)
     if links:
-        assert chained(start, links) != chained(start, links[:-1])
+        assert chain_fingerprints(start, links) != chain_fingerprints(start, links[:-1])
     if links != links[::-1]:
-        assert chained(start, links) != chained(start, links[::-1])
+        assert chain_fingerprints(start, links) != chain_fingerprints(start, links[::-1])
 
 
 def test_the_whole_has_another_fingerprint_when_anything_of_it_is_another() -> None:

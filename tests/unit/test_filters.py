@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from unspool.domain.filters import FIELDS, AllOf, AnyOf, Compare, Not, fields_of, parse
+from unspool.domain.filters import FIELDS, AllOf, AnyOf, Compare, Not, list_fields, parse
 from unspool.errors import FilterError
 
 DAY = datetime(2026, 1, 31, tzinfo=UTC)
@@ -165,7 +165,7 @@ def test_very_deep_nesting_is_refused_before_it_exhausts_the_stack() -> None:
     where: dict = {"kind": "docs"}
     for _ in range(15):
         where = {"not": where}
-    assert fields_of(parse(where)) == {"kind"}  # type: ignore[arg-type]
+    assert list_fields(parse(where)) == {"kind"}  # type: ignore[arg-type]
     for _ in range(5000):
         where = {"not": where}
     with pytest.raises(FilterError, match="nested"):
@@ -177,7 +177,7 @@ def test_the_fields_of_a_filter_are_found_at_every_depth() -> None:
         {"language": "go", "any": [{"not": {"heading": "x"}}, {"metadata": {"a": 1}}], "path": []}
     )
     assert condition is not None
-    assert fields_of(condition) == {"language", "heading", "metadata.a"}
+    assert list_fields(condition) == {"language", "heading", "metadata.a"}
 
 
 def test_a_day_means_all_of_it() -> None:

@@ -17,7 +17,7 @@ from unspool.errors import ConfigError
 from unspool.settings import Settings, open_trust_store
 from unspool.settings.definitions import DEFINITIONS
 from unspool.settings.files import DOTENV, MAX_BYTES, TOML, SettingsFile, compute_digest, read_files
-from unspool.settings.folders import accept_all
+from unspool.settings.folders import accept_settings
 
 HARMLESS = {
     "limit": "3",
@@ -306,7 +306,7 @@ def test_an_unusable_file_has_no_digest_and_is_not_trusted(folder: Path) -> None
     files = read_files(folder, follow_links=True)
     assert compute_digest(files) == ""
     with pytest.raises(ConfigError, match="larger than"):
-        accept_all(folder, files)
+        accept_settings(folder, files)
 
 
 # The list of trusted folders

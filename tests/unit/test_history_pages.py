@@ -36,7 +36,7 @@ def excerpts(*bodies: str) -> list[Excerpt]:
 def page(bodies: list[str], limit: int, offset: int, *, full: bool = False) -> history.HistoryPage:
     """The page over all bodies of a stream."""
     most, begin = history.span(limit, offset)
-    return history.page_of(
+    return history.build_history_page(
         "jobs", excerpts(*bodies)[begin : begin + most], limit=limit, offset=offset, full=full
     )
 
@@ -176,9 +176,9 @@ def test_a_body_that_nobody_would_read_again_is_refused() -> None:
 
 def test_times_are_kept_in_utc_and_need_a_time_zone() -> None:
     there = timezone(timedelta(hours=5, minutes=30))
-    assert history.checked_time(datetime(2024, 5, 1, 17, 30, tzinfo=there)) == NOON
-    assert history.checked_time(NOON).tzinfo is UTC
-    assert abs(history.checked_time(None) - datetime.now(UTC)) < timedelta(hours=1)
+    assert history.normalize_time(datetime(2024, 5, 1, 17, 30, tzinfo=there)) == NOON
+    assert history.normalize_time(NOON).tzinfo is UTC
+    assert abs(history.normalize_time(None) - datetime.now(UTC)) < timedelta(hours=1)
     for bad in (
         datetime(2024, 5, 1),
         datetime.max.replace(tzinfo=there),
@@ -186,7 +186,7 @@ def test_times_are_kept_in_utc_and_need_a_time_zone() -> None:
         "2024-05-01",
     ):
         with pytest.raises(InputError, match="the time of a record"):
-            history.checked_time(bad)  # type: ignore[arg-type]
+            history.normalize_time(bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [-1, 1.5, "3", True, None, 10**13])

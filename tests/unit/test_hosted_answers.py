@@ -21,7 +21,7 @@ import chats
 import wire
 from models import needed
 from unspool import pacing
-from unspool.answering import PROVIDERS, as_model, open_model
+from unspool.answering import PROVIDERS, choose_model
 from unspool.answering.models import AnswerModel, ChatMessage, ReplyFacts
 from unspool.answering.options import AnswerOptions
 from unspool.errors import (
@@ -60,7 +60,13 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 def opened(server: wire.WireServer, provider: str, **options: Any) -> AnswerModel:
-    return open_model(f"{provider}:m", AnswerOptions(**{"url": server.url, "key": KEY, **options}))
+    return open_model(f"{provider}:m", **{"url": server.url, "key": KEY, **options})
+
+
+def open_model(name: str, **options: Any) -> AnswerModel:
+    model = choose_model(name, AnswerOptions(**options))
+    assert model is not None
+    return model
 
 
 def ask(model: AnswerModel, max_tokens: int = 50) -> Any:
@@ -325,7 +331,7 @@ def test_what_is_no_answer_is_an_error(
     server: wire.WireServer, provider: str, reply: wire.Reply
 ) -> None:
     server.script(reply)
-    with pytest.raises(ServiceError, match="see to that server"):
+    with pytest.raises(ServiceError, match="check that server"):
         list(ask(opened(server, provider)))
     assert len(server.asked) == 1
 
@@ -421,7 +427,7 @@ def test_a_server_that_is_not_there_cannot_be_reached(provider: str) -> None:
     needed("httpx2", "pip install 'unspool[hosted]'")
     with wire.WireServer() as gone:
         url = gone.url
-    model = open_model(f"{provider}:m", AnswerOptions(url=url, key=KEY, retries=0))
+    model = open_model(f"{provider}:m", url=url, key=KEY, retries=0)
     with pytest.raises(UnreachableError, match="UNSPOOL_ANSWER_URL"):
         list(ask(model))
 
@@ -561,22 +567,22 @@ def test_closing_wakes_whoever_waits_behind_tls(
 
 def test_an_unknown_provider_is_answered_with_the_nearest_and_the_list() -> None:
     with pytest.raises(ConfigError, match="did you mean 'anthropic'") as raised:
-        open_model("antropic:x")
+        choose_model("antropic:x", AnswerOptions())
     assert all(name in str(raised.value) for name in PROVIDERS)
     with pytest.raises(ConfigError, match="UNSPOOL_ANSWER_MODEL"):
-        open_model("gpt-5")
+        choose_model("gpt-5", AnswerOptions())
 
 
 def test_a_model_and_a_key_are_needed(provider: str) -> None:
     needed("httpx2", "pip install 'unspool[hosted]'")
     with pytest.raises(ConfigError, match=f"UNSPOOL_ANSWER_MODEL={provider}:"):
-        open_model(f"{provider}:", AnswerOptions(key=KEY))
+        choose_model(f"{provider}:", AnswerOptions(key=KEY))
     with pytest.raises(ConfigError, match="UNSPOOL_ANSWER_KEY"):
-        open_model(f"{provider}:m")
+        choose_model(f"{provider}:m", AnswerOptions())
     with pytest.raises(AddressError, match="UNSPOOL_ANSWER_URL"):
-        open_model(f"{provider}:m", AnswerOptions(url="localhost:11434", key=KEY))
+        choose_model(f"{provider}:m", AnswerOptions(url="localhost:11434", key=KEY))
     with pytest.raises(ConfigError, match="UNSPOOL_ANSWER_KEY") as raised:
-        open_model(f"{provider}:m", AnswerOptions(url="http://localhost", key=KEY + "\n"))
+        choose_model(f"{provider}:m", AnswerOptions(url="http://localhost", key=KEY + "\n"))
     assert KEY not in all_of(raised.value)
 
 
@@ -588,9 +594,9 @@ def test_a_model_of_ones_own_needs_a_name_and_a_stream() -> None:
             yield "yes"
 
     mine = Mine()
-    assert as_model(mine) is mine
+    assert choose_model(mine, AnswerOptions()) is mine
     with pytest.raises(InputError, match="int"):
-        as_model(7)
+        choose_model(7, AnswerOptions())
 
 
 def test_a_package_that_is_missing_is_named_with_how_to_get_it(
@@ -599,7 +605,7 @@ def test_a_package_that_is_missing_is_named_with_how_to_get_it(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError) as raised:
         # options that nobody else has, for nothing that was opened before
-        open_model(f"{provider}:missing", AnswerOptions(retries=77))
+        choose_model(f"{provider}:missing", AnswerOptions(retries=77))
     assert "pip install 'unspool[hosted]'" in str(raised.value) and "httpx2" in str(raised.value)
 
 

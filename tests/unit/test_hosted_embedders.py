@@ -59,7 +59,7 @@ def opened(server: wire.WireServer, model: str = "openai:m", **options: Any) -> 
     return made
 
 
-class Unhurried(pacing.Pace):
+class Unhurried(pacing.Backoff):
     """Waits by its own clock, whatever else could end the wait."""
 
     def wait(self, tokens: int, *, sleep: Callable[[float], object] | None = None) -> None:
@@ -69,7 +69,7 @@ class Unhurried(pacing.Pace):
 def timed(embedder: ModelEmbedder, **rates: int) -> wire.Clock:
     """Have an embedder wait by a clock that costs no time."""
     clock = wire.Clock()
-    embedder._pace = Unhurried(clock=clock, sleep=clock.sleep, **rates)
+    embedder._backoff = Unhurried(clock=clock, sleep=clock.sleep, **rates)
     return clock
 
 

@@ -70,6 +70,7 @@ def test_every_setting_can_be_given_in_the_environment(tmp_path: Path, name: str
         "chunk_tokens": "64",
         "answer_context_tokens": "2000",
         "continuations": "signed",
+        "fallback": "words",
         "prefetch": "off",
         "pool_pre_ping": "off",
         "embedder_over_limit": "refuse",

@@ -19,7 +19,7 @@ import unspool
 from unspool.domain.documents import Kind
 from unspool.sources.extraction import extract
 from unspool.sources.folders import Found
-from unspool.sources.pages import page
+from unspool.sources.pages import extract_page
 from unspool.sources.reading import Reading, read
 
 pytest.importorskip("selectolax", reason="pip install 'unspool[html]'")
@@ -35,7 +35,7 @@ TAGS = (
 
 def markdown(body: str) -> str:
     """What the body becomes, without the paragraph that makes a page long enough to be one."""
-    result = page(f"<html><body>{FILL * (1 + len(body) // 500)}<hr>{body}</body></html>")
+    result = extract_page(f"<html><body>{FILL * (1 + len(body) // 500)}<hr>{body}</body></html>")
     assert result is not None
     assert result.language == "markdown"
     return result.text.replace(SAID, "").strip()
@@ -60,7 +60,7 @@ def test_a_page_of_prose_is_read_without_the_site_around_it(tmp_path: Path) -> N
 
 
 def test_without_a_title_the_first_heading_names_the_page() -> None:
-    result = page(f"<h2>Low</h2><h1>The <b>manual</b></h1>{FILL}")
+    result = extract_page(f"<h2>Low</h2><h1>The <b>manual</b></h1>{FILL}")
     assert result is not None
     assert result.title == "The manual"
 
@@ -70,7 +70,7 @@ def test_a_small_main_or_several_articles_are_not_the_page() -> None:
         f"<main>Top</main>{FILL}",
         f"<article>{FILL}</article><article>{FILL}Top</article>",
     ):
-        result = page(body)
+        result = extract_page(body)
         assert result is not None
         assert SAID in result.text
         assert "Top" in result.text
@@ -115,7 +115,7 @@ def test_a_manual_that_shows_templates_is_no_template() -> None:
     ],
 )
 def test_what_is_mostly_program_stays_source(tmp_path: Path, source: str) -> None:
-    assert page(source) is None
+    assert extract_page(source) is None
     result = read(found(tmp_path, "a.htm", source.encode()))
     assert isinstance(result, Reading)
     assert (result.text, result.language) == (source, "")
@@ -168,7 +168,7 @@ def test_text_that_looks_like_markdown_is_no_heading() -> None:
     ],
 )
 def test_malformed_pages_are_read_as_a_browser_would(tail: str) -> None:
-    result = page(f"<h1>Broken<p>{WORDS * 8}{tail}")
+    result = extract_page(f"<h1>Broken<p>{WORDS * 8}{tail}")
     assert result is not None
     assert SAID in result.text
 
@@ -176,7 +176,7 @@ def test_malformed_pages_are_read_as_a_browser_would(tail: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(TAGS), max_size=30))
 def test_any_tags_in_any_order_give_a_page_or_none(tags: list[str]) -> None:
-    result = page(FILL + " ".join(tags))
+    result = extract_page(FILL + " ".join(tags))
     assert result is None or SAID in result.text
 
 
@@ -204,7 +204,7 @@ def test_pages_made_to_stall_the_parser_do_not(tags: str) -> None:
     prose = FILL * (1 + len(tags) // 1000)
     started = time.monotonic()
     for source in (prose + tags, tags + prose):
-        result = page(source)
+        result = extract_page(source)
         assert result is None or SAID in result.text
     assert time.monotonic() - started < 15  # the first one alone took the parser 40
 

@@ -54,6 +54,7 @@ tails = st.builds(
     versions=st.dictionaries(st.integers(1, 2**40), st.integers(0, 2**40), max_size=3),
 )
 rows = st.tuples(
+    st.integers(1, 2**40),
     st.integers(-(2**63), 2**63 - 1),
     st.integers(-(2**63), 2**63 - 1),
     st.integers(0, 2**40),
@@ -86,7 +87,7 @@ def list_unranked(segment: WindowSegment) -> list[tuple[int, list[int], list[int
 
 
 def make_request(query: str = "walrus", **values: Any) -> SearchRequest:
-    given = {"projects": (ProjectVersion(1, "notes", 3),), "limit": 2, "depth": 200, **values}
+    given = {"projects": (ProjectVersion(1, "notes", 3, 5),), "limit": 2, "depth": 200, **values}
     plan = make_plan(query, alpha=0.25, limit=given["limit"], depth=given["depth"])
     return SearchRequest(plan=plan, filter=filters.parse(given.get("where")), **given)
 
@@ -106,7 +107,7 @@ def test_a_segment_comes_out_of_its_bytes_as_it_went_in(segment: WindowSegment) 
 def test_a_request_comes_out_of_its_text_as_it_went_in() -> None:
     request = make_request(
         "Wo ist der 'Walroß'?\n",
-        projects=(ProjectVersion(1, "a", 3), ProjectVersion(2, "b", 4)),
+        projects=(ProjectVersion(1, "a", 3, 5), ProjectVersion(2, "b", 4, 5)),
         limit=7,
         max_tokens=100,
         max_total_tokens=1000,

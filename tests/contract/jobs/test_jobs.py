@@ -22,8 +22,8 @@ from unspool.domain.jobs import Job, JobState
 from unspool.domain.reports import Failure, IndexReport, Masked, Progress
 from unspool.errors import InputError, NotFoundError, ThrottledError
 from unspool.indexing import embedding, pipeline
-from unspool.interfaces import render
 from unspool.jobs import JobQueue, Work
+from unspool.wire import encode
 
 
 def indexing(corpus: unspool.Corpus, folder: Path, project: str = "a") -> Work:
@@ -50,7 +50,7 @@ def test_a_folder_is_indexed_and_its_report_kept(
     assert (queued.state, queued.project, queued.source) == (JobState.QUEUED, "a", str(folder))
     done = over(jobs, queued)
     assert (done.state, done.error_code, done.error) == (JobState.DONE, "", "")
-    assert dict(done.report) == json.loads(json.dumps(render.index_report(given[0])))
+    assert dict(done.report) == json.loads(json.dumps(encode(given[0])))
     assert done.report["added"] == 2
     assert done.progress is not None
     assert done.started_at is not None

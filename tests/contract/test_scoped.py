@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 import unspool
-from support import Place, Places, open_corpus
+from support import Place, Places, beside, open_corpus
 from unspool import Conversation, Corpus, Document, Message, UnspoolError
-from unspool.access import projects as naming
-from unspool.catalog import passages
+from unspool.access.scope import Scope, admit
+from unspool.catalog import passages, projects
 from unspool.domain.keys import Role
 from unspool.errors import (
     ConflictError,
@@ -28,10 +28,9 @@ from unspool.errors import (
     SweptContinuationError,
     UnauthenticatedError,
 )
-from unspool.views import Scope, View, admit
 
 HIDDEN = "narwhal"  # stands only in what belongs to the other project, whose name it is, too
-Asked = Callable[[View, str], object]
+Asked = Callable[[Corpus, str], object]
 
 READING: dict[str, Asked] = {
     "search": lambda view, name: view.search("tusk", projects=[name]),
@@ -76,7 +75,7 @@ def fill(corpus: Corpus) -> None:
         corpus.history("jobs", project=name).append(f"{word} done")
 
 
-def outcome(ask: Asked, view: View, name: str) -> str:
+def outcome(ask: Asked, view: Corpus, name: str) -> str:
     try:
         return repr(ask(view, name))
     except UnspoolError as error:
@@ -92,7 +91,7 @@ def filled(database: Place) -> Iterator[Corpus]:
 
 
 def test_another_project_is_answered_as_one_that_never_was(filled: Corpus) -> None:
-    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
+    view = filled.scoped(Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
     for task, ask in {**READING, **WRITING}.items():
         hidden, absent = outcome(ask, view, HIDDEN), outcome(ask, view, "x" * len(HIDDEN))
         assert hidden.replace(HIDDEN, "x" * len(HIDDEN)) == absent, task
@@ -101,7 +100,7 @@ def test_another_project_is_answered_as_one_that_never_was(filled: Corpus) -> No
 
 
 def test_nothing_of_another_project_is_in_what_is_not_about_one(filled: Corpus) -> None:
-    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
+    view = filled.scoped(Scope(projects=frozenset({"open"}), role=Role.ADMIN, caller="k"))
     seen = [
         view.search("tusk"),
         view.search("tusk", projects="*"),
@@ -119,11 +118,11 @@ def test_nothing_of_another_project_is_in_what_is_not_about_one(filled: Corpus) 
 def test_roles_allow_what_the_ones_before_them_do_and_more(filled: Corpus) -> None:
     scope = Scope(projects=frozenset({"open"}), role=Role.READ, caller="k")
     for ask in READING.values():
-        ask(View(filled, scope), "open")
+        ask(filled.scoped(scope), "open")
     for ask in WRITING.values():
         with pytest.raises(ForbiddenError):
-            ask(View(filled, scope), "open")
-    writer = View(filled, Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
+            ask(filled.scoped(scope), "open")
+    writer = filled.scoped(Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
     for task in ("put", "save", "append", "record", "delete", "forget"):
         WRITING[task](writer, "open")
     for task in ("forget all", "reindex"):
@@ -132,7 +131,7 @@ def test_roles_allow_what_the_ones_before_them_do_and_more(filled: Corpus) -> No
 
 
 def test_a_continuation_is_unknown_to_everybody_else(filled: Corpus) -> None:
-    mine = View(filled, Scope(projects=None, role=Role.READ, caller="k1"))
+    mine = filled.scoped(Scope(projects=None, role=Role.READ, caller="k1"))
     page = mine.search("tusk", projects="*", limit=1)
     assert page.continuation
     for other in (
@@ -141,17 +140,39 @@ def test_a_continuation_is_unknown_to_everybody_else(filled: Corpus) -> None:
         Scope.everything(),
     ):
         with pytest.raises(SweptContinuationError) as caught:
-            View(filled, other).more(page.continuation, restart=True)
+            filled.scoped(other).more(page.continuation, restart=True)
         assert HIDDEN not in str(caught.value)
     assert mine.more(page.continuation).number == 2
 
 
 def test_a_narrower_view_does_not_go_on_where_a_wider_one_began(filled: Corpus) -> None:
-    page = View(filled, Scope.everything()).search("tusk", projects="*", limit=1)
+    page = filled.scoped(Scope.everything()).search("tusk", projects="*", limit=1)
     with pytest.raises(SweptContinuationError):
-        View(filled, Scope(projects=frozenset({"open"}), role=Role.READ)).more(
+        filled.scoped(Scope(projects=frozenset({"open"}), role=Role.READ)).more(
             page.continuation or ""
         )
+
+
+def test_a_narrower_view_does_not_restart_what_a_wider_one_began(
+    filled: Corpus, database: Place
+) -> None:
+    page = filled.scoped(Scope.everything()).search("tusk", projects=HIDDEN, limit=1)
+    with beside(database, windows=True) as tables:
+        tables.run("UPDATE windows SET expires_at=1")
+    with open_corpus(database) as again, pytest.raises(SweptContinuationError) as caught:
+        again.scoped(Scope(projects=frozenset({"open"}), role=Role.READ)).more(
+            page.continuation or "", restart=True
+        )
+    assert HIDDEN not in str(caught.value)
+
+
+def test_only_admins_learn_where_a_project_lies(filled: Corpus, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("a walrus")
+    filled.index(tmp_path, project="mine")
+    for role, root in ((Role.READ, ""), (Role.WRITE, ""), (Role.ADMIN, str(tmp_path))):
+        scoped = filled.scoped(Scope(projects=frozenset({"mine"}), role=role))
+        assert [one.root for one in scoped.status()] == [root]
+        assert [one.root for one in scoped.status(project="mine")] == [root]
 
 
 def test_keys_are_asked_for_as_soon_as_there_has_been_one(filled: Corpus) -> None:
@@ -174,8 +195,8 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
     (inside / "a.md").write_text("a walrus")
     (tmp_path / "outside").mkdir()
     (inside / "way-out").symlink_to(tmp_path / "outside")
-    view = View(
-        filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,))
+    view = filled.scoped(
+        Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,))
     )
     bad = (
         str(tmp_path),
@@ -193,9 +214,9 @@ def test_only_what_lies_under_the_roots_can_be_indexed(filled: Corpus, tmp_path:
     assert view.index(str(inside)).project == "mine"
     assert view.index(view.source_of("mine"), project="mine").unchanged == 1
     with pytest.raises(ConflictError, match="given as text"):
-        View(filled, Scope.everything()).source_of("open")
+        filled.scoped(Scope.everything()).source_of("open")
     with pytest.raises(ForbiddenError):
-        View(filled, Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(
+        filled.scoped(Scope(projects=frozenset({"mine"}), role=Role.WRITE, roots=(inside,))).index(
             str(inside)
         )
 
@@ -224,20 +245,20 @@ def test_a_service_fetches_only_from_the_hosts_that_are_named(
     ):
         with open_corpus(places.new(), git_hosts=hosts) as corpus:
             text = corpus.keys.create(projects="*", role="admin")[1] if has_key else None
-            view = View(corpus, admit(corpus, text))
+            view = corpus.scoped(admit(corpus, text))
             for source in {*addresses, *others}:
                 with (
                     nullcontext()
                     if source in allowed
                     else pytest.raises(ForbiddenError, match="UNSPOOL_GIT_HOSTS")
                 ):
-                    view.check_source(source)
+                    view.scope.check_source(source)
 
 
 def test_the_owner_fetches_from_anywhere_and_others_only_with_the_role(filled: Corpus) -> None:
-    View(filled, Scope.everything().narrow(["open"])).check_source("https://git.example/a")
+    filled.scoped(Scope.everything().narrow(["open"])).scope.check_source("https://git.example/a")
     with pytest.raises(ForbiddenError, match="role"):
-        View(filled, Scope.everything(role=Role.WRITE)).check_source("https://git.example/a")
+        filled.scoped(Scope.everything(role=Role.WRITE)).scope.check_source("https://git.example/a")
 
 
 def test_no_address_leads_out_of_the_roots_however_it_is_written(
@@ -255,8 +276,8 @@ def test_no_address_leads_out_of_the_roots_however_it_is_written(
         ):
             run(["git", *command.split()])
     (inside / "round").symlink_to(inside / "round")
-    view = View(
-        filled, Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,))
+    view = filled.scoped(
+        Scope(projects=frozenset({"mine"}), role=Role.ADMIN, caller="k", roots=(inside,))
     )
     written = (
         f"file://{inside}/%2e%2e/outside",  # git decodes it
@@ -274,7 +295,7 @@ def test_no_address_leads_out_of_the_roots_however_it_is_written(
 
 
 def test_whether_somebody_else_has_a_text_is_not_told(filled: Corpus) -> None:
-    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
+    view = filled.scoped(Scope(projects=frozenset({"open"}), role=Role.WRITE, caller="k"))
     known, new = (f"# {word}\n\nThe {word} has a tusk." for word in (HIDDEN, "unicorn"))
     reports = [
         view.put(Document(project="open", path=f"{number}.md", text=text))
@@ -293,7 +314,7 @@ def test_whether_somebody_else_has_a_text_is_not_told(filled: Corpus) -> None:
     assert [(one.chunks, one.embedded) for one in (*reports, *said, *saved)] == [(1, 1)] * 6
     # the owner is told
     assert (
-        View(filled, Scope.everything())
+        filled.scoped(Scope.everything())
         .put(Document(project="open", path="3.md", text=known))
         .embedded
         == 0
@@ -306,7 +327,7 @@ def test_a_name_that_is_too_long_for_a_project_is_not_repeated_whole(filled: Cor
         Scope(projects=frozenset({"open"}), role=Role.READ, caller="k"),
     ):
         with pytest.raises(NotFoundError) as caught:
-            View(filled, scope).search("tusk", projects=["x" * 100_000])
+            filled.scoped(scope).search("tusk", projects=["x" * 100_000])
         assert len(str(caught.value)) < 1_000
 
 
@@ -361,7 +382,7 @@ def test_a_part_of_a_project_is_not_the_way_to_its_whole(filled: Corpus, tmp_pat
         (tmp_path / "srv" / name).mkdir(parents=True)
         (tmp_path / "srv" / name / "a.md").write_text("a walrus")
     filled.index(tmp_path / "srv")
-    view = View(filled, Scope.everything(roots=[tmp_path / "srv" / "open"], git_hosts=frozenset()))
+    view = filled.scoped(Scope.everything(roots=[tmp_path / "srv" / "open"], git_hosts=frozenset()))
     (tmp_path / "srv" / "closed" / "new.md").write_text("another walrus")
     with pytest.raises(ForbiddenError):
         view.index(str(tmp_path / "srv" / "open"))
@@ -398,7 +419,8 @@ def test_every_range_of_lines_is_read_as_it_was(database: Place, how: str) -> No
         if how in ("as it is", "carriage returns", "tabs"):
             assert whole == text.rstrip()
         with corpus._resources.search_catalog.read() as connection:
-            row = naming.find_project(connection, "a")
+            row = projects.find_project(connection, "a")
+            assert row is not None
             for first, last in combinations_with_replacement(range(1, len(lines) + 1), 2):
                 passage = passages.read_passage(connection, row, "a.py", first=first, last=last)
                 assert passage is not None
@@ -419,7 +441,7 @@ def test_lines_that_moved_are_read_where_they_are(database: Place) -> None:
 
 
 def test_what_is_known_of_a_document_and_its_lines_are_given_together(filled: Corpus) -> None:
-    view = View(filled, Scope(projects=frozenset({"open"}), role=Role.READ, caller="k"))
+    view = filled.scoped(Scope(projects=frozenset({"open"}), role=Role.READ, caller="k"))
     for path in ("a.md", "c"):
         record, passage = view.passage(path, project="open", first=1, last=1)
         assert record == view.document(path, project="open")
