@@ -10,6 +10,8 @@ import sqlalchemy as sa
 
 from unspool.catalog import schema
 from unspool.corpus import Corpus
+from unspool.index.vectors.flat import FlatIndex
+from unspool.index.words.embedded import EmbeddedWords
 from unspool.settings import Settings
 
 
@@ -21,12 +23,12 @@ def contents(database: str, project: str) -> dict[str, Any]:
             (d.path, d.sha256, d.chunk_count, d.status.value, d.language)
             for d in corpus.documents(project=project)
         )
+        row = corpus._access.resolve_one(project, "measure")
         with corpus._resources.catalog.read() as connection:
-            chunks = _chunks(connection, corpus._project(project).id)
+            chunks = _chunks(connection, row.id)
             embeddings = connection.execute(
                 sa.select(sa.func.count()).select_from(schema.embeddings)
             ).scalar_one()
-        row = corpus._project(project)
         ids = sorted(chunk[0] for chunk in chunks)
         return {
             "documents": _fingerprint(documents),
@@ -35,9 +37,7 @@ def contents(database: str, project: str) -> dict[str, Any]:
             "chunk_count": len(chunks),
             "embedding_count": embeddings,
             "unindexed": [document[0] for document in documents if document[3] != "indexed"],
-            "vectors_differ": _difference(
-                ids, corpus._resources.session.store.ids(row.id, limit=10**9).tolist()
-            ),
+            "vectors_differ": _difference(ids, _vector_ids(corpus, row.id)),
             "words_differ": _difference(ids, _word_ids(corpus, row.id)),
         }
 
@@ -69,13 +69,21 @@ def _chunks(connection: sa.Connection, project: int) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in connection.execute(query)]
 
 
+def _vector_ids(corpus: Corpus, project: int) -> list[int]:
+    index = corpus._resources.session.indexes.vectors.index
+    assert isinstance(index, FlatIndex)
+    view = index.get_part(project).view
+    return view.chunk_ids[... if view.alive is None else view.alive].tolist()
+
+
 def _word_ids(corpus: Corpus, project: int) -> list[int]:
-    parts = corpus._resources.session.store.get_partition(project).now.word_segments
-    lives = [
-        part.segment.ids.all() if part.live is None else part.segment.ids.all()[part.live]
-        for part in parts
+    words = corpus._resources.session.indexes.words
+    assert isinstance(words, EmbeddedWords)
+    return [
+        id_
+        for part in words.files.get_part(project).view.segments
+        for id_ in part.segment.ids.all()[part.live_mask].tolist()
     ]
-    return [id_ for ids in lives for id_ in ids.tolist()]
 
 
 def _difference(wanted: list[int], found: list[int]) -> list[int]:

@@ -187,11 +187,11 @@ def imported(place: str, export: str) -> tuple[float, int, float, float]:
 def dates(folder: Path, work: Path) -> Iterator[Figure]:
     """What the days of messages are worth to questions that name a day."""
     conversations: dict[str, list[beir.Turn]] = defaultdict(list)
-    for turn in beir.documents(folder):
+    for turn in beir.read_documents(folder):
         assert isinstance(turn, beir.Turn), "a set of conversations is needed"
         conversations[turn.conversation].append(turn)
     days = {name: START + timedelta(days=17 * number) for number, name in enumerate(conversations)}
-    questions = beir.questions(folder)
+    questions = beir.read_questions(folder)
     for dated in (False, True):
         with Corpus(
             Settings.load(

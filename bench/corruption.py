@@ -83,9 +83,9 @@ def measure_opening(file: Path) -> Figure:
 
     def open_once() -> float:
         with Corpus(Settings.of(database=address(file))) as corpus:
-            store, row = corpus._resources.session.store, corpus._project(PROJECT)
+            row = corpus._access.resolve_one(PROJECT, "measure")
             begun = time.perf_counter()
-            store.get_position(row.id)
+            corpus._resources.session.indexes.is_filled(row.id)
             return 1e3 * (time.perf_counter() - begun)
 
     verified, plain = [], []
@@ -172,8 +172,8 @@ def _diagnose(file: Path, asked: list[str], expected: list[list[tuple[int, float
 def _repair(file: Path, asked: list[str], expected: list[list[tuple[int, float]]]) -> str:
     with suppress(UnspoolError), Corpus(Settings.of(database=address(file))) as corpus:
         corpus.refresh()
-        row = corpus._project(PROJECT)
-        if not corpus._resources.session.store.find_damage(row.id):
+        row = corpus._access.resolve_one(PROJECT, "measure")
+        if not corpus._resources.session.indexes.find_damage(row.id):
             return "fixed" if _search(file, asked, expected) == "right" else "not fixed"
     return "not fixed"
 

@@ -39,12 +39,12 @@ class RecipeEmbedder(static.StaticEmbedder):
 
     def embed_passages(self, texts: Sequence[str]) -> np.ndarray:
         rows = np.empty((len(texts), self.dimension), dtype=np.float32)
-        weights = self._load()
+        weights = self._weights
         for index, text in enumerate(texts):
             given = " ".join(text.split()) if self._spaces == "folded" else text
             counts = Counter(
                 chain.from_iterable(
-                    self._segments[segment] for segment in static._segments_of(given)
+                    self._segments[segment] for segment in static._split(" " + given)
                 )
             )
             scales = self._scale(np.fromiter(counts.values(), dtype=np.float32, count=len(counts)))

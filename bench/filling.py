@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from common import address, tell
-from unspool.catalog import Catalog, content, documents, projects, schema, spaces
+from unspool.catalog import Catalog, content, documents, feed, projects, schema, spaces
 from unspool.corpus import Corpus
-from unspool.domain.documents import Kind, Lines, Origin, Piece
-from unspool.domain.prepared import PreparedChunk, PreparedDocument, text_fingerprint
+from unspool.domain.documents import DocumentOrigin, Kind, Lines, Piece
+from unspool.domain.prepared import PreparedChunk, PreparedDocument, hash_text
 from unspool.embedders import open_embedder
 from unspool.settings import Settings
 from words import Vocabulary
@@ -97,12 +97,14 @@ def _store(file: Path, chunks: int, seed: int, fast: bool) -> Iterator[int]:
         done = 0
         for batch in _batches(chunks, seed, fast):
             with catalog.write() as connection:
-                held, _ = documents.ensure_documents(
+                ids, new = documents.ensure_documents(
                     connection, row.id, [document.path for document in batch]
                 )
+                changes = feed.Changes(row.id)
                 done += content.store_documents(
-                    connection, row, batch, claimed=held, space_id=space
+                    connection, row, batch, changes, ids=ids, new=new, space_id=space
                 ).chunks
+                feed.publish_changes(connection, changes)
             yield done
     finally:
         catalog.close()
@@ -167,7 +169,7 @@ def _pieces(lines: list[str], at: int, counts: list[int]) -> tuple[tuple[Prepare
             symbol=defined,
             defines=(defined,),
         )
-        pieces.append(PreparedChunk(piece=piece, text=text, text_sha=text_fingerprint(text)))
+        pieces.append(PreparedChunk(piece=piece, text=text, text_sha=hash_text(text)))
         at, offset, line = at + count, offset + len(text) + 1, line + count + 1
     return tuple(pieces), at
 
@@ -175,14 +177,14 @@ def _pieces(lines: list[str], at: int, counts: list[int]) -> tuple[tuple[Prepare
 def _document(path: str, chunks: tuple[PreparedChunk, ...]) -> PreparedDocument:
     return PreparedDocument(
         path=path,
-        sha256=text_fingerprint(path).hex(),
+        sha256=hash_text(path).hex(),
         title="",
         size_bytes=chunks[-1].piece.end,
         modified_ns=1_700_000_000_000_000_000,
         language="python",
         kind=Kind.CODE,
         recipe="bench",
-        origin=Origin.FILE,
+        origin=DocumentOrigin.FILE,
         chunks=chunks,
     )
 

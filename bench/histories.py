@@ -17,7 +17,8 @@ from common import Figure, address, parser, show, tell, workspace
 from pgdata import add_options, place
 from unspool import Document
 from unspool.corpus import Corpus
-from unspool.index.embedded import segments, store
+from unspool.index import follower as store
+from unspool.index.embedded import segments
 from unspool.settings import Settings
 from words import Vocabulary, questions
 

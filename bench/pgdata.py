@@ -131,9 +131,9 @@ def fill(address: str, folder: Path, *, chunks: int, seed: int) -> FilledProject
             there = _index(corpus, folder / name, name, chunks, seed)
             seconds = time.perf_counter() - begun
     with Corpus(Settings.of(database=address)) as corpus:
-        id_ = corpus._project(name).id
+        id_ = corpus._access.resolve_one(name, "measure").id
         begun = time.perf_counter()
-        corpus._resources.session.store.finish_run(id_)
+        corpus._resources.session.indexes.finish_run(id_)
         build_seconds = time.perf_counter() - begun
     if seconds:
         with by_hand(address, autocommit=True) as connection:

@@ -27,13 +27,13 @@ from pgvector import HalfVector, Vector
 
 import pgdata
 from common import Figure, parser, percentile, show, tell
-from unspool.catalog import Catalog, schema
+from unspool.catalog import Catalog, projects, schema
 from unspool.catalog.driver import copy_rows
 from unspool.catalog.postgres import PostgresCatalog
 from unspool.index.options import VectorOptions
 from unspool.index.postgres import tables
-from unspool.index.postgres.store import EXACT_BELOW, PostgresStore, ProjectFacts
 from unspool.index.postgres.tables import VectorTable
+from unspool.index.vectors.pgvector import EXACT_BELOW, PgvectorIndex, VectorFacts
 
 DIMENSION = 384
 SIZES = (10_000, 30_000, 100_000)
@@ -136,8 +136,8 @@ def measure(
         exact_ms, recalls = [], []
         for vector, (_, found) in list(zip(asked[WARM_UP:], answers, strict=True))[:sample]:
             before = time.perf_counter()
-            with store.read() as connection:
-                exact = store.vectors.search_exact(connection, 1, vector, 10, None)
+            with catalog.read() as connection:
+                exact = store.queries.search_exact(connection, 1, vector, 10, None)
             exact_ms.append(1000 * (time.perf_counter() - before))
             recalls.append(pgdata.recall(found, exact.scores.tolist()))
         table_mb, index_mb = sizes(catalog, table, 1, options)
@@ -171,6 +171,7 @@ def own_space(
 ) -> Iterator[VectorTable]:
     """The table of a vector space that no embedder uses; gone afterwards."""
     with catalog.write() as connection:
+        projects.ensure_project(connection, "bench")  # an index of a missing project is deleted
         values = {
             "embedder": "bench",
             "revision": f"{time.time_ns()}",
@@ -252,9 +253,7 @@ def build(
     catalog: PostgresCatalog, table: VectorTable, project: int, options: VectorOptions
 ) -> float:
     """Make the index as the store does; returns the seconds."""
-    store = PostgresStore(
-        catalog, space_id=table.space_id, space="bench", table=table, options=options
-    )
+    store = PgvectorIndex(catalog, space_id=table.space_id, table=table, options=options)
     begun = time.perf_counter()
     store.builder.build(project)
     spent = time.perf_counter() - begun
@@ -265,21 +264,19 @@ def build(
 
 def searching(
     catalog: PostgresCatalog, table: VectorTable, project: int, size: int, options: VectorOptions
-) -> PostgresStore:
+) -> PgvectorIndex:
     """The store over a space's table, knowing that there is an index.
 
     There are no documents, so it is told how many chunks there are.
     """
     with catalog.autocommit() as connection:
         connection.exec_driver_sql(f"VACUUM ANALYZE {table.name}")
-    store = PostgresStore(
-        catalog, space_id=table.space_id, space="bench", table=table, options=options
-    )
-    store.facts[project] = ProjectFacts(0, size, True, False)
+    store = PgvectorIndex(catalog, space_id=table.space_id, table=table, options=options)
+    store.facts[project] = VectorFacts(0, size, True)
     return store
 
 
-def timed(store: PostgresStore, vector: Matrix, k: int) -> tuple[float, list[float]]:
+def timed(store: PgvectorIndex, vector: Matrix, k: int) -> tuple[float, list[float]]:
     """The milliseconds of a search, and the scores that it found."""
     begun = time.perf_counter()
     found = store.search(1, vector, k=k)

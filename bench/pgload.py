@@ -327,12 +327,14 @@ _AGREE = {
     "word counts that are wrong": (
         "SELECT count(*) FROM (SELECT project_id, key, count(*) AS n FROM words, unnest(keys) AS "
         "key GROUP BY 1, 2) x "
-        "FULL JOIN (SELECT project_id, key, chunks FROM word_counts WHERE chunks <> 0) y USING "
+        "FULL JOIN (SELECT project_id, key, sum(chunks) AS chunks FROM word_counts GROUP BY 1, 2 HAVING "
+        "sum(chunks) <> 0) y USING "
         "(project_id, key) WHERE x.n IS DISTINCT FROM y.chunks"
     ),
-    "word totals that are wrong": (
+    "chunk counts of projects that are wrong": (
         "SELECT count(*) FROM (SELECT project_id, count(*) AS n FROM words GROUP BY 1) x "
-        "FULL JOIN word_totals y USING (project_id) WHERE coalesce(x.n, 0) <> coalesce(y.chunks, 0)"
+        "FULL JOIN (SELECT id AS project_id, chunk_count FROM projects) y USING (project_id) "
+        "WHERE coalesce(x.n, 0) <> coalesce(y.chunk_count, 0)"
     ),
     "chunk counts of documents that are wrong": (
         "SELECT count(*) FROM documents d WHERE chunk_count <> (SELECT count(*) FROM chunks c "

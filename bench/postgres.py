@@ -11,7 +11,6 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -37,12 +36,13 @@ from common import (
 from pgdata import FilledProject, Place
 from unspool import evaluation
 from unspool.catalog import Catalog, postgres_server
+from unspool.catalog.filters import SelectionCache
 from unspool.catalog.options import DatabaseOptions
 from unspool.corpus import Corpus
 from unspool.domain.documents import Document
 from unspool.evaluation import beir
 from unspool.index.options import VectorOptions
-from unspool.index.postgres.store import EXACT_BELOW, PostgresStore
+from unspool.index.vectors.pgvector import EXACT_BELOW, PgvectorIndex
 from unspool.settings import Settings
 from words import questions
 
@@ -229,8 +229,8 @@ def near(
     """The nearest by vector, with a filter and without, against an exact scan."""
     name = f"{project.chunks} chunks"
     with Corpus(Settings.of(database=database)) as corpus:
-        store = corpus._resources.session.store
-        assert isinstance(store, PostgresStore)
+        store = corpus._resources.session.indexes.vectors.index
+        assert isinstance(store, PgvectorIndex)
         vectors = [np.asarray(corpus.embed(query), dtype=np.float32) for query in asked]
         for vector in vectors[:WARM_UP]:
             corpus.nearest(vector.tolist(), k=10, projects=project.name)
@@ -240,7 +240,9 @@ def near(
             hits = corpus.nearest(vector.tolist(), k=10, projects=project.name)
             times.append(1000 * (time.perf_counter() - begun))
             recalls.append(
-                pgdata.recall([hit.score for hit in hits], _exact(store, project.id, vector, 10))
+                pgdata.recall(
+                    [hit.score for hit in hits], _exact(corpus, store, project.id, vector, 10)
+                )
             )
         way = "every vector is compared" if project.chunks <= EXACT_BELOW else "by the index"
         yield Figure(
@@ -263,7 +265,7 @@ def near(
 
 def _filtered(
     corpus: Corpus,
-    store: PostgresStore,
+    store: PgvectorIndex,
     project: FilledProject,
     asked: Sequence[str],
     vectors: Sequence[Any],
@@ -273,7 +275,7 @@ def _filtered(
     paths = [record.path for record in corpus.documents(project=project.name) if record.chunk_count]
     chosen = random.Random(seed).sample(paths, max(1, len(paths) // 100))
     where = {"document": chosen}
-    with Corpus(replace(corpus.settings, exact_below=1)) as indexed:
+    with Corpus(Settings.of(database=corpus._resources.catalog.address, exact_below=1)) as indexed:
         is_indexed = project.chunks > EXACT_BELOW
         times, rows, recalls, found_rows, by_index, index_ms = [], [], [], [], [], []
         total = 0
@@ -281,10 +283,9 @@ def _filtered(
             begun = time.perf_counter()
             hits = corpus.nearest(vector.tolist(), k=20, projects=project.name, where=where)
             times.append(1000 * (time.perf_counter() - begun))
-            with store.read() as connection:
-                selection = store.select(connection, project.id, _parsed(where))
-                assert selection is not None
-                exact = store.vectors.search_exact(
+            with corpus._resources.catalog.read() as connection:
+                selection = SelectionCache().get(connection, project.id, _parsed(where))
+                exact = store.queries.search_exact(
                     connection, project.id, vector, 20, selection
                 ).scores.tolist()
                 total = selection.total
@@ -329,9 +330,9 @@ def _parsed(where: dict[str, Any]) -> Any:
     return filters.parse(where)
 
 
-def _exact(store: PostgresStore, project: int, vector: Any, k: int) -> list[float]:
-    with store.read() as connection:
-        return store.vectors.search_exact(connection, project, vector, k, None).scores.tolist()
+def _exact(corpus: Corpus, store: PgvectorIndex, project: int, vector: Any, k: int) -> list[float]:
+    with corpus._resources.catalog.read() as connection:
+        return store.queries.search_exact(connection, project, vector, k, None).scores.tolist()
 
 
 def exact_against_index(
@@ -341,8 +342,8 @@ def exact_against_index(
     them at a time.
     """
     with Corpus(Settings.of(database=database)) as corpus:
-        store = corpus._resources.session.store
-        assert isinstance(store, PostgresStore)
+        store = corpus._resources.session.indexes.vectors.index
+        assert isinstance(store, PgvectorIndex)
         source, dimension = store._table.name, store._table.dimension
         vectors = [
             np.asarray(corpus.embed(query), dtype=np.float32) for query in asked[: WARM_UP + 60]
@@ -365,11 +366,13 @@ def exact_against_index(
             exact_ms, index_ms, recalls = [], [], []
             for number, vector in enumerate(vectors):
                 begun = time.perf_counter()
-                with own.reading() as connection:
-                    exact = own._exact(connection, 1, vector, DEPTH, None)
+                with catalog.read() as connection:
+                    exact = own.queries.search_exact(connection, 1, vector, DEPTH, None)
                 between = time.perf_counter()
-                with own.reading() as connection:
-                    found = own._by_index(connection, 1, vector, DEPTH, None)
+                with catalog.read() as connection:
+                    found = own.queries.search_index(
+                        connection, 1, vector, DEPTH, None, chunks=size
+                    )
                 if number >= WARM_UP:
                     exact_ms.append(1000 * (between - begun))
                     index_ms.append(1000 * (time.perf_counter() - between))
@@ -630,8 +633,10 @@ def _by_ts_rank(place: Place, folder: Path) -> float:
                 cursor.executemany(
                     insert,
                     [
-                        (one.project, one.id, f"{one.path} {one.title} {one.text}")
-                        for one in beir.documents(folder)
+                        (one.project, item.id, f"{one.path} {one.title} {one.text}")
+                        for item in beir.read_documents(folder)
+                        if isinstance(item, beir.Item)
+                        for one in [item.document]
                     ],
                 )
             connection.execute("CREATE INDEX ON by_hand USING gin (body)")
@@ -641,7 +646,7 @@ def _by_ts_rank(place: Place, folder: Path) -> float:
                 "SELECT id FROM by_hand, q WHERE project = %s AND body @@ q ORDER BY "
                 "ts_rank(body, q) DESC, id LIMIT 100"
             )
-            for question in beir.questions(folder):
+            for question in beir.read_questions(folder):
                 found = [
                     str(row[0])
                     for row in connection.execute(

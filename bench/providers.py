@@ -82,7 +82,7 @@ def directly(provider: str, folder: Path) -> Direct:
         return lambda texts: model.encode(texts, batch_size=len(texts), show_progress_bar=False)
     if provider == "fastembed":
         embedder = open_embedder(f"fastembed:{folder}")
-        inner = embedder._model._model()  # type: ignore[attr-defined]  # registering a folder is not what is measured
+        inner = embedder._model._model  # type: ignore[attr-defined]  # registering a folder is not what is measured
         return lambda texts: list(inner.embed(texts, batch_size=len(texts)))
     import onnxruntime
     from tokenizers import Tokenizer

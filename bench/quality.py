@@ -93,7 +93,7 @@ def _figures(found: evaluation.Evaluation) -> Iterator[Figure]:
 
 def ablations(folder: Path) -> Iterator[Row]:
     """The set as it is, then with one choice after the other taken away."""
-    asked = beir.questions(folder)
+    asked = beir.read_questions(folder)
     with ExitStack() as stack:
         temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="unspool-bench-"))
         corpus = stack.enter_context(
@@ -122,7 +122,7 @@ def _asked(
     alpha: float | None,
 ) -> Row:
     rows = [
-        evaluation._score(evaluation._ranking(corpus, question, names, alpha), question)
+        evaluation._score(evaluation._rank(corpus, question, names, alpha), question)
         for question in asked
     ]
     ndcg, recall_10, recall_100, mrr = (fmean(column) for column in zip(*rows, strict=True))
@@ -183,11 +183,10 @@ def changed(module: object, values: dict[str, object]) -> ExitStack:
 
 def _rebuild(corpus: Corpus) -> None:
     """Make the index again under the present rules."""
-    for cached in (analysis._document_terms, ranking._analyse_path, ranking._analyse_names):
+    for cached in (analysis._extract_document_terms, ranking._analyse_path, ranking._analyse_names):
         cached.cache_clear()
-    store = corpus._resources.session.store
-    for project in list(store._partitions):
-        store.drop(project)
+    for project in corpus._access.resolve("*"):
+        corpus._resources.session.indexes.drop(project.id)
     corpus.refresh()
 
 

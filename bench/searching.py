@@ -23,17 +23,17 @@ MEMORY_MB = {100_000: 350.0}
 MODES: dict[str, float | None] = {"hybrid": None, "meaning": 1.0, "word": 0.0}
 WARM_UP = 20
 STAGES = {
-    "catch up": ("unspool.index.embedded.store.EmbeddedStore.catch_up",),
+    "catch up": ("unspool.index.indexes.Indexes.catch_up",),
     "embed": ("unspool.embedders.static.StaticEmbedder.embed_query",),
     "vectors": (
-        "unspool.index.embedded.store.EmbeddedStore.search",
-        "unspool.index.embedded.store.EmbeddedStore.score",
+        "unspool.index.retriever.VectorRetriever.search",
+        "unspool.index.retriever.VectorRetriever.score",
     ),
     "words": (
-        "unspool.index.embedded.words.EmbeddedWords.search",
-        "unspool.index.embedded.words.EmbeddedWords.score",
+        "unspool.index.words.embedded.EmbeddedWords.search",
+        "unspool.index.words.embedded.EmbeddedWords.score",
     ),
-    "candidates": ("unspool.search.retrieve.reading.candidates",),
+    "candidates": ("unspool.search.retrieve.chunk_rows.load_candidates",),
     "ranking": (
         "unspool.search.segments.ranking.rank_candidates",
         "unspool.search.segments.fusion.fuse_scores",

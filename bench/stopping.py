@@ -91,7 +91,7 @@ def read(folder: Path) -> list[Read]:
     ):
         names = evaluation._fill(corpus, folder, lambda progress: None)
         corpus.refresh()
-        for question in beir.questions(folder):
+        for question in beir.read_questions(folder):
             wanted = {name for name, grade in question.grades.items() if grade > 0}
             hits = corpus.search(
                 question.text, projects=[question.project], limit=PAGE * PAGES
