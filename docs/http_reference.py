@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from tables import cell, table
 
-from unspool.interfaces.http.app import api
-from unspool.interfaces.http.openapi import TAGS, described
+from unspool.interfaces.http.app import create_app
+from unspool.interfaces.http.openapi import TAGS, describe
+from unspool.settings import Settings
 
 Json = Mapping[str, Any]
 WIDTH = 150  # of a line of an example
@@ -30,7 +31,7 @@ class Field(NamedTuple):
 
 def page(note: str) -> str:
     """The page."""
-    description = described(api(), has_keys=True)
+    description = describe(create_app(Settings()), has_keys=True)
     out = [
         "# HTTP",
         "",
@@ -131,10 +132,8 @@ def _answer(responses: Json, shown: set[str]) -> Iterator[str]:
     for status in good:
         kinds = responses[status].get("content", {})
         shape = kinds.get("application/json", {})
-        name = shape.get("schema", {}).get("$ref", "").rpartition("/")[2]
-        names = [
-            f"a `{name}`" if name and kind == "application/json" else f"`{kind}`" for kind in kinds
-        ]
+        name = _name(shape.get("schema", {}))
+        names = [name if name and kind == "application/json" else f"`{kind}`" for kind in kinds]
         errors = f" Errors: {', '.join(bad)}." if bad else ""
         yield from (
             f"Answers {status} {HTTPStatus(int(status)).phrase}{' with ' if names else ''}{' or '.join(names)}.{errors}",
@@ -143,6 +142,13 @@ def _answer(responses: Json, shown: set[str]) -> Iterator[str]:
         if "example" in shape and name not in shown:
             shown.add(name)
             yield from ("```json", _shown(shape["example"]), "```", "")
+
+
+def _name(schema: Json) -> str:
+    """Return the name of a response's type, or its keys if it has no name."""
+    if "$ref" in schema:
+        return f"a `{schema['$ref'].rpartition('/')[2]}`"
+    return ", ".join(f"`{key}`" for key in schema.get("properties", ()))
 
 
 def _type(schema: Json) -> str:

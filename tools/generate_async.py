@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "unspool"
 COMMAND = "python tools/generate_async.py"
 # methods that return at once and never wait
-IMMEDIATE = {"observe"}
+IMMEDIATE = {"observe", "scoped"}
 # members of `Corpus` without an async form
 LEFT_OUT = {"keys"}
 
@@ -164,13 +164,13 @@ from unspool.threads import run_cancellable as run
         ),
         Target(
             original="RemoteConversations",
-            module="client/conversations.py",
+            module="client/memory.py",
             summary="Conversations in a service, whose methods are awaited.",
             attribute="conversations",
         ),
         Target(
             original="RemoteHistory",
-            module="client/histories.py",
+            module="client/memory.py",
             summary="A history in a service, whose methods are awaited.",
             attribute="history",
         ),
