@@ -70,6 +70,15 @@ def test_deletes_between_pages_skip_nothing(
     assert returned >= server.points.keys() - doomed
 
 
+def test_a_delete_before_a_group_of_equal_scores_skips_none_of_its_members() -> None:
+    for seed in range(20):
+        server = Server([0.9, 0.5, 0.5, 0.5], seed)
+        first = search_by_offset(server.fetch, 2, None, last=10_000)
+        del server.points[1]
+        rest = search_by_offset(server.fetch, 2, first.hint, last=10_000)
+        assert {*first.ids.tolist(), *rest.ids.tolist()} == {1, 2, 3, 4}
+
+
 @given(scores, st.integers(1, 20), st.integers(20, 40), st.integers())
 def test_nothing_is_asked_for_behind_the_last_offset(
     scores: list[float], k: int, last: int, seed: int

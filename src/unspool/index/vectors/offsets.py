@@ -6,12 +6,13 @@ write. Both would skip results at the boundary of two pages.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from unspool.index.ports import Candidates, rank_candidates
+from unspool.index.ports import Candidates, Vectors, rank_candidates
 
 Fetch = Callable[[int, int], Candidates]  # takes offset and limit, and returns the best first
 
@@ -19,9 +20,10 @@ Fetch = Callable[[int, int], Candidates]  # takes offset and limit, and returns 
 def search_by_offset(fetch: Fetch, k: int, hint: str | None, *, last: int) -> Candidates:
     """Return the k best results, or those behind a hint.
 
-    A hint has an offset, and a score that all results before the offset reached. If the result
-    before it does not reach that score, some were deleted, and the search begins earlier. Groups
-    of equal scores are read whole, so a continuation may repeat results and return more than k.
+    A hint has the offset behind complete groups of equal scores, and the lowest of those scores.
+    If the result before the offset does not reach that score, some were deleted, and the search
+    begins earlier. A continuation reads groups whole, so it may repeat results and return more
+    than k.
     `last` is the highest sum of offset and limit that the server accepts.
     """
     if hint is not None:
@@ -35,8 +37,9 @@ def search_by_offset(fetch: Fetch, k: int, hint: str | None, *, last: int) -> Ca
             break
         limit = min(2 * limit, last)
     ranked = rank_candidates(found.ids, scores, k)
-    is_more = is_complete and len(scores) > k
-    return _add_hint(ranked, int(np.sum(scores > scores[k - 1]))) if is_more else ranked
+    if not is_complete or len(scores) <= k:
+        return ranked
+    return _add_hint(ranked, scores, int(np.sum(scores[:k] > scores[k])))
 
 
 def _continue(fetch: Fetch, k: int, hint: str, last: int) -> Candidates:
@@ -56,7 +59,7 @@ def _continue(fetch: Fetch, k: int, hint: str, last: int) -> Candidates:
         complete = int(np.sum(scores > scores[-1]))
         if complete and scores[complete - 1] < bound:
             ranked = rank_candidates(found.ids[:complete], scores[:complete])
-            return _add_hint(ranked, start + complete)
+            return _add_hint(ranked, scores, complete, start)
         limit *= 2
     return Candidates.empty()
 
@@ -66,5 +69,7 @@ def _round(found: Candidates) -> Candidates:
     return replace(found, scores=np.round(found.scores, 6))
 
 
-def _add_hint(found: Candidates, offset: int) -> Candidates:
-    return replace(found, hint=f"{offset}:{float(found.scores[-1])!r}")
+def _add_hint(found: Candidates, scores: Vectors, complete: int, start: int = 0) -> Candidates:
+    """Add the hint behind the first `complete` of the scores, which begin at offset `start`."""
+    lowest = float(scores[complete - 1]) if complete else math.inf
+    return replace(found, hint=f"{start + complete}:{lowest!r}")
