@@ -13,7 +13,6 @@ import sqlalchemy as sa
 
 from unspool.catalog import content
 from unspool.catalog.conversations import Head, normalize_speaker
-from unspool.catalog.documents import ensure_documents
 from unspool.catalog.feed import Changes
 from unspool.catalog.projects import ProjectRow
 from unspool.catalog.schema import chunks, conversations, document_fields, documents, messages
@@ -34,10 +33,6 @@ _MESSAGE_COLUMNS = (
     "sha",
     "text",
 )
-
-
-class ConversationChangedError(Exception):
-    """Another process changed a conversation after it was prepared. Prepare it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +90,7 @@ def store_conversations(
     connection: sa.Connection,
     project: ProjectRow,
     prepared: Sequence[PreparedConversation],
+    ids: Mapping[str, int],
     heads: Mapping[str, Head],
     vectors: Mapping[bytes, bytes],
     changes: Changes,
@@ -104,12 +100,10 @@ def store_conversations(
 ) -> StoredConversations:
     """Replace the messages of conversations from their prepared start on.
 
-    `heads` are those of the conversations that exist. `append` adds the messages behind all stored
+    `ids` are those of their documents, which the caller has locked. `heads` are those of the
+    conversations that existed before. `append` adds the messages behind all stored
     ones and changes nothing else.
     """
-    ids, created = ensure_documents(connection, project.id, [one.path for one in prepared])
-    if not ids.keys() - heads.keys() <= created:
-        raise ConversationChangedError
     rows = _Rows()
     for conversation in prepared:
         id_, head = ids[conversation.path], heads.get(conversation.path)

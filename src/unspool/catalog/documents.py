@@ -198,11 +198,6 @@ def lock_claims(
     return {path: id_ for path, id_, owner in rows if owner == run_id}
 
 
-def lock_paths(connection: sa.Connection, project_id: int, paths: Sequence[str]) -> None:
-    """Exclude other writers of the documents that exist until the transaction ends."""
-    list(_select_by_path(connection, project_id, paths, documents.c.id, lock="all"))
-
-
 def lock_documents(connection: sa.Connection, ids: Sequence[int]) -> None:
     """Exclude other writers of documents until the transaction ends."""
     for batch in split_batches(sorted(ids)):

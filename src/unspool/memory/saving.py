@@ -15,11 +15,7 @@ from sqlalchemy.engine import Connection
 
 from unspool.catalog import conversations as stored
 from unspool.catalog import documents, projects
-from unspool.catalog.conversation_content import (
-    ConversationChangedError,
-    StoredConversations,
-    store_conversations,
-)
+from unspool.catalog.conversation_content import StoredConversations, store_conversations
 from unspool.catalog.feed import Changes
 from unspool.domain.conversations import Conversation, Message, fingerprint
 from unspool.domain.prepared import PreparedConversation
@@ -32,6 +28,10 @@ from unspool.sources.conversations.loading import ImportCounts
 from unspool.sources.secrets.masking import limit_warnings, warn_about_secrets
 
 _TRIES = 20
+
+
+class ConversationChangedError(Exception):
+    """Another process changed a conversation after it was prepared. Prepare it again."""
 
 
 class SaveResult(NamedTuple):
@@ -62,11 +62,7 @@ def append(indexer: Indexer, project: str, id_: str, given: Sequence[Message]) -
     conversation = Conversation(project=project, id=id_, messages=given)
     prepared = messages.prepare_conversation(conversation, start=0, chunker=indexer.chunker)
     vectors = _embed(indexer, [prepared], counts)
-    write = partial(_append, indexer, project, prepared, vectors)
-    try:
-        result = indexer.catalog.transact(write)
-    except ConversationChangedError:  # another process has created it meanwhile
-        result = indexer.catalog.transact(write)
+    result = indexer.catalog.transact(partial(_append, indexer, project, prepared, vectors))
     counts.totals["duplicates"] = len(given) - result.written.messages
     if result.written.messages:
         warning = indexer.indexes.finish_run(result.project_id, put=result.written.chunks)
@@ -203,8 +199,7 @@ def _append(
 ) -> SaveResult:
     """Write the messages that are not stored yet."""
     row = projects.ensure_project(connection, project)
-    documents.lock_paths(connection, row.id, [prepared.path])
-    heads = stored.load_heads(connection, row.id, [prepared.path])
+    ids, heads = _lock(connection, row.id, [prepared.path])
     head = heads.get(prepared.path)
     new = (
         prepared.messages
@@ -215,7 +210,7 @@ def _append(
         return SaveResult(row.id, 1, StoredConversations())
     size_bytes = sum(len(one.message.text.encode()) for one in new)
     appended = [replace(prepared, messages=new, size_bytes=size_bytes)]
-    return _write(connection, indexer, row, appended, heads, vectors, append=True)
+    return _write(connection, indexer, row, appended, ids, heads, vectors, append=True)
 
 
 def _replace(
@@ -227,13 +222,24 @@ def _replace(
 ) -> SaveResult:
     """Write conversations in place of those with the same ids."""
     row = projects.ensure_project(connection, project)
-    documents.lock_paths(connection, row.id, [one.path for one in prepared])
-    heads = stored.load_heads(connection, row.id, [one.path for one in prepared])
+    ids, heads = _lock(connection, row.id, [one.path for one in prepared])
     for one in prepared:
         head = heads.get(one.path)
         if one.start and (head is None or head.sha256 != one.follows):
             raise ConversationChangedError
-    return _write(connection, indexer, row, prepared, heads, vectors)
+    return _write(connection, indexer, row, prepared, ids, heads, vectors)
+
+
+def _lock(
+    connection: Connection, project_id: int, paths: Sequence[str]
+) -> tuple[dict[str, int], dict[str, stored.Head]]:
+    """Lock conversations, created if they are missing.
+
+    Return path -> document id of all, and the heads of those that existed. Heads are read under
+    the lock: a head read before it may be outdated.
+    """
+    ids, created = documents.ensure_documents(connection, project_id, paths)
+    return ids, stored.load_heads(connection, project_id, ids.keys() - created)
 
 
 def _write(
@@ -241,6 +247,7 @@ def _write(
     indexer: Indexer,
     row: projects.ProjectRow,
     prepared: Sequence[PreparedConversation],
+    ids: Mapping[str, int],
     heads: Mapping[str, stored.Head],
     vectors: Mapping[bytes, bytes],
     *,
@@ -251,6 +258,7 @@ def _write(
         connection,
         row,
         prepared,
+        ids,
         heads,
         vectors,
         changes,
